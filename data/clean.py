@@ -2,7 +2,7 @@
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 
-The pairs that are kept keep their order. `--scores scores.tsv` says of every pair its margin and its fault.
+Pairs stay in order. `--scores scores.tsv` has the margin and the fault, if any, of every pair.
 """
 
 import sys

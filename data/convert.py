@@ -102,11 +102,11 @@ def aligned(*paths: Path) -> Iterator[tuple[str, ...]]:
 
 
 def fields(
-    path: Path, count: int, *, separator: str = "\t", most: int = -1, read: Lines = read_every_line
+    path: Path, count: int, *, separator: str = "\t", max_splits: int = -1, read: Lines = read_every_line
 ) -> Iterator[list[str]]:
-    """Yields the stripped fields of each line: at least `count`, from at most `most` splits."""
+    """Yields the stripped fields of each line: at least `count`, after at most `max_splits` splits."""
     for number, line in read(path):
-        parts = [part.strip() for part in line.split(separator, most)]
+        parts = [part.strip() for part in line.split(separator, max_splits)]
         if len(parts) < count:
             raise UserError(
                 f"{path} must have {count} fields in every line, separated by {separator!r}, but line "
@@ -176,7 +176,7 @@ def bucc(source: Path) -> Iterator[Table]:
     for match, path in files_in(source, rf"(({LANGUAGE})-({LANGUAGE})\.(?:training|test))\.gold"):
         stem, *languages = match.groups()
         sides = [beside(path, f"{stem}.{language}") for language in languages]
-        sentences = [dict(fields(side, 2, most=1)) for side in sides]
+        sentences = [dict(fields(side, 2, max_splits=1)) for side in sides]
         ids = list(fields(path, 2))
         for pair in ids:
             if pair[0] not in sentences[0] or pair[1] not in sentences[1]:
@@ -250,8 +250,8 @@ def squad(source: Path) -> Iterator[Table]:
         for number, paragraph in enumerate(read_paragraphs(path, match[2] or "en")):
             paragraphs.append((f"p{number}", paragraph.context))
             ids = {}
-            for place, sentence in enumerate(paragraph.sentences):
-                ids[sentence] = f"p{number}.s{place}"
+            for index, sentence in enumerate(paragraph.sentences):
+                ids[sentence] = f"p{number}.s{index}"
                 sentences.append((ids[sentence], f"p{number}", sentence))
             for key, question, answers in paragraph.questions:
                 questions += ((key, question, ids[answer]) for answer in answers)
@@ -279,26 +279,26 @@ def senteval(source: Path) -> Iterator[Table]:
             yield Table(f"senteval/{name}", ("label", "text"), sides)
     rows: Iterable[Sequence[str]]
     for match, path in files_in(source, r"(train_5500|TREC_10)\.label"):
-        rows = ((label.partition(":")[0], text) for label, text in _places(path, (0, 1), " "))
+        rows = ((label.partition(":")[0], text) for label, text in _selected(path, (0, 1), " "))
         yield Table(f"senteval/TREC.{_SENTEVAL_SPLITS[match[1]]}", ("label", "text"), rows)
     for match, path in files_in(source, r"sentiment-(train|dev|test)"):
         is_binary = path.parent.name == "binary"
-        rows = _places(path, (1, 0)) if is_binary else _places(path, (0, 1), " ")
+        rows = _selected(path, (1, 0)) if is_binary else _selected(path, (0, 1), " ")
         yield Table(f"senteval/SST{2 if is_binary else 5}.{match[1]}", ("label", "text"), rows)
     for match, path in files_in(source, r"msr_paraphrase_(train|test)\.txt"):
-        rows = itertools.islice(_places(path, (0, 3, 4)), 1, None)
+        rows = itertools.islice(_selected(path, (0, 3, 4)), 1, None)
         yield Table(f"senteval/MRPC.{match[1]}", ("label", "sentence1", "sentence2"), rows)
     for match, path in files_in(source, r"SICK_(train|trial|test_annotated)\.txt"):
-        rows = itertools.islice(_places(path, (3, 4, 1, 2)), 1, None)
+        rows = itertools.islice(_selected(path, (3, 4, 1, 2)), 1, None)
         columns = ("relatedness", "entailment", "sentence1", "sentence2")
         yield Table(f"senteval/SICK.{_SENTEVAL_SPLITS[match[1]]}", columns, rows)
 
 
-def _places(path: Path, places: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
+def _selected(path: Path, columns: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
     """Yields some fields of each line; a separating space ends the first field only."""
-    most = -1 if separator == "\t" else 1
-    for parts in fields(path, max(places) + 1, separator=separator, most=most, read=_latin_lines):
-        yield tuple(parts[place] for place in places)
+    splits = -1 if separator == "\t" else 1
+    for parts in fields(path, max(columns) + 1, separator=separator, max_splits=splits, read=_latin_lines):
+        yield tuple(parts[index] for index in columns)
 
 
 def _latin_lines(path: Path) -> list[tuple[int, str]]:
@@ -369,7 +369,7 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
     try:
-        # The parser opens no other files that a document names, and refuses exploding entities.
+        # The parser opens no other files that a document names, and rejects exploding entities.
         for item in ElementTree.fromstring(content).iter("item"):
             text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
             stars = float(item.findtext("rating", ""))
@@ -395,7 +395,7 @@ def mldoc(source: Path) -> Iterator[Table]:
     """MLDoc: Reuters news in eight languages (Schwenk and Li 2018)."""
     languages = "|".join(_MLDOC_LANGUAGES)
     for match, path in files_in(source, rf"({languages})\.(train|dev|test)(?:(?<=train)\.1000)?"):
-        rows = ((label, _without_quotes(text)) for label, text in fields(path, 2, most=1))
+        rows = ((label, _without_quotes(text)) for label, text in fields(path, 2, max_splits=1))
         name = f"documents/MLDoc.{_MLDOC_LANGUAGES[match[1]]}.{match[2]}"
         yield Table(name, ("label", "text"), rows)
 

@@ -87,7 +87,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
     if earlier == []:
         return folder
     raw_dir.mkdir(parents=True, exist_ok=True)
-    patterns = [pattern for each in SOURCES for pattern in each.patterns(source, target)]
+    patterns = [pattern for corpus in SOURCES for pattern in corpus.patterns(source, target)]
     try:
         packages, failed = fetch(patterns, raw_dir)
     except UserError as error:
@@ -158,7 +158,7 @@ def _write(text: Extraction, name: str, pair: str, folder: Path) -> dict[str, in
     """Writes the files of a source, those with text, and counts pairs or sentences."""
     files = {("parallel", pair, "tsv"): ["\t".join(sides[:2]) for sides in text.parallel]}
     for language, documents in text.documents.items():
-        files["documents", language, "txt"] = [line for each in documents for line in (*each, "")]
+        files["documents", language, "txt"] = [line for document in documents for line in (*document, "")]
     for language, pairs in text.conversations.items():
         files["conversations", language, "tsv"] = list(map("\t".join, pairs))
     counts = {}
@@ -192,8 +192,8 @@ class Cleaner:
                 if self._keeps("parallel", pair_fault(pair, *self._languages) or self._repetition(pair))
             ],
             documents={
-                language: [run for document in each for run in self._runs(document, language)]
-                for language, each in text.documents.items()
+                language: [run for document in documents for run in self._runs(document, language)]
+                for language, documents in text.documents.items()
             },
             conversations={
                 language: list(self._exchanges(pairs, language))
@@ -337,13 +337,13 @@ class _Apt:
     def unpack(self, package: str, folder: Path) -> bool:
         """Downloads the text of a package into a folder; returns False if that failed."""
         # Always the same place, so that the next try removes what a kill leaves behind.
-        place = self._private / "download"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        content = place / "unpacked"
+        download = self._private / "download"
+        shutil.rmtree(download, ignore_errors=True)
+        download.mkdir()
+        content = download / "unpacked"
         with progress(f"fetching package {package}"):
-            steps = [self._run("apt-get", "download", package, folder=place)]
-        for archive in map(str, place.glob("*.deb")):
+            steps = [self._run("apt-get", "download", package, folder=download)]
+        for archive in map(str, download.glob("*.deb")):
             steps.append(self._run("dpkg-deb", "-x", archive, str(content)))
             steps.append(self._run("dpkg-deb", "-f", archive, "Version"))
         if problem := next((step for step in steps if step.returncode), None):
@@ -358,7 +358,7 @@ class _Apt:
         write_lines(content / _MARKER, [json.dumps({"version": steps[-1].stdout.strip()})])
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(content, folder)
-        shutil.rmtree(place)
+        shutil.rmtree(download)
         return True
 
     def _run(self, tool: str, *arguments: str, folder: Path | None = None) -> _Process:

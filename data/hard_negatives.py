@@ -67,7 +67,7 @@ def mine_folder(
     """Writes a mined file for each parallel corpus of a data folder, or for those with some names.
 
     A file that was mined by the same model with the same config from the same pairs is kept. Queries and
-    candidates are training pairs alone: no sentence is seen that is held out in any corpus of the folder.
+    candidates are training pairs alone: no sentence that any corpus of the folder holds out is used.
     `model` is a fingerprint of the model, for the record beside a mined file.
 
     Returns:
@@ -78,7 +78,7 @@ def mine_folder(
     known_names = {corpus.name for corpus in corpora if corpus.kind == "parallel"}
     if unknown := sorted(set(names) - known_names):
         known = ", ".join(sorted(known_names))
-        raise UserError(f"the name of a corpus is expected, got {unknown[0]!r}; {data} has {known}")
+        raise UserError(f"expected the name of a corpus, got {unknown[0]!r}; {data} has {known}")
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")
     counts: dict[str, dict[str, int]] = {}
@@ -118,20 +118,18 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model", None, "Exported model whose similarity counts.", required=True)
+    flags.DEFINE_string("model", None, "Exported model that measures similarity.", required=True)
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_enum("query", "target", QUERIES, "Similar to the right translation, or to the source.")
-    flags.DEFINE_integer("top", 5, "Most negatives of a pair.")
+    flags.DEFINE_enum("query", "target", QUERIES, "What negatives resemble: right translation or source.")
+    flags.DEFINE_integer("top", 5, "Maximum number of negatives of a pair.")
     flags.DEFINE_integer("range_min", 0, "Number of nearest candidates to skip.")
     flags.DEFINE_integer("range_max", None, "Number of nearest candidates to look at.")
     flags.DEFINE_float("max_score", None, "Drop candidates above this score.")
     flags.DEFINE_float("min_score", None, "Drop candidates below this score.")
-    flags.DEFINE_float(
-        "absolute_margin", None, "Drop candidates less than this below the score of the right one."
-    )
+    flags.DEFINE_float("absolute_margin", None, "Drop candidates that score within this of the right one.")
     flags.DEFINE_float("relative_margin", 0.05, "The same, as a share of the score of the right one.")
     flags.DEFINE_enum(
         "sampling_strategy", "top", STRATEGIES, "Take the nearest candidates that pass, or random ones."

@@ -29,7 +29,7 @@ _DATA = flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for bitext/.", required=True)
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-_MAX = flags.DEFINE_integer("max_pairs", 5000, "Most pairs in a file.", lower_bound=MIN_PAIRS)
+_MAX = flags.DEFINE_integer("max_pairs", 5000, "Maximum number of pairs in a file.", lower_bound=MIN_PAIRS)
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def write_held_out(
 ) -> dict[Path, int]:
     """Writes a file for each corpus with a thousand held-out pairs, and one for all corpora of a target.
 
-    Of more than `max_pairs`, every n-th is written. Returns the number of pairs by file.
+    If there are more than `max_pairs`, every n-th is written. Returns the number of pairs by file.
     """
     corpora = load_folder(data, source=source, targets=targets)
     store = transient_store([corpus for corpus in corpora if corpus.kind == "parallel"])

@@ -4,8 +4,8 @@
     xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es --precision int8
     xling-tf mine --source vectors.en --target vectors.es --output mined.en-es.tsv
 
-The same command continues after a kill. What the search has found stays in `mined.en-es.tsv.neighbours`, so
-that another --threshold takes little time; remove this folder afterwards.
+The same command continues after a kill. The search's results stay in `mined.en-es.tsv.neighbours`, so that
+another --threshold takes little time; remove this folder afterwards.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""The formats in Debian's packages: gettext catalogues, two games' dialogues, and manuals as HTML."""
+"""Readers of Debian's packages: gettext catalogues, two games' dialogues, and manuals as HTML."""
 
 import html
 import re
@@ -104,7 +104,7 @@ def plain_text(message: str) -> str | None:
 def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
     """Returns the first translation of each message in the compiled catalogues (.mo) of unpacked packages.
 
-    Of the language's names in `LOCALES`, the first that a package has is used.
+    Each package is searched for the first name of the language in `LOCALES` that it has.
     """
     paths: dict[tuple[Path, str], Path] = {}
     for folder in folders:

@@ -108,7 +108,7 @@ def _parser() -> _Parser:
 
 def _language(text: str) -> str:
     if not re.fullmatch(r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?", text):
-        raise argparse.ArgumentTypeError(f"a language code such as en is expected, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected a language code such as en, got {text!r}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Translates inference pairs and questions, which tasks in other languages then learn from.
+"""Translates inference pairs and questions, so that tasks in other languages can learn from them.
 
     python data/translate.py --data DIR --target de,fr,es --translator openai:http://localhost:8000/v1#MODEL
     python data/translate.py --data DIR --target de --translator python:my_module:translate
@@ -33,9 +33,9 @@ from xling_tf.program import progress, quiet_start, run
 
 # Translates texts from the first language to the second, each to one text.
 Translator = Callable[[Sequence[str], str, str], Sequence[str]]
-# Returns the cosine of each text and its translation back.
+# Returns the cosine of each text and its back-translation.
 Similarity = Callable[[Sequence[str], Sequence[str]], Iterable[float]]
-_Row = tuple[str, str, float]  # a text, its translation, and the cosine after translation back
+_Row = tuple[str, str, float]  # a text, its translation, and the cosine of the text and its back-translation
 
 # Yang et al. 2019, footnote 18: translations with a lower cosine, there of an English encoder, are rejected.
 _MIN_COSINE = 0.5
@@ -144,8 +144,8 @@ def translate_folder(
     """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each corpus.
 
     Only training records are translated, so that no language learns from what another holds out. With
-    `similarity`, texts are translated back, and a record is dropped if one of its texts is too unlike what
-    comes back. Returns the numbers of records written and translated, by file.
+    `similarity`, texts are translated back, and a record is dropped if one of its texts is too unlike its
+    back-translation. Returns the numbers of records written and translated, by file.
     """
     corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
     for name in names:
@@ -222,9 +222,9 @@ def _line(record: Any, rows: Mapping[str, _Row]) -> str:
 
 if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
-    flags.DEFINE_string("translator", None, "What translates; see above.", required=True)
+    flags.DEFINE_string("translator", None, "The translator; see above.", required=True)
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")
-    flags.DEFINE_string("model", None, "Drops translations whose way back is unlike the text to this model.")
+    flags.DEFINE_string("model", None, "Model that compares texts with back-translations, to drop bad ones.")
     run(main, "the same command continues")

@@ -1,7 +1,7 @@
 """Measures speed, memory and the size of vectors on this machine.
 
-    python evaluation/benchmark.py training --preset en-es --data DIR      # beside the machine's own limit
-    python evaluation/benchmark.py peers --data DIR                      # beside other libraries: make peers
+    python evaluation/benchmark.py training --preset en-es --data DIR      # and the machine's own limit
+    python evaluation/benchmark.py peers --data DIR                      # and other libraries: make peers
     python evaluation/benchmark.py imported --model exported/minilm --peer FOLDER --texts FILE   # make peers
     python evaluation/benchmark.py system --model exported/en-es         # by sentence length and batch size
     python evaluation/benchmark.py runtimes --model exported/en-es --litert DIR --onnx DIR --texts FILE
@@ -67,11 +67,11 @@ _MIB = 2**20
 def main(*arguments: str) -> None:
     """Runs the benchmark that the first argument names."""
     benchmarks = {
-        each.__name__[1:]: each
-        for each in (_training, _peers, _imported, _system, _runtimes, _vectors, _mining)
+        benchmark.__name__[1:]: benchmark
+        for benchmark in (_training, _peers, _imported, _system, _runtimes, _vectors, _mining)
     }
     if len(arguments) != 1 or arguments[0] not in benchmarks:
-        raise UserError(f"one of {', '.join(benchmarks)} is expected, got {' '.join(arguments) or 'none'}")
+        raise UserError(f"expected one of {', '.join(benchmarks)}, got {' '.join(arguments) or 'none'}")
     benchmarks[arguments[0]]()
 
 
@@ -84,7 +84,7 @@ def _write(default: str, figures: Mapping[str, Any]) -> None:
     print(text)
 
 
-# Training and encoding beside the machine's matrix products.
+# Training and encoding, compared with the machine's matrix products.
 
 
 def _training() -> None:
@@ -110,9 +110,9 @@ def _training() -> None:
     # A shared machine is slow at times: its best rate is the limit.
     limits = {dtype: max(*rates, matmul_gflops(dtype)) for dtype, rates in measured.items()}
     training_dtype = steps["precision"].removeprefix("mixed_")
-    works = {"training": (steps, training_dtype, 3), "encoding": (encoding, "float32", 1)}
-    for name, (work, dtype, passes) in works.items():
-        rates = {f"{unit}_per_second": work[unit] / work["seconds"] for unit in ("sentences", "tokens")}
+    workloads = {"training": (steps, training_dtype, 3), "encoding": (encoding, "float32", 1)}
+    for name, (totals, dtype, passes) in workloads.items():
+        rates = {f"{unit}_per_second": totals[unit] / totals["seconds"] for unit in ("sentences", "tokens")}
         gflops = rates["tokens_per_second"] * flops * passes / 1e9
         share = {"dtype": dtype, "gflops": gflops, "fraction_of_ceiling": gflops / limits[dtype]}
         figures[name] = rates | (share if flops else {})
@@ -180,9 +180,9 @@ def _seconds(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-# The same work by other libraries.
+# The same workloads by other libraries.
 
-_PEERS = (  # works of evaluation/peers.py
+_PEERS = (  # workloads of evaluation/peers.py
     "training: sentence-transformers, float32",
     "training: sentence-transformers, bfloat16",
     "encoding: sentence-transformers, float32",
@@ -204,9 +204,9 @@ def _peers() -> None:
     np.random.default_rng(0).shuffle(pairs)
     texts = [text for pair in pairs for text in pair]
     with tempfile.TemporaryDirectory() as folder:
-        ours, shape, dtypes = _make_works(Path(folder), texts)
-        works = [work for work in _PEERS if not work.endswith("bfloat16") or "bfloat16" in dtypes]
-        figures = _compare(ours, works, {"texts": texts, "pairs": pairs, "shape": shape})
+        ours, shape, dtypes = _make_workloads(Path(folder), texts)
+        workloads = [name for name in _PEERS if not name.endswith("bfloat16") or "bfloat16" in dtypes]
+        figures = _compare(ours, workloads, {"texts": texts, "pairs": pairs, "shape": shape})
     _write("peers.json", {"texts": len(texts), "sentences_per_second": figures})
 
 
@@ -216,10 +216,10 @@ def _imported() -> None:
     _require_peers()
     texts, model = _read_texts(), SentenceEncoder(values.model)
     ours = {"encoding": {"xling_tf": _all(model, texts)}, "one sentence": {"xling_tf": _each(model, texts)}}
-    works = [f"{name}: sentence-transformers" for name in ours]
+    workloads = [f"{name}: sentence-transformers" for name in ours]
     if values.others:
         ours["others"] = {Path(path).name: _all(SentenceEncoder(path), texts) for path in values.others}
-    figures = _compare(ours, works, {"texts": texts, "model": str(Path(values.peer).absolute())})
+    figures = _compare(ours, workloads, {"texts": texts, "model": str(Path(values.peer).absolute())})
     _write("imported.json", {"texts": len(texts), "sentences_per_second": figures})
 
 
@@ -231,8 +231,8 @@ def _require_peers() -> None:
         )
 
 
-def _compare(ours: "_Works", theirs: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The median rates of our works and of those of evaluation/peers.py, which take turns."""
+def _compare(ours: "_Workloads", theirs: Sequence[str], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the median rates of our workloads and of those of evaluation/peers.py, which take turns."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "inputs.json"
         path.write_text(json.dumps(inputs), encoding="utf-8")
@@ -245,7 +245,7 @@ def _compare(ours: "_Works", theirs: Sequence[str], inputs: Mapping[str, Any]) -
         figures[name][system] = statistics.median(rates[name, system] for rates in rounds)
     for name, rates in figures.items():
         if rates.keys() == ours[name].keys():
-            continue  # none of theirs
+            continue  # no peer has this workload
         ours_best, theirs_best = (
             max(rate for system, rate in rates.items() if system.startswith("xling_tf") is is_ours)
             for is_ours in (True, False)
@@ -254,12 +254,12 @@ def _compare(ours: "_Works", theirs: Sequence[str], inputs: Mapping[str, Any]) -
     return figures
 
 
-# Functions that return sentences per second, by work and system.
-_Works = Mapping[str, Mapping[str, Callable[[], float]]]
+# Functions that return sentences per second, by workload and system.
+_Workloads = Mapping[str, Mapping[str, Callable[[], float]]]
 
 
-def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, Any], Sequence[str]]:
-    """The same work by xling_tf, the sizes of the transformer, and the dtypes to measure."""
+def _make_workloads(folder: Path, texts: list[str]) -> tuple[_Workloads, Mapping[str, Any], Sequence[str]]:
+    """Returns the same workloads by xling_tf, the sizes of the transformer, and the dtypes to measure."""
     values, numbers = flags.FLAGS, itertools.count()
     # More pairs than are measured, so that the word tables are as large as in use.
     train = partial(_train, values.preset, _read_pairs(10_000))
@@ -279,7 +279,7 @@ def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, An
         steps = train(folder / f"{next(numbers)}", "encoder.num_layers=3")
         return steps["sentences"] / steps["seconds"]
 
-    works: _Works = {
+    workloads: _Workloads = {
         "training": {"xling_tf": train_again},
         "one sentence": {"xling_tf": _each(models["encoding"]["xling_tf, float32"], texts)},
         **{
@@ -287,11 +287,11 @@ def _make_works(folder: Path, texts: list[str]) -> tuple[_Works, Mapping[str, An
             for name, systems in models.items()
         },
     }
-    return works, read_json(folder / "transformer" / "config.json")["encoder"], dtypes
+    return workloads, read_json(folder / "transformer" / "config.json")["encoder"], dtypes
 
 
 def _all(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
-    """Encodes all sentences, as often as takes 0.2 seconds, and returns the rate."""
+    """Encodes all sentences, repeatedly for at least 0.2 seconds, and returns the rate."""
 
     def rate() -> float:
         times, seconds = timeit.Timer(partial(model.encode, texts)).autorange()
@@ -306,13 +306,13 @@ def _each(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
 
 
 def _rates(
-    ours: _Works, theirs: Iterable[str], peers: subprocess.Popen[str]
+    ours: _Workloads, theirs: Iterable[str], peers: subprocess.Popen[str]
 ) -> Iterator[tuple[tuple[str, str], float]]:
-    """Yields the sentences per second of each work by xling_tf, and then of the same work by the peers."""
+    """Yields the sentences per second of each workload by xling_tf, and then of the same by the peers."""
     assert peers.stdin is not None
-    for name, works in ours.items():
-        for system, work in works.items():
-            yield (name, system), work()
+    for name, workloads in ours.items():
+        for system, measure in workloads.items():
+            yield (name, system), measure()
         for peer in theirs:
             if peer.startswith(f"{name}: "):
                 print(peer, file=peers.stdin, flush=True)
@@ -361,7 +361,7 @@ class ResourceUsage:
         """
         description = as_embedder(encode).description
         self.protocol = {**self.protocol, "device": description.get("device", "unknown")}
-        encode_checked(encode, self._compose(1, 1))  # what is loaded or compiled once does not count
+        encode_checked(encode, self._compose(1, 1))  # loading and compiling do not count
         before = _resident_bytes()
         scores: dict[str, float] = {}
         for length, batch in self._cells:
@@ -501,7 +501,7 @@ _INDEXES: tuple[tuple[str, int | None, int], ...] = (
     *(("Flat", dim, 1) for dim in (None, 256, 128, 64)),
     *(("SQ8", dim, 1) for dim in (None, 256, 128)),
     ("LSH", None, 1),
-    *((f"LSH,Refine({again})", None, times) for again in ("SQ8", "Flat") for times in (4, 10)),
+    *((f"LSH,Refine({refined})", None, times) for refined in ("SQ8", "Flat") for times in (4, 10)),
 )
 
 
@@ -556,7 +556,7 @@ def _vectors() -> None:
 
 
 def _mining() -> None:
-    """Mines the translations of --texts, mixed into --sentences others a side that have none."""
+    """Mines the translations of --texts, mixed with --sentences others on each side that have none."""
     values = flags.FLAGS
     planted = [pair for pair, _ in read_parallel(Path(values.texts))]
     texts = [{pair.source for pair in planted}, {pair.target for pair in planted}]
@@ -573,13 +573,13 @@ def _mining() -> None:
         mined = Path(work, "mined.tsv")
         mine = [f"--source={work}/{values.source}", f"--target={work}/{values.target}", f"--output={mined}"]
         figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
-        found = [line.split("\t") for line in mined.read_text(encoding="utf-8").splitlines()]
-    figures |= _precision_and_recall([(float(row[0]), row[1], row[2]) for row in found], planted)
+        rows = [line.split("\t") for line in mined.read_text(encoding="utf-8").splitlines()]
+    figures |= _precision_and_recall([(float(row[0]), row[1], row[2]) for row in rows], planted)
     _write("scale-mining.json", figures)
 
 
 def _without_translations(pairs: Sequence[tuple[str, str]], excluded: Sequence[set[str]]) -> list[list[str]]:
-    """Returns sources and targets no two of which are connected by pairs, even by other texts'."""
+    """Returns sources and targets that no pairs connect, directly or through other texts."""
     normal = [
         ["".join(filter(str.isalnum, text.casefold())) for text in side] for side in zip(*pairs, strict=True)
     ]
@@ -600,7 +600,7 @@ def _without_translations(pairs: Sequence[tuple[str, str]], excluded: Sequence[s
 
 
 def _recombined(texts: list[str]) -> Iterator[str]:
-    """Yields texts, and then endlessly new ones of the first half of one and the second half of another."""
+    """Yields texts, then endless new ones: the first half of a text with the second half of another."""
     yield from texts
     words = [text.split() for text in texts if len(text.split()) > 3]
     seen, rng = {*texts}, np.random.default_rng(0)
@@ -634,7 +634,7 @@ def _precision_and_recall(
     mined: list[tuple[float, str, str]], planted: list[TranslationPair]
 ) -> dict[str, Any]:
     """Chooses the threshold by one half of the planted sentences, and measures with it on the other half."""
-    # Of pairs of others nobody knows which are right: templates and near-translations are among them.
+    # Nobody knows which other pairs are right: templates and near-translations are among them.
     right = {(pair.source, pair.target) for pair in planted}
     sources, targets = ({*side} for side in zip(*right, strict=True))
     by_half: list[list[tuple[float, bool]]] = [[], []]

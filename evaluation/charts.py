@@ -99,11 +99,11 @@ def quality_against_speed(path: Path) -> str:
         for axes, (score, title) in zip(grid, panels.items(), strict=True):
             for model in models:
                 if score in model["scores"]:
-                    place = float(model["sentences_per_second"]), float(model["scores"][score])
-                    axes.scatter(*place, **_POINTS[bool(model.get("is_peer"))])
+                    point = float(model["sentences_per_second"]), float(model["scores"][score])
+                    axes.scatter(*point, **_POINTS[bool(model.get("is_peer"))])
                     offset, alignment = _LABELS[model.get("label", "right")]
                     axes.annotate(
-                        model["name"], place, offset, textcoords="offset points", fontsize=8, **alignment
+                        model["name"], point, offset, textcoords="offset points", fontsize=8, **alignment
                     )
             axes.set_title(title, fontsize=10)
             axes.set(xlabel="sentences encoded a second", xscale="log")

@@ -74,8 +74,8 @@ def sentence_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
 
     In a space that languages share, a sentence is near its translations, not near others of its language.
     """
-    places = _on_a_plane(np.concatenate(_unit_vectors(encode, columns.values())), seed)
-    parts = zip(columns.items(), np.split(places, len(columns)), strict=True)
+    points = _on_a_plane(np.concatenate(_unit_vectors(encode, columns.values())), seed)
+    parts = zip(columns.items(), np.split(points, len(columns)), strict=True)
     return {"points": {language: _points(texts, part) for (language, texts), part in parts}}
 
 
@@ -87,10 +87,10 @@ def document_map(language: str, columns: Columns, encode: Encode, seed: int) -> 
     parts = [divide(text, language, "sentences") for text in columns["text"]]
     vectors = pool(partial(encode_checked, as_embedder(encode).encode_raw), parts)["mean"]
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    places = _on_a_plane(vectors / np.maximum(lengths, _SAME), seed)
+    points = _on_a_plane(vectors / np.maximum(lengths, _SAME), seed)
     labels, texts = (np.array(columns[name], object) for name in ("label", "text"))
     is_in = {label: labels == label for label in sorted(set(columns["label"]))}
-    return {"points": {label: _points(texts[rows], places[rows]) for label, rows in is_in.items()}}
+    return {"points": {label: _points(texts[rows], points[rows]) for label, rows in is_in.items()}}
 
 
 def heat_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def heat_map(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
 
 
 def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, Any]:
-    """Sentences whose nearest neighbour is no translation, and the nearest three of some.
+    """Sentences whose nearest neighbour is not a translation, and the nearest three of some.
 
     Returns "errors", those with the largest lead first, and "nearest", the first queries of the sample with
     three candidates each, best first.
@@ -125,8 +125,8 @@ def retrieval_errors(columns: Columns, encode: Encode, seed: int) -> dict[str, A
 
         best = np.argsort(-scores, kind="stable")[:_NUM_NEAREST].tolist()
         if len(nearest) < _MAX_NEAREST:
-            of_query = [(*scored(place), candidates[place] in answers[query]) for place in best]
-            nearest.append({"query": _shorten(query), "found": of_query})
+            hits = [(*scored(place), candidates[place] in answers[query]) for place in best]
+            nearest.append({"query": _shorten(query), "found": hits})
         if scores[best[0]] > scores[right]:
             (found, found_score), (text, right_score) = scored(best[0]), scored(right)
             pair = {"query": _shorten(query), "found": found, "right": text}
@@ -154,12 +154,12 @@ def _on_a_plane(units: NDArray[np.floating], seed: int) -> NDArray[np.floating]:
     with single_threaded():
         from sklearn.manifold import TSNE
 
-        places = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
-    return (places - places.min(axis=0)) / np.ptp(places, axis=0)
+        points = TSNE(perplexity=perplexity, init="pca", random_state=seed).fit_transform(units)
+    return (points - points.min(axis=0)) / np.ptp(points, axis=0)
 
 
-def _points(texts: Iterable[str], places: NDArray[np.floating]) -> dict[str, Any]:
-    x, y = places.astype(float).round(4).T.tolist()
+def _points(texts: Iterable[str], points: NDArray[np.floating]) -> dict[str, Any]:
+    x, y = points.astype(float).round(4).T.tolist()
     return {"texts": list(map(_shorten, texts)), "x": x, "y": y}
 
 
@@ -228,7 +228,7 @@ _SUITES = (
     ),
     _suite(
         retrieval_errors,
-        "Sentences whose nearest neighbour is no translation, and the nearest three of some",
+        "Sentences whose nearest neighbour is not a translation, and the nearest three of some",
         "Yu et al. 2018, Table 3",
         max_rows=2000,
     ),

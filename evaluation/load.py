@@ -3,7 +3,7 @@
     pip install -e '.[serving,evaluation]'; apt-get install wrk
     python evaluation/load.py --model exported/en-es                       # the load table
     python evaluation/load.py --model exported/en-es --soak_minutes 10     # memory under steady load
-    # beside another server of the same weights, which takes OpenAI's protocol:
+    # and another server of the same weights, which speaks OpenAI's protocol:
     python evaluation/load.py --model exported/minilm --peer 'infinity_emb v2 --model-id FOLDER \
         --served-model-name minilm --url-prefix /v1 --port {port}'
 
@@ -184,8 +184,8 @@ def call_in_process(
     with ThreadPoolExecutor(threads) as pool:
         latencies = np.concatenate(list(pool.map(work, range(threads)))) * 1e3
     taken = time.perf_counter() - begin
-    p50, p99, most = np.percentile(latencies, (50, 99, 100)).tolist()
-    figures = {"p50_ms": p50, "p99_ms": p99, "max_ms": most}
+    p50, p99, largest = np.percentile(latencies, (50, 99, 100)).tolist()
+    figures = {"p50_ms": p50, "p99_ms": p99, "max_ms": largest}
     return {"requests": len(latencies), "seconds": taken, **figures, "errors": 0}
 
 

@@ -60,7 +60,7 @@ def main() -> None:
 
 def _run() -> None:
     if _MODEL.value is None or _DATA.value is None:
-        raise UserError("--model and --data are expected; --helpshort describes them")
+        raise UserError("expected --model and --data, which --helpshort describes")
     folder = Path(_DATA.value)
     senteval = replace(transfer.SUITE, find=partial(transfer.find, hidden=_HIDDEN.value))
     datasets, missing = select({**SUITES, "senteval": senteval}, folder, _SUITE.value, _SEED.value)
@@ -72,7 +72,7 @@ def _run() -> None:
     print(format_table(headlines(results, datasets)))
     if embedder.trained_on is None:
         print("\nThe training data of the model, and so their overlap with these data sets, are unknown.")
-    print(f"\n{output} has all scores; compare them with the papers' and others' by\n")
+    print(f"\n{output} has all scores; compare them with those of papers and other models by\n")
     print(f"    python evaluation/report.py {output} --output report.html")
 
 

@@ -3,8 +3,8 @@
     .peers/bin/python evaluation/peers.py INPUT.json
 
 The input has `texts`, and either `pairs` and the `shape` of a transformer, or the folder of a `model`. Each
-line of standard input names a work; the answer is a line with its numbers of sentences and seconds.
-TensorFlow is not used, as it cannot be in one process with torch.
+line of standard input names a workload; the answer is a line with its numbers of sentences and seconds.
+TensorFlow is not used, because it cannot share a process with torch.
 """
 
 import itertools
@@ -40,28 +40,28 @@ _PAIRS = 256  # in a batch
 _STEPS = 10
 _VOCABULARY = 32_000
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-Work = Callable[[], tuple[int, float]]
+Workload = Callable[[], tuple[int, float]]
 
 
 def main(path: str) -> None:
-    """Runs each work that standard input names."""
+    """Runs each workload that standard input names."""
     # What libraries print goes to standard error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     inputs = json.loads(Path(path).read_text(encoding="utf-8"))
     if "model" in inputs:
-        works = encoding_works(SentenceTransformer(inputs["model"], device="cpu"), inputs["texts"])
+        workloads = encoding_workloads(SentenceTransformer(inputs["model"], device="cpu"), inputs["texts"])
     else:
-        works = make_works(inputs["texts"], inputs["pairs"], inputs["shape"])
+        workloads = make_workloads(inputs["texts"], inputs["pairs"], inputs["shape"])
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        sentences, seconds = works[line.strip()]()
+        sentences, seconds = workloads[line.strip()]()
         print(json.dumps({"sentences": sentences, "seconds": seconds}), file=answers, flush=True)
 
 
-def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Work]:
-    """Returns the works by name, with an untrained transformer and untrained average of words."""
+def make_workloads(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Workload]:
+    """Returns the workloads by name, with an untrained transformer and untrained average of words."""
     tokenizer = _train_tokenizer(texts)
     static = StaticModel(np.random.rand(_VOCABULARY, shape["hidden_dim"]).astype("f4"), tokenizer)
     models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in ("float32", "bfloat16")}
@@ -82,8 +82,8 @@ def make_works(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) 
     }
 
 
-def encoding_works(model: SentenceTransformer, texts: list[str]) -> dict[str, Work]:
-    """Returns the works of a model that is compared with its import, by name."""
+def encoding_workloads(model: SentenceTransformer, texts: list[str]) -> dict[str, Workload]:
+    """Returns the workloads of a model that is compared with its import, by name."""
     return {
         "encoding: sentence-transformers": _timed(partial(model.encode, texts), len(texts)),
         "one sentence: sentence-transformers": _median_of_each(model.encode, texts[:200]),
@@ -151,7 +151,7 @@ def _batches(pairs: list[list[str]]) -> Iterator[list[list[str]]]:
         yield pairs[start : start + _PAIRS]
 
 
-def _timed(work: Callable[[], Any], sentences: int) -> Work:
+def _timed(work: Callable[[], Any], sentences: int) -> Workload:
     def run() -> tuple[int, float]:
         begin = time.perf_counter()
         work()
@@ -160,7 +160,7 @@ def _timed(work: Callable[[], Any], sentences: int) -> Work:
     return run
 
 
-def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Work:
+def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Workload:
     def run() -> tuple[int, float]:
         return 1, float(np.median([_timed(partial(encode, text), 1)()[1] for text in texts]))
 

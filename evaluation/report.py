@@ -61,7 +61,7 @@ class Results:
     """A results file of evaluation/main.py.
 
     Attributes:
-        accounts: Protocol and checksums by suite and data set; scores compare only if they are equal.
+        accounts: Protocol and checksums by suite and data set; only if these are equal, scores compare.
         trained_on: By suite and data set, the shares of its pairs, if it has any, and of its texts that the
             encoder was trained on, if that is known.
     """
@@ -144,7 +144,7 @@ def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: boo
 def read_results(paths: Sequence[Path]) -> list[Results]:
     """Reads results of evaluations, and those of trainings as a suite "training"."""
     if not paths:
-        raise UserError("results files are expected, as runs/evaluation/en-es.json, got none")
+        raise UserError("expected results files, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
         with reading(path, "a results file of evaluation/main.py or of a training"):
@@ -154,7 +154,7 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
             result = _results(content)
         name = f"{result.name} ({path.stem})" if result.name in results else result.name
         if name in results:
-            raise UserError(f"results must differ in their names, but {name} comes twice; rename a file")
+            raise UserError(f"results must have different names, but {name} occurs twice; rename a file")
         results[name] = replace(result, name=name)
     return list(results.values())
 
@@ -331,7 +331,9 @@ if __name__ == "__main__":
         "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
     )
     flags.DEFINE_string(
-        "papers", None, "Scores of our systems to add to, and to put beside the papers'; default papers.md."
+        "papers",
+        None,
+        "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
     )
     flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     run(main, "the same command makes the report again", takes_files=True)

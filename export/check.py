@@ -80,7 +80,7 @@ _ENCODERS = {
     "response_encoder": ("input", "context"),
 }
 
-# tensorflow-text imports Keras; the model itself must need neither Keras nor the other refused packages.
+# tensorflow-text imports Keras; the model itself must need neither Keras nor the other blocked packages.
 _BARE = """
 import sys
 import tensorflow as tf
@@ -90,8 +90,8 @@ try:
 except (tf.errors.OpError, RuntimeError, OSError, LookupError):
     import tensorflow_text
     needs = "tensorflow_text"
-refused = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
-for name in [*refused, *(name for name in sys.modules if name.partition(".")[0] in refused)]:
+blocked = {"keras", "tf_keras", "tensorflow_hub", "xling_tf", "sentencepiece"}
+for name in [*blocked, *(name for name in sys.modules if name.partition(".")[0] in blocked)]:
     sys.modules[name] = None
 model = tf.saved_model.load(sys.argv[1])
 print(needs, len(model(["Hola", "", "What?"])))
@@ -168,7 +168,7 @@ def has_signatures_that_can_be_served(subject: Subject) -> Measured:
             _require(specs == texts and specs.keys() == expected, f"texts {expected} for {name}", specs)
             outputs = function.structured_outputs
             _require(outputs == vectors, f"the outputs {vectors} of {name}", outputs)
-        rows = {key: tf.constant(np.roll(SENTENCES, place)) for place, key in enumerate(specs)}
+        rows = {key: tf.constant(np.roll(SENTENCES, index)) for index, key in enumerate(specs)}
         try:
             results = function(**rows)
         except (tf.errors.InvalidArgumentError, TypeError, ValueError) as error:
@@ -238,12 +238,12 @@ def neither_retraces_nor_grows(subject: Subject) -> Measured:
 def encodes_many_texts_in_bounded_memory(subject: Subject) -> Measured:
     """One call encodes thousands of texts of 1 to 300 words, correctly and in bounded memory."""
     texts = mixed_texts(subject.num_texts)
-    places = range(0, len(texts), max(1, len(texts) // 64))
-    alone = np.concatenate([subject.encode([texts[place]]) for place in places])
+    indices = range(0, len(texts), max(1, len(texts) // 64))
+    alone = np.concatenate([subject.encode([texts[index]]) for index in indices])
     memory = _peak_mib()
     vectors = subject.encode(texts)
     growth, bound = _peak_mib() - memory, _LARGE_BOUND + len(texts) // _TEXTS_PER_MIB
-    _require_near(vectors[places], alone, "the vectors of single calls")
+    _require_near(vectors[indices], alone, "the vectors of single calls")
     _require(growth <= bound, f"{bound} MiB more at most", growth)
     return {"texts": len(texts), "growth_mib": growth, "bound_mib": bound}
 
@@ -313,7 +313,7 @@ def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[st
 def main(*models: str) -> None:
     """Checks the models that the command line names."""
     if not (folders := [resolve(model) for model in models]):
-        raise UserError("folders of exported models are expected; name them")
+        raise UserError("expected folders of exported models, got none")
     checks = CHECKS
     if flags.FLAGS.model:
         checks = (has_the_vectors_of_the_model,)

@@ -29,7 +29,7 @@ _OPTIONS = (
     flags.DEFINE_string("text_column", "text", "Name of the column of texts."),
     flags.DEFINE_list("columns", None, "Names of the columns to carry along; default all."),
     flags.DEFINE_bool(
-        "header", True, "Whether TSV and CSV begin with the names of their columns; else they are f0, f1, ..."
+        "header", True, "Whether TSV and CSV begin with the names of their columns; if not: f0, f1, ..."
     ),
     flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
     flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),

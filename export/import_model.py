@@ -8,8 +8,8 @@ are also imported from their folders, from archives, and from Hugging Face:
 
     python export/import_model.py hf://intfloat/multilingual-e5-small
 
-Without a source, the published universal-sentence-encoder-multilingual is imported, whose weights an
-installed Python package has, quantized to 6 bits:
+Without a source, the published universal-sentence-encoder-multilingual is imported from an installed Python
+package that has its weights, quantized to 6 bits:
 
     python export/import_model.py
 
@@ -68,7 +68,7 @@ _LICENCE = "The licence of these weights is that of the original: {}."
 def main(*sources: str) -> None:
     """Imports the model that the command line names, and prints how to use it."""
     if len(sources) > 1:
-        raise UserError(f"one model is expected, got {' '.join(sources)}")
+        raise UserError(f"expected one model, got {' '.join(sources)}")
     source = sources[0] if sources else None
     name = model_name(source) if source else "use-multilingual"
     output = Path(flags.FLAGS.output or f"exported/{name}")
@@ -130,7 +130,7 @@ def _describe(model: Model) -> str:
     parts = [
         settings["kind"],
         f"{settings['num_layers']} layers" if "num_layers" in settings else "",
-        f"vectors of {model.encoder.hidden_dim} numbers",
+        f"{model.encoder.hidden_dim}-dimensional vectors",
         f"{model.tokenizer.num_words} words or pieces of words",
         f"{settings['pooling']} pooling" if "pooling" in settings else "",
         f"up to {model.tokenizer.config.max_tokens} tokens",

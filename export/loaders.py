@@ -42,7 +42,7 @@ _LOADERS: Mapping[str, tuple[str, str]] = {
         "xling_tf[runtime,litert]",
         "from xling_tf.savedmodel.runtimes import load\nvectors = load(folder).encode(texts)",
     ),
-    # Weights of torch are there if the encoder is a BERT.
+    # Only a BERT has weights for torch.
     "sentence-transformers": (
         "sentence-transformers[onnx]",
         """from sentence_transformers import SentenceTransformer
@@ -68,23 +68,23 @@ def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[s
     """Compares the vectors of an export with those of the exported model that it was made from.
 
     The export is loaded in a process of `python`, an interpreter with the library that it is for. Texts are
-    those of a folder of corpora, or None for the built-in sample. It is an `AssertionError` if the vectors of
-    half of them differ.
+    those of a folder of corpora, or None for the built-in sample. Raises an `AssertionError` if the vectors
+    of more than half of them differ.
     """
     form = format_of(folder)
     package, code = _LOADERS["runtimes" if form in ("litert", "onnx") else form]
     info = from_mapping(ModelInfo, read_config(model)["info"])
     texts = sample_texts(data, info.languages)
-    # These loaders know no prompts.
+    # These loaders do not apply prompts.
     prompt = info.role_prompts["default"] if form in ("mediapipe", "model2vec") else ""
-    with tempfile.TemporaryDirectory() as place:
-        listed, output = Path(place, "texts.json"), Path(place, "vectors.npy")
+    with tempfile.TemporaryDirectory() as temporary:
+        listed, output = Path(temporary, "texts.json"), Path(temporary, "vectors.npy")
         listed.write_text(json.dumps([prompt + text for text in texts]), encoding="utf-8")
         command = [python, "-c", _PROGRAM.format(code=code), folder, listed, output]
         environment = {**os.environ, "PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1][:300]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if process.returncode:
+            last = (process.stderr.strip().splitlines() or ["no message"])[-1][:300]
             raise UserError(
                 f"{folder} cannot be loaded by {python}: {last}; it needs pip install '{package}', or name "
                 "another interpreter with --python"

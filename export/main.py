@@ -51,8 +51,8 @@ _TABLES = flags.DEFINE_enum(
 _NEUTRAL = flags.DEFINE_bool(
     "neutral",
     False,
-    "Whether --to savedmodel removes the directions in which languages differ, known by the translations in "
-    "--data, so that sentences find translations before others in their own language.",
+    "Whether --to savedmodel removes the directions in which the languages of the translations in --data "
+    "differ, so that a sentence's translations rank before other sentences in its own language.",
 )
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
@@ -62,7 +62,7 @@ _SAME_MEANING = flags.DEFINE_string(
 )
 _LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to savedmodel keeps; default all.")
 _DATA = flags.DEFINE_string(
-    "data", None, "Folder of corpora: with the words of --languages, or to measure what unknown words cost."
+    "data", None, "Folder of corpora: has the words of --languages, or measures what unknown words cost."
 )
 _ARCHIVE = flags.DEFINE_string("archive", None, "Archive (.tar.gz) to write the model to.")
 _PUSH = flags.DEFINE_string("push", None, "Where to upload the model: hf://owner/name.")
@@ -90,12 +90,12 @@ _SHARED = """{where}. Load it with
 
 
 def main() -> None:
-    """Converts the model as the flags say, and prints how to use the results."""
+    """Exports the model as the flags say, and prints how to use the results."""
     if bool(_TO.value) != bool(_OUTPUT.value):
-        raise UserError("--to and --output are expected together, got one of them")
+        raise UserError("expected --to and --output together, got one of them")
     outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)
     if not any(flag.value for flag in outputs):
-        raise UserError(f"at least one of {', '.join(f'--{flag.name}' for flag in outputs)} is expected")
+        raise UserError(f"expected at least one of {', '.join(f'--{flag.name}' for flag in outputs)}")
     if not _SERVING.value and (_NAME.value or _VERSION.value):
         raise UserError("--name and --version need --serving")
     if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):

@@ -40,7 +40,7 @@ def push(model: Path, name: str) -> str:
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
     files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
-    message = f"{repository} at Hugging Face refuses the model: {{error}}; log in with `hf auth login`"
+    message = f"{repository} at Hugging Face rejects the model: {{error}}; log in with `hf auth login`"
     # Validation raises ValueErrors, files and answers OSErrors, the network httpx's errors.
     with as_user_error(message, OSError, ValueError, errors.HTTPError):
         hub.create_repo(repository, exist_ok=True)

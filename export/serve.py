@@ -29,18 +29,18 @@ _LABEL = flags.DEFINE_multi_string("label", [], "model/label=version, which stay
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
-    "file_system_poll_wait_seconds", 1, "Seconds between looks for new versions; 0 for no looks.", 0
+    "file_system_poll_wait_seconds", 1, "Seconds between checks for new versions; 0 turns them off.", 0
 )
 _BATCHING = flags.DEFINE_bool("enable_batching", True, "Whether waiting requests share calls of a model.")
-# Default, least value and help of each of the BatchingParameters.
+# Default, minimum and help of each of the BatchingParameters.
 _PARAMETERS = {
     "max_batch_size": (1000, 1, "Maximum number of rows in a call of a model."),
     "batch_timeout_micros": (0, 0, "Microseconds for which a batch waits for more rows."),
     "max_enqueued_batches": (10, 1, "Maximum number of waiting batches; more get 429."),
     "num_batch_threads": (os.cpu_count() or 1, 1, "Number of calls of models at the same time."),
 }
-for _name, (_default, _least, _help) in _PARAMETERS.items():
-    flags.DEFINE_integer(_name, _default, _help, _least)
+for _name, (_default, _minimum, _help) in _PARAMETERS.items():
+    flags.DEFINE_integer(_name, _default, _help, _minimum)
 _BODY = flags.DEFINE_integer("max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1)
 _TIMEOUT = flags.DEFINE_integer("rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1)
 _CLIENT = flags.DEFINE_float(
@@ -102,7 +102,7 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
         path = Path(os.path.expanduser(match[2]))
         parsed[match[1]] = path if path.is_dir() else resolve(match[2]), {}
     if not parsed:
-        raise UserError("--model name=path is expected at least once, got none")
+        raise UserError("expected --model name=path at least once, got none")
     for flag in labels:
         match = re.fullmatch(r"([^/:\s]+)/(.+)=([0-9]{1,18})", flag)
         if not match or match[1] not in parsed:
@@ -130,7 +130,7 @@ def _bind() -> socket.socket:
         listener.bind((_HOST.value, _PORT.value))
     except OSError as error:
         address = f"--host {_HOST.value} --port {_PORT.value}"
-        raise UserError(f"{address} cannot be listened on: {error.strerror}; give another --port") from error
+        raise UserError(f"cannot listen on {address}: {error.strerror}; give another --port") from error
     return listener
 
 

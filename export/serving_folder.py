@@ -109,9 +109,9 @@ def publish(model: Path, serving: Path, name: str, version: int | None = None) -
         except (OSError, tf.errors.ResourceExhaustedError) as error:  # shutil.Error is an OSError
             raise UserError(f"{model} cannot be copied to {base / str(number)}: {error}") from error
         _configure(serving, name, number)
-    for signature in (each for each, records in requests.items() if not records):
-        logging.warning("signature %s does not take any texts, and gets no warm-up requests", signature)
-    return base / str(number), {key: len(each) for key, each in requests.items()}
+    for signature in (key for key, records in requests.items() if not records):
+        logging.warning("signature %s does not take arbitrary texts: it gets no warm-up requests", signature)
+    return base / str(number), {key: len(records) for key, records in requests.items()}
 
 
 def next_version(base: Path) -> int:

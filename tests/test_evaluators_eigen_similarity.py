@@ -69,5 +69,5 @@ def test_files_of_a_pair_of_languages_are_one_data_set(tmp_path):
     encode = Counting(constant)
     evaluator(encode)
     assert [{text[:2] for text in side} for side in encode.batches] == [{"en"}, {"de"}]
-    with pytest.raises(UserError, match="de-fr needs 10 pairs"):
+    with pytest.raises(UserError, match="de-fr needs 10 unrelated pairs"):
         datasets[0].load()

@@ -73,7 +73,7 @@ def test_each_language_is_searched_with_the_other():
 def test_data_that_cannot_be_evaluated():
     none, other = {"en": [("a", "b", False), ("a", "a", True)]}, {"en": PAIRS, "de": german(PAIRS[::-1])}
     for pairs in (none, other):
-        with pytest.raises(UserError, match="texts that mean the same"):
+        with pytest.raises(UserError, match="positive pairs"):
             SemanticRetrieval(pairs, name="x")
 
 

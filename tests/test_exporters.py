@@ -132,7 +132,7 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
     with pytest.raises(UserError, match="holds something else"):
         Model.from_pretrained(folder_of("static words")).save_pretrained(output)
     (output / "README.md").write_text("Exported by xling_tf.")
-    with pytest.raises(UserError, match="is one to sentence-transformers"):
+    with pytest.raises(UserError, match="is in the format sentence-transformers"):
         export(folder_of("static words"), "model2vec", output)
 
 
@@ -142,7 +142,7 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
         ("words", "model2vec", r"a static encoder .* has the encoder transformer .* --to savedmodel, keras"),
         ("words", "mediapipe", "the tokenizer sentencepiece .* the tokenizer words"),
         ("words", "onxx", "did you mean onnx"),
-        pytest.param("cnn", "model2vec", "without marks", marks=pytest.mark.slow),
+        pytest.param("cnn", "model2vec", "without special tokens", marks=pytest.mark.slow),
         pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
     ],
 )
@@ -154,7 +154,7 @@ def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of,
 
 def test_a_format_without_a_folder_is_refused(tmp_path):
     run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
-    assert "--to and --output are expected together" in the_error(run)
+    assert "expected --to and --output together" in the_error(run)
 
 
 LOADED = [

@@ -138,10 +138,10 @@ def test_scores_and_wrong_texts_are_learnt_from_a_table(start, tmp_path):
 @pytest.mark.parametrize(
     ("pairs", "said"),
     [
-        (PAIRS[:5] * 3, "at least 8 different pairs are expected, got 5"),
-        ([*PAIRS, ("a", " ")], r"pair 13 is expected to be two texts"),
-        ([*PAIRS, ("a", "b", 1)], "score is expected of all 13 pairs or of none, but 12 have none"),
-        ([(*pair, 1) for pair in PAIRS], "scores that differ are expected, but all are 1"),
+        (PAIRS[:5] * 3, "expected at least 8 different pairs, got 5"),
+        ([*PAIRS, ("a", " ")], r"pair 13 must be two texts"),
+        ([*PAIRS, ("a", "b", 1)], "expected a score for all 13 pairs or for none, but 12 have none"),
+        ([(*pair, 1) for pair in PAIRS], "expected different scores, but all are 1"),
         ([(*pair, "neutral") for pair in PAIRS], "column 3 has single words"),
     ],
 )
@@ -158,5 +158,5 @@ def test_a_file_gives_scores_as_text_and_they_are_learnt_as_scores(tmp_path):
     # The same pairs in any form are the same training, which goes on where it stopped.
     for form in (np.array(pairs), pd.DataFrame(pairs), iter(pairs)):
         assert PairCorpus.of(form, ("en", "es")).version() == corpus.version()
-    with pytest.raises(UserError, match="folder of a model is expected first"):
+    with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
         fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

@@ -120,8 +120,8 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
     ("arguments", "options", "message"),
     [
         ((encode, []), {}, "there are none"),
-        ((encode, [(*pair, 0.5) for pair in LETTERS]), {}, "two texts are expected"),
-        (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load gives it"),
+        ((encode, [(*pair, 0.5) for pair in LETTERS]), {}, "expected pairs of two texts"),
+        (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load returns it"),
         ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each of 5 texts"),
         ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),
         ((encode, LETTERS), {"num_negative": 3}, "expects one of .* num_negatives"),
@@ -271,7 +271,7 @@ def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
     # Killed between the file and its record: it is mined again.
     (tmp_path / "hard_negatives/x.en-es.json").write_text("{", encoding="utf-8")
     assert sizes(num_negatives=1) == [4]
-    with pytest.raises(UserError, match=r"the name of a corpus is expected, got 'z'; .* x, y"):
+    with pytest.raises(UserError, match=r"expected the name of a corpus, got 'z'; .* x, y"):
         mine(data, names=["z"])
 
 

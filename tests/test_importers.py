@@ -204,7 +204,7 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     require_refused(r"with config\.json and model\.safetensors, but .* has only pytorch_model\.bin")
     with zipfile.ZipFile(tmp_path / "x-1.whl", "w") as archive:
         archive.writestr("x/__init__.py", "")
-    require_refused("a wheel with a model in it is expected", tmp_path / "x-1.whl")
+    require_refused("expected a wheel with a model in it", tmp_path / "x-1.whl")
     assert not is_foreign(tmp_path)
 
 

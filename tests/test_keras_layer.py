@@ -97,5 +97,5 @@ def test_other_inputs_than_strings_are_refused(hub_folder):
     with pytest.raises(ValueError, match='dtype="string"'):
         encoder(keras.Input(()))
     for inputs in ([1, 2], ["Hola", None], tf.ragged.constant([["a"], []])):
-        with pytest.raises(UserError, match="strings are expected"):
+        with pytest.raises(UserError, match="expected strings"):
             encoder(inputs)

@@ -163,6 +163,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
         mine_translations(folder, no_texts, tmp_path / "out")
     with pytest.raises(UserError, match=r"shards of 20 rows need .* GiB more; raise --memory"):
         mine_translations(folder, folder, tmp_path / "out", memory=0.5)
-    with pytest.raises(UserError, match="a folder that `xling-tf encode` has written is expected"):
+    with pytest.raises(UserError, match="expected a folder that `xling-tf encode` has written"):
         mine_translations(folder, tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -137,7 +137,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
         (config, b'{"encoder": {"kind": "transformer"}}', "was not saved by this version of xling_tf; train"),
         (config, contents[config][:-100], r"config\.json must be JSON, but is damaged"),
         (weights, contents[weights][:999], r"model\.safetensors must be a safetensors file, but is damaged"),
-        (vocabulary, b"one\n", "the tokenizer has a num_words of 5, but the encoder of "),
+        (vocabulary, b"one\n", "the tokenizer has num_words=5, but the encoder expects "),
     ):
         path.write_bytes(content)
         require_refused(message)
@@ -152,7 +152,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
         (("encoder", "intermediate_dim"), 13),
     ):
         change(config, *names, value=value)
-        require_refused("cannot be made|is expected|expects|has no field|weights in .* do not fit")
+        require_refused("cannot be built|expected|expects|has no field|weights in .* do not fit")
         config.write_bytes(contents[config])
     vocabulary.unlink()
     require_refused(r"vocabulary\.txt")

@@ -78,7 +78,7 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         assert [pair.wrong for pair in read_pairs(pairs)] == wrong
     for missing in (None, float("nan"), "", "NaN", "inf", pd.NA):
         column = [*SCORES[:6], missing, *SCORES[7:]]
-        with pytest.raises(UserError, match=r"pair 7 is expected .*finite number"):
+        with pytest.raises(UserError, match=r"pair 7 must be .*finite number"):
             read_pairs(table("sentence1", "sentence2", "score", column=column))
 
 
@@ -88,13 +88,13 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has single words"),
         (rows(IDS, at=1), "column 2 has single words"),
         ([("English", "Spanish", "Score"), *rows(map(str, SCORES))], "column 3 has single words"),
-        (rows(range(COUNT), at=0), "pair 1 is expected"),
-        ([(*row, 0.5) for row in rows(WRONG)], "pair 1 is expected"),
+        (rows(range(COUNT), at=0), "pair 1 must be"),
+        ([(*row, 0.5) for row in rows(WRONG)], "pair 1 must be"),
         (table("id", "sentence1", "sentence2", column=IDS, at=0), "id, sentence1"),
         (table("query", "question", "score"), "query, question"),
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
-        (table("text1", "text2", "label", column=["good", "bad"] * 6), "pair 1 is expected"),
+        (table("text1", "text2", "label", column=["good", "bad"] * 6), "pair 1 must be"),
     ],
 )
 def test_columns_that_are_neither_texts_nor_scores_are_refused(pairs, message):

@@ -76,7 +76,7 @@ def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
     other = build_model(weights._replace(layers={**weights.layers, **swapped}), SMALL)
     with pytest.raises(UserError, match="the least cosine to them is 0"):
         published._require_same_vectors(other, module_folder)
-    with pytest.raises(UserError, match=r"weights of the sizes of .* are expected"):
+    with pytest.raises(UserError, match=r"expected weights of the sizes of"):
         build_model(weights, dataclasses.replace(SMALL, num_filters=6))
 
 
@@ -116,5 +116,5 @@ def test_the_package_is_missing_or_another(monkeypatch, tmp_path):
     assert not (tmp_path / "model").exists()
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(published, "find_spec", lambda name: spec)
-    with pytest.raises(UserError, match=r"data files of .* 0\.2\.1 are expected in .*resources"):
+    with pytest.raises(UserError, match=r"expected the data files of .* 0\.2\.1 in .*resources"):
         read_package()

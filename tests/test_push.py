@@ -66,7 +66,7 @@ def test_a_pushed_model_is_loaded_by_its_name(repository, hub_folder, hub_vector
 def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
     for call, message in (
         (lambda: xling_tf.load("hf://a/other"), "hf://a/other cannot be downloaded"),
-        (lambda: push(hub_folder, "hf://a/other"), "refuses the model"),
+        (lambda: push(hub_folder, "hf://a/other"), "rejects the model"),
         (lambda: push(hub_folder, "a/b"), "expects hf://owner/name"),
         (lambda: push(hub_folder.parent, "hf://a/b"), "holds exported models"),
     ):

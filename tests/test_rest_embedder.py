@@ -107,7 +107,7 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
     ("fault", "message"),
     [
         (UNAVAILABLE, r"answered 503: .*still loading"),
-        ((200, b'{"outputs": [[1.0, '), "failed again and again: .*IncompleteRead"),
+        ((200, b'{"outputs": [[1.0, '), "failed several times: .*IncompleteRead"),
     ],
 )
 def test_temporary_faults_are_retried_and_lasting_ones_reported(fault, message, server):
@@ -144,7 +144,7 @@ def test_the_checksum_depends_on_the_vectors_but_not_their_last_digits(server):
 def test_a_missing_or_unavailable_model_is_rejected(server):
     with pytest.raises(UserError, match=r"answered 404"):
         open_embedder(f"rest:{server.url}x")
-    with pytest.raises(UserError, match=r"failed again and again: .*start the server"):
+    with pytest.raises(UserError, match=r"failed several times: .*start the server"):
         open_embedder(f"rest:http://127.0.0.1:9{MODEL}")
     server.state = "UNLOADING"
     with pytest.raises(UserError, match=r"available version, but has .*'UNLOADING'.*server's log"):

@@ -109,7 +109,7 @@ def test_a_damaged_vocabulary_stops_the_restart(run):
     # With fewer words no checkpoint would fit, and the training would begin anew.
     path = run.path / "vocabulary.txt"
     path.write_bytes(DAMAGES["cut"](path.read_bytes()))
-    with pytest.raises(UserError, match=r"vocabulary\.txt must be as the run has written it, but is damaged"):
+    with pytest.raises(UserError, match=r"vocabulary\.txt must be as the run wrote it, but is damaged"):
         run.resolved()
 
 
@@ -117,5 +117,5 @@ def test_a_damaged_vocabulary_stops_the_restart(run):
 def test_a_garbled_request_stops_the_restart(run, content):
     (run.path / "request.json").write_bytes(content)
     for read in (lambda: run.require_same(REQUEST, DATA), run.resolved):
-        with pytest.raises(UserError, match=r"request\.json must be as the run has written it"):
+        with pytest.raises(UserError, match=r"request\.json must be as the run wrote it"):
             read()

@@ -57,7 +57,7 @@ def test_one_text_has_one_vector(loaded):
 
 def test_errors_name_what_a_model_lacks(loaded):
     for call, message in (
-        (lambda: SentenceEncoder(object()), "can be called with sentences is expected"),
+        (lambda: SentenceEncoder(object()), "expected a model that can be called with sentences"),
         (lambda: SentenceEncoder(lambda texts: np.zeros(2)).encode(["a", "b"]), r"shape \[2\] for 2 texts"),
         (lambda: SentenceEncoder(numbers).call("inference"), "no signature inference"),
         (lambda: loaded.response_encoder.encode("a", "b"), "was trained without them"),
@@ -81,7 +81,7 @@ def test_bfloat16_rounds_the_products(hub_folder, loaded):
 
 def test_bfloat16_is_refused_where_it_would_change_nothing(hub_folder, monkeypatch):
     monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind] if kind == "GPU" else [])
-    with pytest.raises(UserError, match="bfloat16 is for processors"):
+    with pytest.raises(UserError, match="bfloat16 is for CPUs"):
         xling_tf.load(hub_folder, dtype="bfloat16")
 
 
@@ -139,5 +139,5 @@ def test_documents_are_pooled_from_their_parts():
     # 129 words of one letter: the windows are of 128 and of 65 words, with the spaces between them.
     long = encoder.encode_documents([" ".join("x" * 129)], "en", segmentation="windows")
     assert long.tolist() == [[(255 + 129) / 2, -(255 + 129) / 2]]
-    with pytest.raises(UserError, match="segmentation is expected to be sentences or windows"):
+    with pytest.raises(UserError, match="segmentation must be sentences or windows"):
         encoder.encode_documents(documents, "en", segmentation="words")

@@ -105,7 +105,7 @@ def test_models_without_marks_and_what_is_no_model_are_told(model):
     extra = b"\xfa\x01\x03abc"
     assert SentencePieceTokenizer(extra + model + extra, CONFIG).num_words == 200
     for content in (b"", b"hello", b"\0" * 100, model[:-10]):
-        with pytest.raises(UserError, match=f"these {len(content)} bytes are none"):
+        with pytest.raises(UserError, match=f"these {len(content)} bytes are not one"):
             SentencePieceTokenizer(content, CONFIG)
     for lacking, end in (({"bos_id": -1}, [2]), ({"bos_id": -1, "eos_id": -1}, [])):
         buffer, options = io.BytesIO(), {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}

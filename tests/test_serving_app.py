@@ -164,7 +164,7 @@ def test_an_answer_does_not_wait_for_an_acknowledgement(program):
 def test_a_mistake_is_one_line(program, tmp_path):
     server, models = program
     for flags, message in (
-        ([f"--model=m={models}", f"--port={server.port}"], f"--port {server.port} cannot be listened on"),
+        ([f"--model=m={models}", f"--port={server.port}"], "cannot listen on --host 127.0.0.1 --port"),
         (["--model=a=.", "--label=b/stable=1"], "--label must be"),
     ):
         assert message in the_error(run_python(tmp_path, PROGRAM, *flags))

@@ -58,7 +58,7 @@ def test_openais_client_reads_the_vectors(client):
         ({"model": "stranger"}, openai.NotFoundError, "stranger"),
         ({"dimensions": 4}, openai.BadRequestError, "at most 3"),
         ({"extra_body": {"encoding_format": []}}, openai.BadRequestError, "float or base64"),
-        ({"extra_body": {"signature_name": "lengths"}}, openai.BadRequestError, "no vectors"),
+        ({"extra_body": {"signature_name": "lengths"}}, openai.BadRequestError, "not return vectors"),
         ({"extra_body": {"signature_name": "none"}}, openai.BadRequestError, "not found"),
     ],
 )

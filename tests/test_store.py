@@ -69,7 +69,7 @@ def test_records_come_back_as_they_were(caplog):
     assert story.train[-1] == TALE[-1]
     # All records of this corpus share a text with a held-out one.
     transient_store([PAIRS, corpus("parallel", [TranslationPair(TRAINED[0], "C")] * 2)])
-    assert "of its 2 records none is left for training: 0 are held out" in caplog.text
+    assert "none of its 2 records is left for training: 0 are held out" in caplog.text
 
 
 def test_training_texts_are_distinct_and_in_order():

@@ -62,7 +62,7 @@ def test_every_format_has_the_same_rows(tmp_path, name):
     assert files.bytes_read == (tmp_path / name).stat().st_size
     # Other columns are left out; reading begins anywhere.
     assert read(tmp_path / name, columns=["text"], row=2).rows == [{"text": row["text"]} for row in ROWS[2:]]
-    with pytest.raises(UserError, match=rf"{name}: the column sentence .* only id, text"):
+    with pytest.raises(UserError, match=rf"{name}: expected the column sentence, .* only id, text"):
         read(tmp_path / name, text_column="sentence")
 
 
@@ -113,7 +113,7 @@ def test_types_are_those_of_the_first_file(tmp_path):
 @pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]]])
 def test_columns_of_other_types_are_refused(tmp_path, values):
     parquet.write_table(pa.table({"text": values}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match="texts are expected in the column text, but it holds"):
+    with pytest.raises(UserError, match="expected texts in the column text, but it holds"):
         read(tmp_path / "x.parquet", skip_damaged=True)
 
 

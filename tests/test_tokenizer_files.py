@@ -272,7 +272,7 @@ def test_damaged_and_missing_files_are_refused(tmp_path, pieces):
     # Each file is read in place of those before it.
     for files, message in (
         ({}, r"tokenizer\.json or vocab\.txt or .*has none of them"),
-        ({"spiece.model": b"hello"}, "these 5 bytes are none"),
+        ({"spiece.model": b"hello"}, "these 5 bytes are not one"),
         (
             {"sentencepiece.bpe.model": pieces, "sentence_bert_config.json": b'{"do_lower_case": true}'},
             r"do_lower_case .* must be false, got true",

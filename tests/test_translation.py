@@ -146,9 +146,9 @@ def test_a_words_chance_is_that_of_the_batchs_languages(tmp_path):
     # Of the 12 tokens of a pair of languages "a" is 4, and "j" 4 in French; in Spanish it counts half.
     for target, numbers in (("es", [4, 0.5]), ("fr", [4, 4])):
         task = find_task(model, f"translation_en-{target}")
-        log_chances = task._log_chances([WORDS.index("a"), WORDS.index("j")], 12)
+        log_probabilities = task._log_probabilities([WORDS.index("a"), WORDS.index("j")], 12)
         expected = [np.log(1 - np.exp(-number)) for number in numbers]
-        assert log_chances.numpy().tolist() == pytest.approx([*expected, 0], abs=1e-5)
+        assert log_probabilities.numpy().tolist() == pytest.approx([*expected, 0], abs=1e-5)
 
 
 def test_words_of_one_hash_bucket_are_one_candidate():
@@ -246,5 +246,5 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
             assert loaded.translate([target], "en") == [source]
     assert loaded.translate(source, "es") == target
     assert loaded.translate([], "es") == []
-    with pytest.raises(UserError, match="one of en, es is expected"):
+    with pytest.raises(UserError, match="expected one of en, es for every text"):
         loaded.translate(["a"], "fr")

@@ -116,7 +116,7 @@ class LabelSignature(Signature):
 
     @tf.function(input_signature=texts("text"), autograph=False)
     def __call__(self, text: tf.Tensor) -> tf.Tensor:
-        return self.head("labels")(self.seen_by_heads(self.encoder(tf.reshape(text, [-1]))))
+        return self.head("labels")(self.scaled_for_heads(self.encoder(tf.reshape(text, [-1]))))
 
 
 class HypothesisOnly(Task):

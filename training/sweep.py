@@ -1,4 +1,4 @@
-r"""Trains recipes side by side, one on each GPU or else core, and prints the scores by minutes of training.
+r"""Trains recipes in parallel, one per GPU (or CPU core), and prints the scores by minutes of training.
 
     python training/sweep.py --data DIR --minutes 1,3,10 \
         --recipe "one: pair=en-es encoder.num_layers=1" --recipe "three: pair=en-es encoder.num_layers=3"
@@ -61,19 +61,19 @@ class Trial:
 
 
 class Device(NamedTuple):
-    """What one training of a sweep runs on."""
+    """The hardware that one training runs on."""
 
     cores: tuple[int, ...]
     gpu: str = ""  # its number
 
 
 def main() -> None:
-    """Runs the trials without results, and prints the results of all."""
+    """Runs the trials that have no results yet, and prints all results."""
     # The shortest first: they show early which recipes are not worth a longer run.
     budgets, recipes = sorted(map(float, _MINUTES.value)), list(map(parse_recipe, _RECIPE.value))
     trials = [Trial(*recipe, m, int(seed)) for m, seed, recipe in product(budgets, _SEEDS.value, recipes)]
     if not trials:
-        raise UserError("at least one --recipe is expected, as 'three layers: pair=en-es'")
+        raise UserError("expected at least one --recipe, as 'three layers: pair=en-es'")
     output, data = Path(_OUTPUT.value), Path(_DATA.value) if _DATA.value is not None else None
     output.mkdir(parents=True, exist_ok=True)
     with locked(output):
@@ -104,7 +104,7 @@ def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[s
     lines = results_path.read_text().splitlines() if results_path.exists() else []
     results = [json.loads(line) for line in lines]
     done = {(r["recipe"], tuple(r["settings"]), r["minutes"], r["seed"]) for r in results}
-    left = [t for t in trials if (t.recipe, t.settings, t.minutes, t.seed) not in done]
+    remaining = [t for t in trials if (t.recipe, t.settings, t.minutes, t.seed) not in done]
     devices: SimpleQueue[Device] = SimpleQueue()
     for device in _devices():
         devices.put(device)
@@ -117,7 +117,7 @@ def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[s
             devices.put(device)
 
     with ThreadPoolExecutor(devices.qsize()) as pool:
-        for future in as_completed([pool.submit(run, trial) for trial in left]):
+        for future in as_completed([pool.submit(run, trial) for trial in remaining]):
             result = future.result()
             results.append(result)
             with results_path.open("a") as file:

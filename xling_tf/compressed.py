@@ -111,6 +111,6 @@ def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[
 
 def _damaged(name: Path | str, ending: str, reason: str) -> UserError:
     return UserError(
-        f"{name} must be a whole {ending} file, but {reason}; fetch it again, or take {ending} off its name "
-        "if it is not compressed"
+        f"{name} must be a whole {ending} file, but {reason}; download it again, or remove {ending} from its "
+        "name if it is not compressed"
     )

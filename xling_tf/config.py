@@ -22,7 +22,7 @@ ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in
 
 
 class Check(NamedTuple):
-    """What the value of a setting must be; it is part of the field's type."""
+    """A requirement on the value of a setting, as part of the field's type."""
 
     expected: str  # for the message
     is_valid: Callable[[Any], bool]
@@ -127,7 +127,7 @@ class WordsConfig(TokenizerConfig):
 
     max_words: int = 200_000  # 2019, sec. 3.2
     min_word_count: int = 1
-    common_words: int = 0  # adds so many of the most frequent words of each language to those of the corpora
+    common_words: int = 0  # number of each language's most frequent words to add to those of the corpora
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
     ngram_sizes: Sizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
@@ -135,7 +135,7 @@ class WordsConfig(TokenizerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedConfig(TokenizerConfig):
-    """Pieces of words, perhaps with the model's marks, such as <s> and </s>, around each sentence."""
+    """Pieces of words, optionally with special tokens, such as <s> and </s>, around each sentence."""
 
     sentence_marks: bool = False
 
@@ -158,7 +158,7 @@ class SentencePieceConfig(MarkedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class WordPieceConfig(MarkedConfig):
-    """The pieces of words of a BERT, from its files (Devlin et al. 2019, sec. 3)."""
+    """A BERT's pieces of words, from its vocabulary file (Devlin et al. 2019, sec. 3)."""
 
     strip_accents: bool = False
     split_chinese: bool = True  # each Chinese character is a word
@@ -248,7 +248,7 @@ _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(Section, name="encoder"):
-    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models of the same layers."""
+    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models with the same layers."""
 
     embedding_dim: Positive = 384  # of the tables and the blocks
     intermediate_dim: Positive = 1536
@@ -314,7 +314,7 @@ class TaskConfig(Section, name="tasks.*"):
 class TranslationRankingConfig(TaskConfig, name="tasks.translation_ranking"):
     """Ranking translations within a batch (2019, sec. 2.2)."""
 
-    hard_negatives: Count = 0  # number of mined wrong translations of each example; 5 in 2019, sec. 2.2
+    hard_negatives: Count = 0  # number of mined wrong translations for each example; 5 in 2019, sec. 2.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,10 +335,10 @@ class InferenceConfig(TaskConfig):
 class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
     """Ranking the answers to a question (Yang, sec. 3.1 and 4.1)."""
 
-    # Compares vectors that went through towers; False for the encoder's own, which every loader has.
+    # Compares the outputs of towers; False for the encoder's own vectors, which every loader gives.
     with_towers: bool = True
     with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
-    teacher: str = ""  # a model whose similarities of questions and answers are learned; see distillation
+    teacher: str = ""  # model to learn similarities of questions and answers from; see distillation
     teacher_weight: NotNegative = 3.0  # multiplies the teacher's term of the loss
 
     def __post_init__(self) -> None:
@@ -398,7 +398,7 @@ ENCODERS = Registry(
         "bert": (BertConfig, "xling_tf.encoders.bert:BertEncoder"),
     },
 )
-# If two tasks export a signature of the same name, that of the later task is exported.
+# If two tasks export a signature of the same name, the later task's is exported.
 TASKS = Registry(
     "a task's name",
     {
@@ -430,7 +430,7 @@ class ModelInfo:
     # Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None  # for inputs that are not known to be queries or documents
-    # Slope and intercept of the log odds that two sentences mean the same, over their cosine, if calibrated.
+    # Slope and intercept of the log odds that two sentences mean the same, by their cosine, if calibrated.
     same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -479,7 +479,7 @@ class InitialConfig(Section, name="initial"):
 class OptimizerConfig(Section, name="optimizer"):
     """The optimizers of the dense layers and of the embedding tables."""
 
-    # "adam" has row-wise RMSprop for the tables.
+    # "adam" uses row-wise RMSprop for the tables.
     name: Annotated[str, one_of("sgd", "adam")] = "sgd"
     learning_rate: NotNegative = 0.008  # 2019, sec. 3.2
     # 2019, sec. 3.2: embedding gradients times 100. 0 leaves the tables unchanged.
@@ -503,13 +503,13 @@ class DataConfig(Section, name="data"):
     # (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
     sampling_temperature: NotNegative = 0.0
     sample: bool = False  # without --data, trains on the built-in sample instead of Debian's packages
-    # How often a corpus is drawn from relative to its size, by its name; 1 for corpora that are not named.
+    # Sampling weights of corpora relative to their size, by name; 1 for corpora that are not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
     pool_batches: Positive = 64  # number of batches that are bucketed by length together
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
     # similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
-    # True if each worker of TF_CONFIG has a part of the corpora, and draws its part of each batch from it.
+    # True if each worker of TF_CONFIG has a part of the corpora, and draws its share of each batch from it.
     shards_by_worker: bool = False
 
     def __post_init__(self) -> None:
@@ -539,16 +539,16 @@ class DataConfig(Section, name="data"):
 class TrainingConfig(Section, name="training"):
     """Budget, precision and housekeeping."""
 
-    minutes: NotNegative = 0.0  # minutes of training, all restarts together; 0 for no limit
+    minutes: NotNegative = 0.0  # minutes of training, summed over restarts; 0 for no limit
     steps: Count = 0  # 0 for no limit
     # Share of the budget for the first phase, "bow" (bag of words), which trains the average of words and the
     # heads on it; needs encoder.bow_residual.
     bow_share: Annotated[
         float, _SHARE._replace(expected="below 1 (for the average of words alone, set encoder.kind=static)")
     ] = 0.0
-    bow_steps: Count = 0  # minimum number of steps of this phase; shortens the later one on a small budget
+    bow_steps: Count = 0  # minimum number of steps of this phase, at the later phase's expense
     bow_batch: Positive = 1024  # examples per batch of this phase
-    bow_rate: NotNegative = 1.0  # factor on the learning rates of the average in the later phase
+    bow_rate: NotNegative = 1.0  # multiplies the average's learning rates in the later phase
     seed: int = 1
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"  # the faster one on this machine
     checkpoint_minutes: float = 3.0

@@ -11,7 +11,7 @@ from xling_tf.corpora.sentences import sentences
 # Yu et al. 2018, sec. 5.1.
 WINDOW_WORDS = 128
 STRIDE_WORDS = 64
-MAX_PARTS = 64  # news articles have about a dozen sentences; of a book, only the beginning is encoded
+MAX_PARTS = 64  # news articles have about a dozen sentences; only the beginning of a book is encoded
 _DOCUMENTS_AT_ONCE = 2000  # number of documents whose parts are encoded in one call
 
 
@@ -19,7 +19,7 @@ def divide(text: str, language: str, segmentation: str) -> list[str]:
     """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64 words.
 
     Returns:
-        One part at least, `MAX_PARTS` at most.
+        From 1 to `MAX_PARTS` parts.
 
     Example:
         >>> divide("Dr. Smith left. Why?", "en", "sentences")
@@ -54,7 +54,7 @@ def pool(
         row_of = {text: row for row, text in enumerate(texts)}
         vectors = np.asarray(encode(list(texts)), np.float32)
         for parts in chunk:
-            of_document = vectors[[row_of[part] for part in parts]]
-            means.append(of_document.mean(axis=0))
-            maxima.append(of_document.max(axis=0))
+            part_vectors = vectors[[row_of[part] for part in parts]]
+            means.append(part_vectors.mean(axis=0))
+            maxima.append(part_vectors.max(axis=0))
     return {"mean": np.array(means, np.float32), "max": np.array(maxima, np.float32)}

@@ -22,7 +22,7 @@ class UserError(ValueError):
 
 @contextmanager
 def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
-    """Turns exceptions into a `UserError`, in whose message "{error}" is what they say.
+    """Turns exceptions into a `UserError`; "{error}" in its message stands for theirs.
 
     Example:
         >>> with as_user_error("--port must be a number ({error})", ValueError):
@@ -56,7 +56,7 @@ def library(module: str, package: str, extra: str) -> Any:
 
 
 def first_line(message: str) -> str:
-    """A message of TensorFlow without its report of nodes and without paths of this machine.
+    """Returns the first line of TensorFlow's message, without names of nodes and this machine's paths.
 
     Example:
         >>> first_line("/models/en-es/3/saved_model.pb; No such file or directory")
@@ -67,7 +67,7 @@ def first_line(message: str) -> str:
 
 
 def require_known(setting: str, name: str, known: Collection[str]) -> None:
-    """Refuses a name that is not among the known ones; the `UserError` suggests the most similar one."""
+    """Raises a `UserError`, which suggests the most similar known name, unless the name is known."""
     if name in known:
         return
     similar = difflib.get_close_matches(name, known, n=1)

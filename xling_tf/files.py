@@ -22,8 +22,8 @@ from xling_tf.errors import UserError
 SAVED_MODEL = "saved_model.pb"
 # The file that makes a folder a model for LiteRT or ONNX Runtime.
 RUNTIME_SETTINGS = "runtime.json"
-# Files in a data folder that are not data and need no warning: notes, the pipelines' report, and more of
-# SNLI's and MultiNLI's archives.
+# Files in a data folder that are not data and need no warning: notes, the pipelines' report, and other files
+# of SNLI's and MultiNLI's archives.
 NOTES = re.compile(
     r"(?i)(?:readme|licen[cs]e|copying|notice|sources)\b.*|.*\.(?:md|pdf)|preparation\.json|icon\s?"
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
@@ -59,7 +59,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Like `replacing_folder`, but an `OSError` if `path` already exists, with content."""
+    """Like `replacing_folder`, but raises an `OSError` if `path` is a folder that is not empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     temporary.mkdir()
@@ -100,7 +100,7 @@ def locked(folder: Path, flag: str = "--run_dir") -> Iterator[None]:
         except BlockingIOError as error:
             raise UserError(f"{folder} is used by another process; give another {flag}") from error
         except OSError as error:
-            logging.warning("%s cannot be locked (%s): start no other there", folder, error.strerror)
+            logging.warning("%s cannot be locked (%s): use it in one process only", folder, error.strerror)
         yield
 
 
@@ -111,7 +111,7 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file, plain or compressed; a `ValueError` if it is none or larger than 256 MiB."""
+    """Reads a JSON file, plain or compressed; raises a `ValueError` if it is not JSON or above 256 MiB."""
     content = bytearray()
     with path.open("rb") as file:
         for piece in unpacked(file, path):
@@ -122,7 +122,7 @@ def read_json(path: Path) -> Any:
         return json.loads(content.decode("utf-8-sig"))
     except RecursionError:
         raise ValueError("brackets are nested too deeply") from None
-    except UnicodeDecodeError as error:  # whose `repr` holds the whole file
+    except UnicodeDecodeError as error:  # its `repr` holds the whole file
         raise ValueError(str(error)) from None
 
 
@@ -152,7 +152,7 @@ def _previous(path: Path) -> Path:
 
 
 def _temporary(path: Path) -> Path:
-    """A free name beside `path`; removes what killed processes left under such names."""
+    """Returns a free name beside `path`; removes the temporary files of killed processes."""
     names = f".{glob.escape(path.name)}.*.tmp"
     for leftover in path.parent.glob(names):
         if not _is_running(leftover.name.split(".")[-2]):
@@ -160,12 +160,12 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
-def _is_running(number: str) -> bool:
-    """True if another process of this machine has this number."""
-    if not number.isdigit() or int(number) == os.getpid():
+def _is_running(process_id: str) -> bool:
+    """True if another process of this machine has this id."""
+    if not process_id.isdigit() or int(process_id) == os.getpid():
         return False
     try:
-        os.kill(int(number), 0)
+        os.kill(int(process_id), 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # another user's process

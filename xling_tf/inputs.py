@@ -37,7 +37,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
             f"{name} must be a string or a list of strings, but got {shown(texts)}; give a column of a table "
             "or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
         )
-    return [_as_text(text, f"{name}[{place}]", name) for place, text in enumerate(_values(texts, name))]
+    return [_as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))]
 
 
 def is_single(texts: Texts) -> bool:
@@ -71,7 +71,7 @@ def _is_column(texts: object) -> bool:
         return False
     try:
         iter(texts)
-    except (TypeError, NotImplementedError):  # the latter by symbolic tensors
+    except (TypeError, NotImplementedError):  # symbolic tensors raise the latter
         return False
     return True
 
@@ -80,7 +80,7 @@ def _values(texts: Any, name: str) -> Iterator[Any]:
     """Yields the values of a column, as Python objects if the library can convert all at once."""
     if hasattr(texts, "as_numpy_iterator"):  # a tf.data dataset
         if int(texts.cardinality()) == -1:
-            raise UserError(f"{name} must end, but are a dataset that repeats forever; use take(count)")
+            raise UserError(f"{name} must end, but this dataset repeats forever; use take(count)")
         for element in texts.as_numpy_iterator():
             yield from element if _rank(element) == 1 else [element]
     else:

@@ -37,13 +37,13 @@ def in_batch_softmax(
     # Masking by addition is cheaper than by `where`, whose gradient would pass over all scores once more.
     addends = ops.where(is_positive, -margin, ops.where(excluded, _EXCLUDED, 0.0))
     losses = ops.sparse_categorical_crossentropy(positives, scores + addends, from_logits=True)
-    right = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
-    hits = right > ops.max(ops.where(is_positive, _EXCLUDED, scores + addends), axis=1)
+    correct = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
+    hits = correct > ops.max(ops.where(is_positive, _EXCLUDED, scores + addends), axis=1)
     return losses, ops.cast(hits, "float32")
 
 
 def token_likelihood(
-    scores: Tensor, right: Tensor, counted: Tensor, log_chances: Tensor
+    scores: Tensor, correct: Tensor, is_token: Tensor, log_probabilities: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Mean negative log-likelihood of the tokens of each sequence (Yu et al. 2018, sec. 2.2).
 
@@ -53,9 +53,9 @@ def token_likelihood(
 
     Args:
         scores: `[batch, length, candidates]` float32.
-        right: `[batch, length]` int32 index of the correct candidate.
-        counted: `[batch, length]` bool, false for padding.
-        log_chances: `[candidates]` log probability that each candidate is in the sample.
+        correct: `[batch, length]` int32 index of the correct candidate.
+        is_token: `[batch, length]` bool, false for padding.
+        log_probabilities: `[candidates]` log probability that each candidate is in the sample.
 
     Returns:
         `[batch]` losses, and `[batch]` share of tokens whose correct candidate has the highest score.
@@ -63,15 +63,15 @@ def token_likelihood(
     Example:
         >>> import numpy as np
         >>> scores = np.array([[[0.0, 0.0], [9.0, 0.0]]], "float32")
-        >>> right, counted = np.array([[0, 1]]), np.array([[True, False]])
-        >>> losses, _ = token_likelihood(scores, right, counted, np.zeros(2, "float32"))
+        >>> correct, is_token = np.array([[0, 1]]), np.array([[True, False]])
+        >>> losses, _ = token_likelihood(scores, correct, is_token, np.zeros(2, "float32"))
         >>> print(losses.numpy().round(4))  # log 2
         [0.6931]
     """
-    weights = ops.cast(counted, "float32")
+    weights = ops.cast(is_token, "float32")
     weights /= ops.sum(weights, axis=1, keepdims=True)
-    losses = ops.sparse_categorical_crossentropy(right, scores - log_chances, from_logits=True)
-    hits = ops.cast(ops.equal(ops.cast(ops.argmax(scores, axis=2), "int32"), right), "float32")
+    losses = ops.sparse_categorical_crossentropy(correct, scores - log_probabilities, from_logits=True)
+    hits = ops.cast(ops.equal(ops.cast(ops.argmax(scores, axis=2), "int32"), correct), "float32")
     return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
 
 

@@ -80,8 +80,8 @@ class Model:
             The model, with the weights of the newest checkpoint if `name` is a run folder.
 
         Raises:
-            UserError: There is no such model, it was saved by an earlier version of this package or by a
-                library that is not known, or it is damaged.
+            UserError: There is no such model, it was saved by an earlier version of this package or by an
+                unknown library, or it is damaged.
         """
         folder = resolve(name)
         if (folder / RUNTIME_SETTINGS).is_file():
@@ -106,7 +106,7 @@ class Model:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        """Makes a model with random weights from `config.json` and the tokenizer's files, by `read`."""
+        """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by name."""
         try:
             tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
             tokenizer_class = TOKENIZERS.of(tokenizer_config)
@@ -116,7 +116,7 @@ class Model:
                 expected, actual = config["encoder"].get(size), getattr(tokenizer, size)
                 if expected not in (None, actual):
                     raise UserError(
-                        f"the tokenizer has a {size} of {actual}, but the encoder of {expected}: take both "
+                        f"the tokenizer has {size}={actual}, but the encoder expects {expected}: take both "
                         "from one model"
                     )
             model = cls(tokenizer, config["encoder"], from_mapping(ModelInfo, config["info"]))
@@ -129,7 +129,7 @@ class Model:
             raise
         except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
             raise UserError(
-                f"the model that {CONFIG} describes cannot be made ({type(error).__name__}: "
+                f"the model that {CONFIG} describes cannot be built ({type(error).__name__}: "
                 f"{one_line(error)}); restore the folder from a backup, or export the model again"
             ) from error
         return model
@@ -206,16 +206,16 @@ class Model:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the content of a `config.json` that this version wrote; a `UserError` if there is none."""
+    """Returns the content of a `config.json` of this version; raises a `UserError` if there is none."""
     path = folder / CONFIG
     try:
         config = read_json(path)
     except FileNotFoundError as error:
-        names = sorted(each.name for each in folder.iterdir()) if folder.is_dir() else []
+        names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         models = sorted(folder.glob(f"*/{CONFIG}")) or sorted(folder.glob(f"*/*/{CONFIG}"))
-        remedy = f"use {models[0].parent}" if models else f"those of other libraries need {CONFIG}, {WEIGHTS}"
+        remedy = f"use {models[0].parent}" if models else f"other libraries' models need {CONFIG}, {WEIGHTS}"
         raise UserError(
-            f"the folder of a model is expected, but {folder} has no {CONFIG}, "
+            f"expected a model folder, but {folder} has no {CONFIG}, "
             f"{f'only {first_names(names)}' if names else 'it is empty'}; {remedy}"
         ) from error
     except (OSError, ValueError) as error:
@@ -240,7 +240,7 @@ def _weights_file(folder: Path) -> Path:
     if newest := newest_first(folder / CHECKPOINTS):
         return newest[0] / WEIGHTS
     raise UserError(
-        f"a model of xling_tf is expected, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
+        f"expected a model of xling_tf, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
         "checkpoint of a training"
     )
 

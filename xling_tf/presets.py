@@ -43,9 +43,9 @@ _CORPUS_WEIGHTS = {
     "lilypond": 0.25,
 }
 
-# Narrow domains, or questions without a natural form.
+# Data sets of narrow domains, or of questions that are not phrased as people ask them.
 _NARROW_QUESTIONS = ("medquad", "policyqa", "paraqa", "squadshifts_amazon")
-# For models that know manuals and menus well enough from the start.
+# For models that already encode manuals and menus well before the training.
 _EVERYDAY_WEIGHTS = {**_CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_QUESTIONS, 0.1)}
 
 # Outputs of export/import_model.py
@@ -186,18 +186,18 @@ _BEST = replace(
     optimizer=OptimizerConfig(
         name="adam", learning_rate=3e-4, embedding_learning_rate=0.0, warmup=0.05, decay="linear"
     ),
-    # More steps overfit the questions: of 33,000, 8,193 steps find fewer answers than 1,500.
+    # More steps memorise the 33,000 questions: 8,193 steps find fewer answers than 1,500.
     training=TrainingConfig(steps=1500, minutes=60.0),
 )
 
 # Trains multilingual-e5-small (Wang et al. 2024) further, without towers and with its prompts, so that every
-# loader of its format has the result. Its weak side is across languages.
+# loader of its format can load the result. It is weak across languages.
 _E5 = replace(
     _BEST,
     data=DataConfig(
         targets=_TARGETS,
         sampling_temperature=5.0,
-        # Long sentences of manuals are told apart without training; short everyday ones are not.
+        # The model tells long sentences of manuals apart without training, but not short everyday ones.
         corpus_weights=_EVERYDAY_WEIGHTS,
     ),
     initial=InitialConfig(model=E5),
@@ -255,7 +255,7 @@ _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
 _WHOLE = replace(_WORDS, max_tokens=256)
 # Rücklé et al. 2018, sec. 5.1, on fixed word vectors (the paper: those that do best), with the sizes and the
 # batches of Conneau et al. 2017, sec. 3.3, and without dropout, as there. Adam, its rates and the budget are
-# ours. Tasks have steps in turns; the paper mixes their examples.
+# ours. Tasks take turns, a step each; the paper mixes their examples.
 _INFERSENT = replace(
     _SEQ2SEQ,
     description="InferSent: English inference on word vectors of all languages (Conneau et al. 2017)",
@@ -296,7 +296,7 @@ def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, E
 
 
 PRESETS: Mapping[str, ExperimentConfig] = {
-    **_pairs("en-{}", _RECIPE, "the paper's six tasks and others, for minutes of 2 cores"),
+    **_pairs("en-{}", _RECIPE, "the paper's six tasks and more, in minutes on 2 cores"),
     **_pairs("en-{}-static", _STATIC, "the average of words, for speed"),
     "many": _variant(
         _RECIPE, "English, Spanish, French, German and Chinese in one model (2019, footnote 1)", data=_MANY
@@ -331,12 +331,12 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         "the literal recipe (2019, sec. 3.2): SGD, 30 million steps; "
         "trained on dot products, exported at unit length and so ranked by cosine",
     ),
-    **_pairs("en-{}-best", _BEST, "the published multilingual CNN, trained on to beat itself"),
+    **_pairs("en-{}-best", _BEST, "the published multilingual CNN, trained further"),
     "multilingual-best": _variant(
         _BEST, "en-*-best for English, Spanish, French, German and Chinese in one model", data=_MANY
     ),
     "multilingual-e5-best": replace(
-        _E5, description="multilingual-e5-small, trained on in five languages to beat itself"
+        _E5, description="multilingual-e5-small, trained further in five languages"
     ),
     "multilingual": _MULTILINGUAL,
     "multilingual-large": _MULTILINGUAL_LARGE,
@@ -383,7 +383,7 @@ def get_preset(name: str) -> ExperimentConfig:
 
 
 def name_of_run(preset: str, config: ExperimentConfig) -> str:
-    """Returns a name for a run: its preset's and, if they are not the preset's, its languages.
+    """Returns a name for a run: the preset's, with the run's languages if they differ from the preset's.
 
     Example:
         >>> config = replace(PRESETS["en-es"], data=DataConfig(targets=("it",)))

@@ -30,9 +30,9 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 
 
 def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> None:
-    """Runs a program after parsing its flags; `main` gets the files on its command line, if it `takes_files`.
+    """Runs a program after parsing its flags; if it `takes_files`, `main` gets those on the command line.
 
-    Mistakes of users are printed in one line, with what happens if the same command is started `again`.
+    Prints users' mistakes in one line; `again` says what happens if the same command is started again.
     """
 
     def start(argv: list[str]) -> None:
@@ -45,7 +45,7 @@ def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> 
 
 @contextmanager
 def one_line_errors(again: str) -> Iterator[None]:
-    """Ends the program after a `UserError`, a full disk or Ctrl-C by a line, with what happens `again`."""
+    """Ends the program with one line after a `UserError`, a full disk or Ctrl-C; see `run` for `again`."""
     try:
         yield
     except UserError as error:
@@ -62,7 +62,7 @@ def parse_flags(argv: list[str]) -> list[str]:
     """Parses a command line that has only flags; exits with one line if there is a mistake."""
     arguments = parse_flags_and_files(argv)
     if len(arguments) > 1:
-        _exit(f"error: flags are expected, got {arguments[1]!r}")
+        _exit(f"error: expected flags, got {arguments[1]!r}")
     return arguments
 
 
@@ -136,7 +136,7 @@ def quiet_start() -> Iterator[None]:
     """Hides what TensorFlow prints to standard error while a program imports it, and prepares it for GPUs.
 
     Its C++ libraries print notes about missing GPUs before any log level takes effect, so this redirects the
-    standard error of the whole process, unless TF_CPP_MIN_LOG_LEVEL is below 3. A failed import shows all.
+    standard error of the whole process, unless TF_CPP_MIN_LOG_LEVEL is below 3. A failed import shows them.
     """
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
@@ -184,8 +184,8 @@ def format_table(scores: Mapping[str, Mapping[str, float]]) -> str:
     """Formats scores by data set and metric as a plain table; counts, named "num_...", have no decimals."""
     rows = [
         (name, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
-        for name, of_name in scores.items()
-        for metric, value in of_name.items()
+        for name, values in scores.items()
+        for metric, value in values.items()
     ]
     headers, alignment = ("suite", "metric", "value"), ("left", "left", "right")
     return tabulate(rows, headers=headers, colalign=alignment, disable_numparse=True)

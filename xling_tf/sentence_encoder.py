@@ -45,7 +45,7 @@ class SentenceEncoder:
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`; or a
             function from `[n]` strings to `[n, dim]` vectors.
-        dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on processors that
+        dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs that
             support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
         **options: Other options of sentence-transformers, with values that change nothing, such as
@@ -91,11 +91,11 @@ class SentenceEncoder:
         self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
         if not callable(model):
-            raise UserError(f"a model that can be called with sentences is expected, but got {shown(model)}")
+            raise UserError(f"expected a model that can be called with sentences, but got {shown(model)}")
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
             raise UserError(f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}")
         if dtype == "bfloat16" and _device() == "cuda":
-            raise UserError("dtype bfloat16 is for processors, but TensorFlow sees a GPU; load with float32")
+            raise UserError("dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32")
         self._model: Any = model
         self._in_dtype = _in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
         self._embed = self._in_dtype(model, 1)
@@ -105,7 +105,7 @@ class SentenceEncoder:
     def __reduce__(self) -> tuple[Any, ...]:
         """Makes `pickle` call the constructor again."""
         if hasattr(self._arguments[0], "signatures"):
-            raise UserError("only an encoder that was made from the name of a model can be pickled")
+            raise UserError("only an encoder that was loaded by its model's name can be pickled")
         return partial(_unpickled, type(self), self._truncate_dim), self._arguments
 
     def encode(
@@ -218,7 +218,7 @@ class SentenceEncoder:
         return self.question_encoder.encode(inputs, *args, **options)
 
     def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes answers with `response_encoder`, each its own context, after the prompt for documents.
+        """Encodes answers with `response_encoder`, each as its own context, after the prompt for documents.
 
         Arguments are those of `encode`, without prompts.
         """
@@ -245,7 +245,7 @@ class SentenceEncoder:
             texts. If the signature has several outputs, a dictionary of them by name.
 
         Raises:
-            UserError: The model has no such signature, the signature has other inputs, or it refuses these.
+            UserError: The model has no such signature, the signature has other inputs, or it rejects these.
         """
         require_not_forked()
         import tensorflow as tf
@@ -267,7 +267,7 @@ class SentenceEncoder:
             )
         except tf.errors.InvalidArgumentError as error:
             message = first_line(error.message)
-            raise UserError(f"the signature {signature} refuses its inputs: {message}") from error
+            raise UserError(f"the signature {signature} rejects its inputs: {message}") from error
         results: dict[str, Any] = {
             name: [text.decode("utf-8", "replace") for text in array] if array.dtype == object else array
             for name, array in outputs.items()
@@ -276,7 +276,7 @@ class SentenceEncoder:
         return results if len(results) > 1 else next(iter(results.values()))
 
     def probability(self, sentences1: Texts, sentences2: Texts, *, batch_size: int = _BATCH_SIZE) -> Any:
-        """The probability that two sentences mean the same, if as many pairs do as not.
+        """The probability that two sentences mean the same, assuming that half of all pairs do.
 
         It is calibrated on translations, at the end of a training, or on your own pairs by
         `xling_tf.calibrate`, which makes it reliable for pairs of that kind.
@@ -294,7 +294,7 @@ class SentenceEncoder:
         """
         if "same_meaning" not in self._signatures:
             raise UserError(
-                "a calibrated model is expected, which has the signature same_meaning; calibrate it with "
+                "expected a calibrated model, with the signature same_meaning; calibrate it with "
                 "xling_tf.calibrate(model, pairs, output=...)"
             )
         return self.call("same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2)
@@ -331,7 +331,7 @@ class SentenceEncoder:
 
         if segmentation not in ("sentences", "windows") or pooling not in ("mean", "max"):
             raise UserError(
-                "segmentation is expected to be sentences or windows, and pooling mean or max, got "
+                "segmentation must be sentences or windows, and pooling mean or max, but got "
                 f"{segmentation!r} and {pooling!r}"
             )
         normalize = False if "raw" in self._signatures else None
@@ -361,7 +361,7 @@ class SentenceEncoder:
         """
         first, second = unit_vectors(embeddings1, "embeddings1"), unit_vectors(embeddings2, "embeddings2")
         if first.shape != second.shape:
-            raise UserError(f"as many vectors are expected, but got {len(first)} and {len(second)}")
+            raise UserError(f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}")
         # Products of half precision would be rounded before they are added up.
         return np.einsum("nd,nd->n", first.astype(np.float32), second.astype(np.float32))
 
@@ -388,12 +388,12 @@ class SentenceEncoder:
 
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
-        """The encoder of questions; a `UserError` if the model has no such signature."""
+        """The encoder of questions; raises a `UserError` if the model has no such signature."""
         return _Part(self._encoder("question_encoder")[0], of=self)
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
-        """The encoder of answers; a `UserError` if the model has no such signature."""
+        """The encoder of answers; raises a `UserError` if the model has no such signature."""
         function, num_inputs = self._encoder("response_encoder")
         return ResponseEncoder(function, takes_contexts=num_inputs > 1, of=self)
 
@@ -406,7 +406,7 @@ class SentenceEncoder:
         """A signature as a function from texts and perhaps contexts to vectors, and its number of inputs."""
         function = self._signature(name)
         inputs = function.structured_input_signature[1]
-        names = [each for each in ("inputs", "input", "context") if each in inputs]
+        names = [input_name for input_name in ("inputs", "input", "context") if input_name in inputs]
 
         def embed(*columns: Any) -> Any:
             return function(**dict(zip(names, columns, strict=True)))["outputs"]
@@ -526,7 +526,7 @@ def _call_in_batches(
 
 
 class _Unavailable:
-    """Takes the place of an encoder in a process that cannot have one; calling it raises the reason."""
+    """Stands in for an encoder in a forked process; calling it raises the `UserError` about the fork."""
 
     def __getattr__(self, name: str) -> "_Unavailable":
         if name.startswith("__"):

@@ -42,8 +42,8 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         if not equals:
             raise UserError(f"--set expects name=value, as in tokenizer.max_tokens=32, got {override!r}")
         pairs.append((name, value))
-    first = (*(f"{section}.{_KIND}" for section in _BY_KIND), "initial.model")
-    for name, value in sorted(pairs, key=lambda pair: pair[0] not in first):
+    applied_first = (*(f"{section}.{_KIND}" for section in _BY_KIND), "initial.model")
+    for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
         path = name.split(".")
         if name == "initial.model" and value:
             values |= dict.fromkeys(_BY_KIND)
@@ -97,25 +97,25 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
     first, *rest = path
     hints = get_type_hints(kind)
     require_known(f"--set {name}", first, hints)
-    hint, below = hints[first], values[first]
+    hint, current = hints[first], values[first]
     if first in _BY_KIND:
-        if below is None:
+        if current is None:
             raise UserError(
                 f"--set {name}: training starts from a model and uses its {first}; leave this setting out"
             )
-        hint = _BY_KIND[first].config_type(below[_KIND])
+        hint = _BY_KIND[first].config_type(current[_KIND])
     elif first == "tasks" and rest:
         task, *rest = rest
         hint = TASKS.config_type(task)
-        below = below.setdefault(task, dataclasses.asdict(hint(weight=0)))
-    if not isinstance(below, dict):
+        current = current.setdefault(task, dataclasses.asdict(hint(weight=0)))
+    if not isinstance(current, dict):
         if rest:
             raise UserError(f"--set {name}: {first} has no fields; leave out .{'.'.join(rest)}")
         values[first] = _parse(hint, value, name)
     elif rest:
-        _set(below, hint, rest, value, name)
+        _set(current, hint, rest, value, name)
     else:
-        names = ", ".join(below) or "any name"
+        names = ", ".join(current) or "any name"
         raise UserError(f"--set {name} is a section; set one of its fields ({names}), as in {name}.x=1")
 
 

@@ -45,7 +45,7 @@ def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Varia
 
 
 def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str) -> None:
-    """Assigns values to the variables of the same names; none if `require_shapes` refuses any."""
+    """Assigns values to the variables of the same names, or to none if `require_shapes` fails."""
     require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():
         variable.assign(weights[name])
@@ -54,7 +54,7 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
 def require_shapes(
     shapes: Mapping[str, Sequence[int] | None], weights: Mapping[str, NDArray[Any]], where: str
 ) -> None:
-    """Raises a `UserError` if weights are missing, unexpected, or of another shape; None is any shape."""
+    """Raises a `UserError` if weights are missing, unexpected, or of another shape; None allows any shape."""
     missing = [name for name in shapes if name not in weights]
     unexpected = [name for name in weights if name not in shapes]
     misshapen = [
@@ -84,7 +84,7 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Returns the values in a safetensors file by name; raises an `OSError`, or a `UserError` of damage."""
+    """Returns the values in a safetensors file by name; raises a `UserError` if it is damaged."""
     try:
         # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
         with safe_open(path, "numpy") as file:

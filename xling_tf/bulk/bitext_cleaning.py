@@ -18,7 +18,7 @@ from xling_tf.files import require_writable_folder
 from xling_tf.search.neighbours import nearest, require_positive, unit_vectors
 from xling_tf.search.search import NUM_NEIGHBOURS, margins
 
-# Pairs among whose sentences the nearest ones are. Search takes as long as encoding by the average of words.
+# Number of pairs among which neighbours are searched; this takes as long as encoding by the average of words.
 _PAIRS_AT_ONCE = 8192
 
 
@@ -37,8 +37,8 @@ def clean_bitext(
     """Copies the pairs of a file that look like translations, in their order.
 
     A pair must look like two sentences of the expected languages, with lengths and numbers that agree. Its
-    margin (Artetxe and Schwenk 2019, eq. 2) must reach a threshold, or be among the best. The neighbours of
-    this margin are those among 8,192 pairs of the file.
+    margin (Artetxe and Schwenk 2019, eq. 2) must reach a threshold, or be among the best. The margin's
+    neighbours are searched among 8,192 pairs of the file.
 
     Args:
         encode: Returns the vectors `[texts, dim]` of texts.
@@ -86,9 +86,9 @@ def clean_bitext(
     limit = threshold if best is None or best >= len(ranked) else max(threshold, ranked[best - 1])
     rows = zip(read_parallel(path), all_margins, strict=True)
     write_lines(output, (f"{pair.source}\t{pair.target}" for (pair, _), margin in rows if margin >= limit))
-    kept = int((ranked >= limit).sum())
-    low = len(ranked) - kept - counts.total()
-    return {"kept": kept, "dropped: low margin": low, **dict(counts.most_common())}
+    num_kept = int((ranked >= limit).sum())
+    num_low = len(ranked) - num_kept - counts.total()
+    return {"kept": num_kept, "dropped: low margin": num_low, **dict(counts.most_common())}
 
 
 def _fault(pair: TranslationPair, source: str, target: str) -> str | None:

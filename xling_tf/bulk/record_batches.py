@@ -72,14 +72,14 @@ def encode_batches(
 
 
 def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
-    """Returns a column of strings, or of bytes in UTF-8; a `UserError` if it is missing or something else."""
+    """Returns a column of strings, or of bytes in UTF-8; anything else raises a `UserError`."""
     if name not in (columns := batch.schema.names):
-        raise UserError(f"the column {name} is expected, but there is only {', '.join(columns)}")
+        raise UserError(f"expected the column {name}, but there is only {', '.join(columns)}")
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    other_type = f"texts are expected in the column {name}, but it holds {column.type}; choose another column"
-    other_bytes = f"UTF-8 is expected in the column {name}, but it has other bytes"
+    other_type = f"expected texts in the column {name}, but it holds {column.type}; choose another column"
+    other_bytes = f"expected UTF-8 in the column {name}, but it has other bytes"
     with as_user_error(other_type, pa.ArrowNotImplementedError), as_user_error(other_bytes, pa.ArrowInvalid):
         # Strings, null, and any of Arrow's types of bytes. Those from files are not known to be UTF-8.
         return column.cast(pa.large_binary()).cast(pa.large_string())

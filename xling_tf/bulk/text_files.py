@@ -31,7 +31,7 @@ class InputFile(NamedTuple):
 
     name: str
     size: int  # bytes
-    version: str  # changes with the content; "" where the file system does not tell
+    version: str  # changes with the content; "" if the file system has no such value
     open: Callable[[], BinaryIO]
 
 
@@ -40,7 +40,7 @@ class Position(NamedTuple):
 
     file: int = 0
     row: int = 0  # number of sound rows of the file before the place
-    counts: dict[str, int] = {}  # what was counted in the files before
+    counts: dict[str, int] = {}  # `TextFiles.counts` of the files before
 
 
 class _FinalError(UserError):
@@ -57,7 +57,7 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
             matches = {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
         matches = {path: info for path, info in sorted(matches.items()) if info["type"] == "file"}
         if not matches:
-            raise UserError(f"files are expected, but {pattern} matches none; correct it")
+            raise UserError(f"expected files, but {pattern} matches none; correct it")
         for path, info in matches.items():
             name = path if "file" in system.protocol else system.unstrip_protocol(path)
             version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")
@@ -73,17 +73,17 @@ class TextFiles:
     """
 
     files: Sequence[InputFile]
-    text_column: str  # which plain lines have alone
+    text_column: str  # the only column of plain lines
     columns: Sequence[str] | None = None  # to keep; None keeps all
     header: bool = True  # False: tables do not begin with the names of their columns: they are f0, f1, ...
-    skip_damaged: bool = False  # counts damaged rows, and files from where they are, in place of an error
-    schema: pa.Schema | None = None  # the columns' types, if rows before have set them
+    skip_damaged: bool = False  # skips and counts damaged rows, and the rest of damaged files
+    schema: pa.Schema | None = None  # the columns' types, if earlier rows have set them
     counts: Counter[str] = field(default_factory=Counter)  # "empty texts", "damaged rows", "damaged files"
     bytes_read: int = 0
     _starts: deque[tuple[int, Position]] = field(default_factory=deque)  # number of rows before a file
 
     def batches(self, start: Position, rows_before: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows from a position on, which is behind a number of rows of all files."""
+        """Yields the rows from a position on; `rows_before` counts the rows of all files before it."""
         self.counts = Counter(start.counts)
         rows, skipped = rows_before - start.row, start.row
         self.bytes_read = sum(file.size for file in self.files[: start.file])
@@ -100,7 +100,7 @@ class TextFiles:
             self.bytes_read = bytes_before + file.size
 
     def position(self, rows: int) -> Position:
-        """Returns the place behind a number of rows, which must not decrease from call to call."""
+        """Returns the position after a number of rows, which must not decrease from call to call."""
         while len(self._starts) > 1 and self._starts[1][0] < rows:
             self._starts.popleft()
         rows_before, start = self._starts[0]
@@ -134,7 +134,7 @@ class TextFiles:
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
             raise _FinalError(
-                f"{name}: the column {missing[0]} is expected, but there is only {', '.join(columns)}"
+                f"{name}: expected the column {missing[0]}, but there is only {', '.join(columns)}"
             )
         return list(columns) if self.columns is None else wanted
 
@@ -142,9 +142,9 @@ class TextFiles:
         """Brings a batch's columns into the order and types of the first one's."""
         if self.schema is None:
             fields = [batch.schema.field(column) for column in self._chosen(batch.schema.names, name)]
-            self.schema = pa.schema([each.with_nullable(True).remove_metadata() for each in fields])
+            self.schema = pa.schema([column.with_nullable(True).remove_metadata() for column in fields])
         expected, columns = (
-            ", ".join(f"{each.name} {each.type}" for each in schema) for schema in (self.schema, batch.schema)
+            ", ".join(f"{f.name} {f.type}" for f in schema) for schema in (self.schema, batch.schema)
         )
         message = (
             f"{name} must have the columns of the files before it, {expected}, but has {columns}; choose "
@@ -204,12 +204,12 @@ class TextFiles:
             try:
                 yield from _parsed(block, schema)
             except pa.ArrowInvalid:
-                for place, line in enumerate(block, number + 1):
+                for line_number, line in enumerate(block, number + 1):
                     try:
                         yield from _parsed([line], schema)
                     except pa.ArrowInvalid:
                         fault = Unreadable.TOO_LONG if line is None else "no JSON like the others"
-                        self._damaged("row", f"line {place} of {name} is {fault}")
+                        self._damaged("row", f"line {line_number} of {name} is {fault}")
             number += len(block)
 
     def _json_schema(self, block: Sequence[bytes | None], name: str) -> pa.Schema | None:
@@ -222,8 +222,8 @@ class TextFiles:
             columns = self._chosen(schema.names, name)
             is_clear = [not (pa.types.is_null(t) or pa.types.is_timestamp(t)) for t in schema.types]
             kinds = {
-                each.name: each.type if clear and each.name != self.text_column else pa.string()
-                for each, clear in zip(schema, is_clear, strict=True)
+                column.name: column.type if clear and column.name != self.text_column else pa.string()
+                for column, clear in zip(schema, is_clear, strict=True)
             }
             return pa.schema([(column, kinds[column]) for column in columns])
         return None
@@ -245,7 +245,7 @@ class TextFiles:
             yield batch.select(chosen)
 
     def _decoded(self, batch: pa.RecordBatch, name: str, number: int) -> pa.RecordBatch:
-        """Decodes columns of bytes, without the rows that are not UTF-8; `number` is of rows before."""
+        """Decodes columns of bytes, without the rows that are not UTF-8; `number` counts earlier rows."""
         schema = pa.schema([(column, pa.string()) for column in batch.schema.names])
         try:
             if not any(column.null_count for column in batch.columns):
@@ -253,12 +253,12 @@ class TextFiles:
         except pa.ArrowInvalid:
             pass
         sound = []
-        for place, row in enumerate(batch.to_pylist(), number + 1):
+        for row_number, row in enumerate(batch.to_pylist(), number + 1):
             try:
                 sound.append({column: value.decode() for column, value in row.items()})
             except (UnicodeDecodeError, AttributeError):  # AttributeError: None, a line that is too long
                 fault = Unreadable.TOO_LONG if None in row.values() else Unreadable.NOT_UTF8
-                self._damaged("row", f"row {place} of {name} is {fault}")
+                self._damaged("row", f"row {row_number} of {name} is {fault}")
         return pa.RecordBatch.from_pylist(sound, schema)
 
 

@@ -52,8 +52,8 @@ def encode_files(
 ) -> dict[str, int]:
     """Encodes the texts of files into a folder of shards, in bounded memory.
 
-    The rows keep their order. Shards appear whole. Called again after a kill, it continues behind the last
-    one, and the folder becomes what it would have been. Texts that occur twice within 16,384 rows are encoded
+    The rows keep their order. A shard appears once it is complete. Called again after a kill, it continues
+    after the last shard, and the result is the same. Texts that occur twice within 16,384 rows are encoded
     once.
 
     Args:
@@ -63,8 +63,8 @@ def encode_files(
             fixed-size lists; "npy" writes the vectors beside it, in `shard-00000.npy`.
         text_column: Name of the column of texts.
         columns: Names of the columns to carry along; None: all.
-        header: Whether tables (.tsv, .csv) begin with the names of their columns; else they are f0, f1, ...
-        skip_damaged: True counts what is damaged in place of a `UserError`.
+        header: Whether tables (.tsv, .csv) begin with the names of their columns; if not: f0, f1, ...
+        skip_damaged: True skips and counts damaged rows and files, instead of raising a `UserError`.
         file_format: "parquet" or "npy".
         rows_per_shard: Number of rows of each shard but the last.
         report: Called with the state, for logs, after each chunk.
@@ -108,10 +108,10 @@ def encode_files(
             texts.schema = next(replace(texts).batches(Position(), 0)).schema
         chunks = _ahead(_chunks(texts.batches(position, rows), text_column, rows_per_shard))
         num_bytes = sum(file.size for file in files)
-        # None hides the bar where it would fill a file in place of a screen.
+        # None hides the bar if the output is a file, not a screen.
         bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
         begin, num_done = time.monotonic(), rows
-        # On errors, the stack discards the shard that has been begun.
+        # On errors, the stack discards the unfinished shard.
         with ExitStack() as shard, bar, ThreadPoolExecutor(1) as thread:
             writer = _Writer(output, settings, texts, number, shard)
             pending: Future[None] = thread.submit(lambda: None)
@@ -140,10 +140,10 @@ class VectorFolder:
 
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
-        """Opens a folder; a `UserError` if it is not the finished output of `encode_files`."""
+        """Opens a folder; raises a `UserError` if it is not the finished output of `encode_files`."""
         description = _read_description(path / _DESCRIPTION)
         if description is None:
-            raise UserError(f"a folder that `xling-tf encode` has written is expected, but {path} is none")
+            raise UserError(f"expected a folder that `xling-tf encode` has written, but {path} is not one")
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description)
@@ -169,7 +169,7 @@ class VectorFolder:
 
 
 class _Writer:
-    """Writes batches, which do not straddle shards, into shards that appear when they are whole."""
+    """Writes batches, which do not straddle shards, into shards that appear once they are complete."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], texts: TextFiles, number: int, shard: ExitStack
@@ -188,7 +188,7 @@ class _Writer:
             self.finish()
 
     def finish(self) -> None:
-        """Finishes the shard that has been begun, if any."""
+        """Finishes the current shard, if there is one."""
         self._shard.close()
         self.number += self._write is not None
         self._write = None
@@ -201,14 +201,14 @@ class _Writer:
         names = schema.names[:-1] if columns is None else list(columns)
         kind = schema.field(VECTORS).type
         is_npy = self._settings["format"] == "npy"
-        kept = names if is_npy else [*names, VECTORS]
+        stored = names if is_npy else [*names, VECTORS]
         # By dictionaries, Parquet stores int8 in a byte; without, in four.
         has_dictionaries = not is_npy and kind.value_type != pa.float32()
         with replacing(path) as temporary, ExitStack() as stack:
             file = stack.enter_context(
                 parquet.ParquetWriter(
                     temporary,
-                    pa.schema([schema.field(name) for name in kept]),
+                    pa.schema([schema.field(name) for name in stored]),
                     use_dictionary=[*names, f"{VECTORS}.list.element"] if has_dictionaries else names,
                     write_statistics=names,
                 )
@@ -216,7 +216,7 @@ class _Writer:
             append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
 
             def write(batch: pa.RecordBatch) -> None:
-                file.write_batch(batch.select(kept))
+                file.write_batch(batch.select(stored))
                 if append:
                     append(vectors_of(batch.column(VECTORS)))
 
@@ -281,13 +281,13 @@ def _read_description(path: Path) -> dict[str, Any] | None:
 
 
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a file says about its folder: in an empty folder, these settings, which are then written.
+    """Returns the description of the file's folder; in an empty folder, writes these settings as such.
 
-    Work in the folder can be continued if the file has the same settings; others are a `UserError`.
+    Raises a `UserError` if the settings differ, because work in the folder then cannot be continued.
     """
     folder, description = path.parent, _read_description(path)
     if description is None:
-        names = (each.name for each in folder.iterdir())
+        names = (entry.name for entry in folder.iterdir())
         if others := sorted(name for name in names if name != "lock" and name[0] != "."):
             raise UserError(f"{folder} must be empty, but has {others[0]}; give another --output")
         description = {**settings}
@@ -329,10 +329,10 @@ def _chunks(
         while begin < len(batch):
             before = sizes[begin - 1] if begin else 0
             by_size = int(np.searchsorted(sizes[begin:], _CHUNK_BYTES - size + before, side="right"))
-            take = min(len(batch) - begin, _CHUNK_ROWS - rows, rows_left - rows, max(by_size, not parts))
-            if take:
-                parts.append(batch.slice(begin, take))
-                begin, rows = begin + take, rows + take
+            num_rows = min(len(batch) - begin, _CHUNK_ROWS - rows, rows_left - rows, max(by_size, not parts))
+            if num_rows:
+                parts.append(batch.slice(begin, num_rows))
+                begin, rows = begin + num_rows, rows + num_rows
                 size += int(sizes[begin - 1] - before)
             if begin < len(batch) or rows in (_CHUNK_ROWS, rows_left):
                 yield pa.concat_batches(parts)
@@ -343,7 +343,7 @@ def _chunks(
 
 
 def _ahead(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields batches, the next of which is made in a thread meanwhile."""
+    """Yields batches while a thread makes the next one."""
     with ThreadPoolExecutor(1) as thread:
         upcoming = thread.submit(next, batches, None)
         while (batch := upcoming.result()) is not None:

@@ -1,4 +1,4 @@
-"""Which sentences and pairs are fit for training, and what is wrong with a whole corpus."""
+"""Decides which sentences and pairs are fit for training, and finds faults of whole corpora."""
 
 import copy
 import locale
@@ -163,7 +163,7 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
     if language in used or _plain(language) in known or _is_recognisable(language):
         return
-    raise UserError(f"a language code such as en or zh_TW (ISO 639-1) is expected, got {language!r}")
+    raise UserError(f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}")
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:

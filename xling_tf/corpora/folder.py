@@ -71,7 +71,7 @@ class FileCorpus(Corpus):
             try:
                 status = path.stat()
             except OSError as error:
-                raise UserError(f"{path} is gone while it is used ({error.strerror})") from error
+                raise UserError(f"{path} has disappeared during use ({error.strerror})") from error
             digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 
@@ -203,7 +203,7 @@ def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:
     seen: dict[tuple[object, ...], str] = {}
     for files in corpora:
         file = files[0]
-        present = {each.shard for each in files if each.shard < file.num_shards}
+        present = {shard.shard for shard in files if shard.shard < file.num_shards}
         if num_missing := file.num_shards - len(present):
             first = next(number for number in range(file.num_shards) if number not in present)
             raise UserError(
@@ -285,7 +285,7 @@ def _log_unread(
     if in_others:
         logging.info("not used for %s: %s", ", ".join(languages), first_names([*dict.fromkeys(in_others)]))
     known = {path for file in files for path in file.paths}
-    places = dict.fromkeys(p for t in RECORD_TYPES.values() for each in t.layouts for p in each.folders)
+    places = dict.fromkeys(p for t in RECORD_TYPES.values() for layout in t.layouts for p in layout.folders)
     known |= {folder / place.split("/")[0] for place in (MINED_FOLDER, *places)}
     for place in places:
         # Tables in eval/ are for evaluation.

@@ -108,7 +108,7 @@ class HubCorpus(Corpus):
 
 
 def _triplets(title: str, text: str, language: str) -> list[Row]:
-    # The title is a sentence (Chidambaram et al. 2018, sec. A.1). No triplet spans what no reader sees.
+    # The title is a sentence (Chidambaram et al. 2018, sec. A.1). No triplet spans leftover markup.
     lines = [normalise(title), *(s for part in paragraphs(text) for s in sentences(part, language))]
     return [(triplet, text) for triplet in triplets(["" if has_leftovers(s) else s for s in lines])]
 
@@ -121,9 +121,9 @@ def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
     """
     name, _, config = spec.removeprefix(_PREFIX).partition(":")
     if not spec.startswith(_PREFIX) or name.count("/") != 1:
-        raise UserError(f"a source is expected as {_PREFIX}OWNER/NAME[:CONFIG], got {spec!r}")
+        raise UserError(f"expected a source as {_PREFIX}OWNER/NAME[:CONFIG], got {spec!r}")
     collection = next((c for pattern, c in COLLECTIONS.items() if re.fullmatch(pattern, name)), None)
-    # Of an unknown data set only the first row is downloaded, for the names of its columns.
+    # For an unknown data set, only the first row is downloaded, for the names of the columns.
     config = config or (collection.config if collection else "")
     splits = _load(spec, name, config, streaming=collection is None)
     columns = [*next(iter(next(iter(splits.values()))), {})]
@@ -133,15 +133,15 @@ def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
             f"{spec} must have the columns {expected}, but has {', '.join(columns)}; choose another config, "
             "or save the columns as a file of a data folder, such as parallel/NAME.en-es.tsv"
         )
-    theirs = [collection.language] if collection.language else _languages(collection.kind, config)
+    available = [collection.language] if collection.language else _languages(collection.kind, config)
     source, *targets = languages
-    used = tuple(code for code in ((source,) if collection.kind == "nli" else languages) if code in theirs)
+    used = tuple(code for code in languages[: 1 if collection.kind == "nli" else None] if code in available)
     if RECORD_TYPES[collection.kind].is_bilingual:
-        used = next(((source, target) for target in targets if {source, target} == {*theirs}), ())
+        used = next(((source, target) for target in targets if {source, target} == {*available}), ())
     if not used:
         raise UserError(
             f"{spec} must be in languages of the model ({', '.join(languages)}), but is in "
-            f"{', '.join(filter(None, theirs)) or 'others'}; choose a config with {_PREFIX}{name}:CONFIG"
+            f"{', '.join(filter(None, available)) or 'others'}; choose a config with {_PREFIX}{name}:CONFIG"
         )
     splits_used = _NLI_SPLITS if collection.kind == "nli" else {"train": ""}
     return [
@@ -152,7 +152,7 @@ def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
             split=splits_used[split],
             dataset=dataset,
             columns=collection.columns,
-            dataset_languages=theirs,
+            dataset_languages=available,
         )
         for split, dataset in splits.items()
         if split in splits_used
@@ -167,7 +167,7 @@ def _load(spec: str, name: str, config: str, *, streaming: bool) -> Mapping[str,
         reason = str(error).partition("\n")[0]
         raise UserError(
             f"{spec} must be a data set of the hub, with a config that it has, but: {reason}; correct it, or "
-            "load it where there is a network and set HF_HOME"
+            "load it on a machine with a network and set HF_HOME"
         ) from error
 
 

@@ -46,19 +46,19 @@ def read_pairs(pairs: Any) -> list[Pair]:
     """
     names, rows = _as_rows(pairs)
     if not rows:
-        raise UserError("pairs are expected, but there are none; an iterator gives its rows only once")
-    places = _known_places(names or [])
-    if places:
-        rows = [[row[place] for place in places] for row in rows]
+        raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
+    indices = _known_indices(names or [])
+    if indices:
+        rows = [[row[index] for index in indices] for row in rows]
     for row in rows:  # a cell may be a list of wrong texts
         row[2:] = chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in row[2:])
     for number, row in enumerate(rows, 1):
         if len(row) < 2 or not all(isinstance(text, str) and text.strip() for text in row[:2]):
             raise _not_a_pair(number, row)
-    score_name = names[places[2]] if names and len(places) > 2 else ""
-    if _role(score_name) == "score" or (not places and _third_column_is_score(rows)):
+    score_name = names[indices[2]] if names and len(indices) > 2 else ""
+    if _role(score_name) == "score" or (not indices and _third_column_is_score(rows)):
         return _scored(rows, score_name, names or ())
-    if not places:
+    if not indices:
         _require_texts(rows)
     result = []
     for number, (first, second, *others) in enumerate(rows, 1):
@@ -82,12 +82,12 @@ def _as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         names, columns = [*pairs], [plain(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
-            raise UserError(f"columns of equal length are expected, got lengths {[*map(len, columns)]}")
+            raise UserError(f"expected columns of equal length, got lengths {[*map(len, columns)]}")
         rows = zip(*columns, strict=True)
     elif (
         isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) and not isinstance(pairs, ItemsView)
     ) or not isinstance(pairs, Iterable):
-        raise UserError(f"pairs are expected in a list of rows or a table, got {shown(pairs)}")
+        raise UserError(f"expected pairs in a list of rows or a table, got {shown(pairs)}")
     else:
         rows = pairs
     table = [plain(row) for row in rows]
@@ -121,21 +121,21 @@ def _role(name: Any) -> str | None:
     return "wrong" if _WRONG.fullmatch(key) else None
 
 
-def _known_places(names: list[str]) -> list[int]:
-    """Returns the places of the two texts, then of the score or the wrong texts; [] if no name is known."""
+def _known_indices(names: list[str]) -> list[int]:
+    """Returns the indices of both texts, then of the score or the wrong texts; [] if no name is known."""
     roles = [_role(name) for name in names]
-    places: dict[str | None, list[int]] = {}
-    for place, role in enumerate(roles):
-        places.setdefault(role, []).append(place)
-    unknown = places.pop(None, [])
-    if not places:
+    indices: dict[str | None, list[int]] = {}
+    for index, role in enumerate(roles):
+        indices.setdefault(role, []).append(index)
+    unknown = indices.pop(None, [])
+    if not indices:
         return []
-    sides = [places.get(side, []) for side in ("first", "second")]
+    sides = [indices.get(side, []) for side in ("first", "second")]
     missing = [side for side in sides if not side]
-    scores, wrong = places.get("score", []), places.get("wrong", [])
+    scores, wrong = indices.get("score", []), indices.get("wrong", [])
     if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
         raise UserError(
-            "two columns of texts are expected, as anchor and positive, perhaps with score or negatives, "
+            "expected two columns of texts, as anchor and positive, perhaps with score or negatives, "
             f"but the pairs have {', '.join(names)}; choose and rename columns"
         )
     others = iter(unknown)
@@ -162,21 +162,21 @@ def _third_column_is_score(rows: list[list[Any]]) -> bool:
 
 
 def _require_texts(rows: list[list[Any]]) -> None:
-    """Refuses three or more columns without names if one holds words without spaces, such as classes."""
+    """Raises a `UserError` if one of three or more unnamed columns holds single words, such as classes."""
     num_columns = max(map(len, rows))
-    for place in range(num_columns if num_columns > 2 else 0):
-        texts = [row[place] for row in rows if len(row) > place and isinstance(row[place], str)]
+    for index in range(num_columns if num_columns > 2 else 0):
+        texts = [row[index] for row in rows if len(row) > index and isinstance(row[index], str)]
         if len(texts) >= _MIN_ROWS and all(_WORD.fullmatch(text.strip()) for text in texts):
             raise UserError(
-                "rows are expected to be two texts, then wrong texts or a score, but column "
-                f"{place + 1} has single words, like classes or identifiers: {texts[0]!r}; leave it out; if "
+                "expected rows of two texts, then wrong texts or a score, but column "
+                f"{index + 1} has single words, like classes or identifiers: {texts[0]!r}; leave it out; if "
                 'it is right, name the columns "anchor", "positive", "negative" or "score"'
             )
 
 
 def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair]:
     if without := sum(len(row) < 3 for row in rows):
-        raise UserError(f"a score is expected of all {len(rows)} pairs or of none, but {without} have none")
+        raise UserError(f"expected a score for all {len(rows)} pairs or for none, but {without} have none")
     result = []
     for number, (first, second, value) in enumerate(rows, 1):
         score = _number(value)
@@ -187,7 +187,7 @@ def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair
     is_inference = "hypothesis" in map(_key, names) or max(_CLASSES) in scores
     if _key(name) == "label" and scores <= _CLASSES and is_inference:
         raise UserError(
-            f"scores are expected, but the column {name} has only {sorted(scores)}, like the classes of "
+            f"expected scores, but the column {name} has only {sorted(scores)}, like the classes of "
             "inference (0 is entailment); if they are scores, call the column score"
         )
     return result
@@ -195,6 +195,6 @@ def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair
 
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f"pair {number} is expected to be two texts that are not empty, and perhaps a score (a finite "
-        f"number) or wrong texts, got {shown(row)}; correct it, or leave it out"
+        f"pair {number} must be two texts that are not empty, and perhaps a score (a finite number) or wrong "
+        f"texts, got {shown(row)}; correct it, or leave it out"
     )

@@ -170,7 +170,7 @@ def read_similarity(path: Path) -> Reading[SimilarityPair]:
                 value = float(row[score])
             except ValueError:
                 value = math.nan
-            if not abs(value) < 1e9:  # NaN is not, either
+            if not abs(value) < 1e9:  # true for NaN, too
                 raise MalformedLineError(f"{score} that is not a number")
             return row["sentence1"], row["sentence2"], value
 
@@ -214,7 +214,7 @@ def read_documents(path: Path) -> Reading[SentenceTriplet]:
 
 
 def triplets(document: Sequence[str]) -> Iterator[SentenceTriplet]:
-    """Yields the contiguous triplets of a document; "" is in the place of a sentence that is not used."""
+    """Yields the contiguous triplets of a document, except those that contain a sentence ""."""
     contiguous = zip(document, document[1:], document[2:], strict=False)
     return (SentenceTriplet._make(triplet) for triplet in contiguous if all(triplet))
 
@@ -286,7 +286,7 @@ def mined_path(data: Path, name: str, languages: str) -> Path:
 
 
 def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
-    """Writes lines of source, target and negatives, in the order of the corpus; others have no line."""
+    """Writes a line of source, target and negatives for each pair; pairs are in the corpus' order."""
     rows = ((source, target, *negatives) for source, target, negatives in pairs)
     write_lines(path, ("\t".join(map(_cell, row)) for row in rows))
 
@@ -306,17 +306,17 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
 def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[TranslationPair]:
     """Yields the pairs of a corpus with their mined negatives, reading neither into memory."""
     mined = read_mined(path)
-    awaited = next(mined, None)
+    next_mined = next(mined, None)
     for pair in pairs:
-        if awaited and (_cell(pair.source), _cell(pair.target)) == awaited[:2]:
-            yield pair._replace(negatives=awaited.negatives)
-            awaited = next(mined, None)
+        if next_mined and (_cell(pair.source), _cell(pair.target)) == next_mined[:2]:
+            yield pair._replace(negatives=next_mined.negatives)
+            next_mined = next(mined, None)
         else:
             yield pair
-    if awaited:
+    if next_mined:
         languages = path.name.removesuffix(".tsv.gz").rpartition(".")[2].split("-")
         raise UserError(
-            f"{awaited.source[:80]!r} of {path} is not in the corpus at that place: the corpus changed; "
+            f"{next_mined.source[:80]!r} of {path} is not in the corpus at that place: the corpus changed; "
             + mining_command(path.parents[1], *languages)
         )
 

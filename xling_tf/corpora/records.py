@@ -97,8 +97,8 @@ class RecordType:
     # The fields whose held-out texts are kept out of training records of the same type. Those of any field
     # are kept out of records of other types.
     hidden: tuple[str, ...] = ()
-    is_bilingual: bool = False  # a corpus has two languages, of which the first field is in the first
-    num_contexts: int = 0  # the number of text fields, the last ones, that do not count for its length
+    is_bilingual: bool = False  # a corpus has two languages; the first field is in the first of them
+    num_contexts: int = 0  # how many of the last text fields do not count for a record's length
 
     @cached_property
     def fields(self) -> tuple[str, ...]:

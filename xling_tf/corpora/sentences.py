@@ -48,11 +48,11 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
 def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
     """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side."""
     around: dict[str, str] = {}
-    for place, sentence in enumerate(sentences):
+    for index, sentence in enumerate(sentences):
         if sentence not in around:
-            window = sentences[max(0, place - num_neighbours) : place + num_neighbours + 1]
+            window = sentences[max(0, index - num_neighbours) : index + num_neighbours + 1]
             # No space follows the wide full stop of Chinese.
-            is_wide = (unicodedata.east_asian_width(each[-1:] or " ") in "WF" for each in window)
-            spaced = (each if wide else f"{each} " for each, wide in zip(window, is_wide, strict=True))
+            is_wide = (unicodedata.east_asian_width(text[-1:] or " ") in "WF" for text in window)
+            spaced = (text if wide else f"{text} " for text, wide in zip(window, is_wide, strict=True))
             around[sentence] = "".join(spaced).strip()
     return around

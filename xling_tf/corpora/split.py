@@ -1,9 +1,9 @@
 """The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by the hash of a record's normalised text.
 
 That alone does not keep a held-out sentence out of training: it may also be in a document or be a reply. So a
-record leaves training if one of its texts is held out with a record of another type, or if a field that its
-type hides (`RecordType.hidden`) has the text of such a field of a held-out record. Both rules remove mined
-negatives too, but keep their record. Sentences that differ in a word remain: see `near_twins`.
+record leaves training if one of its texts is held out with a record of another type, or if one of its
+`RecordType.hidden` fields has the text of a hidden field of a held-out record of the same type. Both rules
+remove mined negatives too, but keep their record. Sentences that differ in a word remain: see `near_twins`.
 """
 
 import hashlib
@@ -81,12 +81,12 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
     a training file is split by hash only if there is no development file of the same name.
     """
     with_dev = {(c.corpus.name, c.corpus.languages) for c in corpora if c.corpus.split.startswith("dev")}
-    parts = [_own_parts(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
+    parts = [_parts_alone(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
     divided = list(zip(corpora, parts, strict=True))
     forbidden = {}
     for record_type in {c.record_type.name: c.record_type for c in corpora}.values():
-        others = [each for each in divided if each[0].record_type is not record_type]
-        same = [each for each in divided if each[0].record_type is record_type]
+        others = [(hashed, part) for hashed, part in divided if hashed.record_type is not record_type]
+        same = [(hashed, part) for hashed, part in divided if hashed.record_type is record_type]
         forbidden[record_type.name] = (
             _held_out_hashes(others, lambda type_: type_.fields),
             _held_out_hashes(same, lambda type_: type_.hidden),
@@ -94,14 +94,14 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
     return [_without_leaks(c, part, *forbidden[c.record_type.name]) for c, part in divided]
 
 
-def _own_parts(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
-    """Returns the `[records]` parts by the corpus alone."""
+def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
+    """Returns the `[records]` parts without regard to other corpora."""
     split = hashed.corpus.split
-    stated = {"test": Part.NEITHER, "train": Part.TRAIN if has_dev else None}.get(split)
+    published = {"test": Part.NEITHER, "train": Part.TRAIN if has_dev else None}.get(split)
     if split.startswith("dev"):
-        stated = Part.HELD_OUT
-    if stated is not None:
-        return np.full(len(hashed.first), stated, np.int8)
+        published = Part.HELD_OUT
+    if published is not None:
+        return np.full(len(hashed.first), published, np.int8)
     field = hashed.record_type.split_by
     keys = hashed.documents if field is None else hashed.column(field)
     is_held_out = keys < np.uint64(HELD_OUT_FRACTION * 256**_HASH_BYTES)
@@ -119,11 +119,11 @@ def _held_out_hashes(
 
 
 def _without_leaks(
-    hashed: HashedCorpus, parts: NDArray[np.int8], of_others: NDArray[np.uint64], hidden: NDArray[np.uint64]
+    hashed: HashedCorpus, parts: NDArray[np.int8], others: NDArray[np.uint64], hidden: NDArray[np.uint64]
 ) -> Division:
     """Removes records and negatives from training whose text is held out elsewhere."""
     fields = hashed.record_type.fields
-    for hashes, columns in ((of_others, fields), (hidden, hashed.record_type.hidden)):
+    for hashes, columns in ((others, fields), (hidden, hashed.record_type.hidden)):
         for field in columns:
             leaks = are_among(hashed.column(field), hashes)
             parts[leaks & (parts == Part.TRAIN)] = Part.NEITHER
@@ -131,7 +131,7 @@ def _without_leaks(
     for position in range(len(fields), np.max(num_texts, initial=0)):
         has = np.flatnonzero(num_texts > position)
         texts = hashed.texts[hashed.first[has] + position]
-        leaks = are_among(texts, of_others) | are_among(texts, hidden)
+        leaks = are_among(texts, others) | are_among(texts, hidden)
         # The texts of a record are contiguous, so the later negatives, which are less hard, go too.
         num_texts[has[leaks]] = position
     return parts, num_texts
@@ -147,7 +147,7 @@ def are_among(
 
 
 def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> NDArray[np.bool_]:
-    """Marks held-out texts that are in training but for one word more, less, exchanged or moved.
+    """Marks held-out texts that differ from a training text in one word: added, left out, replaced or moved.
 
     Args:
         held_out: The texts to mark.
@@ -157,13 +157,13 @@ def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> ND
         `[held_out]` bool.
     """
     keys, rows = _without_a_word(held_out)
-    distinct, places = np.unique(keys, return_inverse=True)
+    distinct, indices = np.unique(keys, return_inverse=True)
     is_seen = np.zeros(len(distinct), bool)
     for texts in training:
-        of_training, _ = _without_a_word(texts)
-        is_seen |= are_among(distinct, np.sort(of_training))
+        training_keys, _ = _without_a_word(texts)
+        is_seen |= are_among(distinct, np.sort(training_keys))
     twins = np.zeros(len(held_out), bool)
-    twins[rows[is_seen[places]]] = True
+    twins[rows[is_seen[indices]]] = True
     return twins
 
 
@@ -171,14 +171,14 @@ def _without_a_word(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[n
     """Hashes each text, whole and without each of its words; returns hashes and the numbers of texts."""
     words = list(map(_words, texts))
     counts = np.array(list(map(len, words)), np.int64)
-    hashes = np.array([hash(word) for of_text in words for word in of_text], np.int64).view(np.uint64)
+    hashes = np.array([hash(word) for text_words in words for word in text_words], np.int64).view(np.uint64)
     rows = np.repeat(np.arange(len(texts)), counts)
     begins = np.cumsum(counts) - counts
-    places = np.arange(len(hashes)) - begins[rows]
+    indices = np.arange(len(hashes)) - begins[rows]
     # The hash of a text is the sum of its words' hashes times _BASE ** place, modulo 2 ** 64. Without a word,
     # the words after it are a place further to the left.
     powers = np.cumprod(np.append(np.uint64(1), np.full(counts.max(initial=1), _BASE)))
-    sums = np.append(np.uint64(0), np.cumsum(hashes * powers[places]))
+    sums = np.append(np.uint64(0), np.cumsum(hashes * powers[indices]))
     begin, end = sums[begins], sums[begins + counts]
     after = (end[rows] - sums[1:]) * _INVERSE
     shorter = sums[:-1] - begin[rows] + after

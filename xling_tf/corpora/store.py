@@ -190,9 +190,9 @@ def join(parts: Sequence[StoredRecords]) -> StoredRecords:
 
 
 def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]) -> CorpusStore:
-    """Opens the store of some corpora; writes it first, as a whole, if the folder has none of exactly these.
+    """Opens the store of some corpora; writes it first if the folder does not hold exactly these.
 
-    Warnings say what seems wrong with the corpora. `accept` may raise an error to leave an earlier store.
+    Logs what seems wrong with the corpora. If `accept` raises an error, an earlier store stays in place.
     """
     recover_folder(folder)
     versions = [[corpus.title, corpus.version()] for corpus in corpora]
@@ -236,7 +236,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     entries = []
     for (corpus, place, _, digest), (parts, num_texts) in zip(written, divide(hashed), strict=True):
         if num_cut := int(np.sum(count[place] - num_texts)):
-            message = "%s: %d negatives are left out: a held-out text is among them"
+            message = "%s: %d negatives are left out, held-out texts and those after them"
             logging.warning(message, corpus.title, num_cut)
         part[place], count[place] = parts, num_texts
         fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
@@ -289,8 +289,8 @@ def _write_records(
 
 def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list[int]]]:
     """Yields the texts of blocks of records, without those that a record shares with the one before."""
-    # With them come `[records, 3]` numbers of shared texts and of all texts, and labels; and the hashes of
-    # the records' documents, if the type has documents.
+    # Each block also has `[records, 3]` integers (numbers of shared texts and of all texts, label), and the
+    # hashes of the records' documents, if the type has documents.
     last: tuple[str, ...] = ()
     last_key, document = None, 0
     records = iter(corpus)
@@ -349,13 +349,13 @@ def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
     begin = 0
     for corpus, stored in zip(corpora, store.corpora, strict=True):
         count = stored.num_records
-        every = StoredRecords(store, stored.train.record_type, np.arange(begin, begin + count))
-        sample = list(every[:: -(-count // SAMPLE_SIZE) or 1])
+        records = StoredRecords(store, stored.train.record_type, np.arange(begin, begin + count))
+        sample = list(records[:: -(-count // SAMPLE_SIZE) or 1])
         for fault in corpus_faults(corpus.languages, sample):
             logging.warning("%s: %s; correct or remove the corpus", corpus.title, fault)
         if corpus.split in ("", "train") and not len(stored.train):
             message = (
-                "%s: of its %d records none is left for training: %d are held out, others share their texts"
+                "%s: none of its %d records is left for training: %d are held out, others share their texts"
             )
             logging.warning(message, corpus.title, count, len(stored.held_out))
         begin += count

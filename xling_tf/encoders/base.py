@@ -30,7 +30,7 @@ class TokenEncoder(keras.Model, ABC):
     num_ngrams = 0
     embedding: Any  # the layer of the embedding tables, with an attribute `tables`
     hidden_dim: int  # width of the sentence vectors
-    # In how many groups of similar length a training step encodes the sentences of a batch. More groups
+    # Number of groups of similar length in which a training step encodes a batch's sentences. More groups
     # compute less on padding, but the graph has a copy of the encoder for each.
     length_groups: ClassVar[int] = 1
 
@@ -125,7 +125,7 @@ class TokenEncoder(keras.Model, ABC):
 
 
 def encoder_settings(config: Any, tokenizer: Tokenizer, **decided: Any) -> dict[str, Any]:
-    """Returns the arguments of an encoder's constructor, some of them `decided`, and its "kind"."""
+    """Returns an encoder's "kind" and the arguments of its constructor; `decided` overrides the settings."""
     kind = ENCODERS.name_of(config)
     known = {
         "num_words": tokenizer.num_words,
@@ -147,7 +147,7 @@ def build_encoder(settings: Mapping[str, Any]) -> TokenEncoder:
 def average_words(words: tf.Tensor, positions: tf.RaggedTensor, training: bool = False) -> tf.Tensor:
     """Averages the word vectors of each text (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
 
-    The memory is that of the distinct words: vectors are not copied to the positions of their words.
+    Memory grows with the distinct words only: their vectors are not copied to each position.
 
     Args:
         words: `[words, dim]`.

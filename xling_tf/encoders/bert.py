@@ -22,7 +22,7 @@ class BertEncoder(TokenEncoder):
     """Encodes sentences with a BERT (Devlin et al. 2019), and pools its outputs (Reimers and Gurevych 2019).
 
     Sums of word and position embeddings are normalised; each block normalises the sums after its
-    sub-layers. The embedding of the first segment, which all tokens are in, is part of the positions'.
+    sub-layers. All tokens are in the first segment, whose embedding is added to the position embeddings.
 
     Args:
         **kwargs: `num_words`, `max_tokens` (special tokens included), the fields of `BertConfig`, and

@@ -22,7 +22,7 @@ class PowerMeanEncoder(TokenEncoder):
     """Concatenates power means of the word vectors of a sentence, in each vector space (eq. 1).
 
     A row of the table holds the word's vector in each space, each followed by a flag that is 1 if the space
-    has the word. Words that a space lacks are skipped. A sentence all of whose words are missing gets the
+    has the word. Words that a space lacks are skipped. If it lacks all words of a sentence, the result is the
     mean vector of the space, which is stored in the rows of missing words.
 
     Args:
@@ -47,9 +47,9 @@ class PowerMeanEncoder(TokenEncoder):
 
         def reductions(is_known: tf.Tensor) -> tuple[Reduction, Reduction]:
             known = tf.gather(is_known, places)
-            knows_any = tf.math.segment_max(tf.cast(known, tf.int32), sentences) > 0
-            counted = tf.where(known | ~tf.gather(knows_any, sentences))[:, 0]
-            rows, groups = tf.gather(places, counted), tf.gather(sentences, counted)
+            has_known = tf.math.segment_max(tf.cast(known, tf.int32), sentences) > 0
+            used = tf.where(known | ~tf.gather(has_known, sentences))[:, 0]
+            rows, groups = tf.gather(places, used), tf.gather(sentences, used)
             return (
                 lambda x: tf.sparse.segment_mean(x, rows, groups),
                 lambda x: tf.math.segment_max(tf.gather(x, rows), groups),
@@ -63,8 +63,8 @@ class PowerMeanEncoder(TokenEncoder):
 
         def reductions(is_known: Tensor) -> tuple[Reduction, Reduction]:
             known = is_token & is_known
-            counted = ops.where(ops.any(known, axis=1, keepdims=True), known, is_token)
-            return partial(masked_mean, padding_mask=counted), partial(masked_max, padding_mask=counted)
+            is_used = ops.where(ops.any(known, axis=1, keepdims=True), known, is_token)
+            return partial(masked_mean, padding_mask=is_used), partial(masked_max, padding_mask=is_used)
 
         return self._means(inputs, reductions)
 
@@ -80,9 +80,9 @@ class PowerMeanEncoder(TokenEncoder):
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
         """See `TokenEncoder.assign_word_vectors`; hash buckets count as missing from every space."""
         columns = list[NDArray[Any]]()
-        parts = np.split(rows, np.cumsum(self.space_dims)[:-1], axis=1)
-        for part, known in zip(parts, is_known.T, strict=True):
-            whole = np.tile(part[known].mean(axis=0), (self.num_words, 1))
-            whole[: len(rows)][known] = part[known]
-            columns += [whole, np.pad(known, (0, self.num_words - len(rows)))[:, None]]
+        spaces = np.split(rows, np.cumsum(self.space_dims)[:-1], axis=1)
+        for vectors, known in zip(spaces, is_known.T, strict=True):
+            table = np.tile(vectors[known].mean(axis=0), (self.num_words, 1))
+            table[: len(rows)][known] = vectors[known]
+            columns += [table, np.pad(known, (0, self.num_words - len(rows)))[:, None]]
         self.embedding.words.table.assign(np.concatenate(columns, axis=1))

@@ -15,7 +15,7 @@ from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import Weights, named_weights
 
-# Number of tokens encoded at once, padding included. It bounds the memory, and fits a processor's caches.
+# Number of tokens encoded at once, padding included. It bounds the memory, and fits a CPU's caches.
 _MICRO_BATCH = 2048
 _WORDS_PER_CHUNK = 8192
 
@@ -80,8 +80,8 @@ class ServingEncoder(tf.Module):
         self._body: _Hidden = lambda: body
         self.words = _SpelledWords(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
-        tabled = {id(table) for table in body.table_variables}
-        dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tabled}
+        tables_ids = {id(table) for table in body.table_variables}
+        dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
         # Hidden in a function, because `ExportedModule` saves these variables as an attribute of its own.
         weights = stored | {name: variable.value for name, variable in dense.items()}
         self._named = lambda: weights
@@ -166,7 +166,7 @@ def in_micro_batches(
 
 
 class _SpelledWords(tf.Module):
-    """Embeds words with n-grams by a table of the vocabulary; only other words are spelled at run time."""
+    """Looks up the vocabulary's words in a table; computes only other words from n-grams at run time."""
 
     def __init__(self, tokenizer: WordTokenizer, body: _Hidden, tables: str) -> None:
         super().__init__()
@@ -203,8 +203,8 @@ def restored_tables(
     exported: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, encoder: TokenEncoder
 ) -> Weights:
     """Returns a model's weights, by the names of training, from those of an export."""
-    # Quantized tables become float32 again. Word embeddings are separated from their n-grams, for which the
-    # n-gram weights of the encoder are overwritten.
+    # Quantized tables become float32 again. Word embeddings are separated from their n-grams by the encoder,
+    # whose n-gram weights are overwritten for this.
     weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
     for name in weights:
         if (scales := exported.get(name + _SCALES)) is not None:

@@ -18,8 +18,8 @@ from xling_tf.tokenizers.base import SpelledWords
 class StaticEncoder(TokenEncoder):
     """Averages the word vectors of a sentence, and projects the average.
 
-    Words and n-grams are embedded as in Chidambaram et al. 2019, sec. 2.1. Longer word vectors weigh more in
-    the average. This encoder trains and encodes tens of times as fast as a transformer.
+    Words and n-grams are embedded as in Chidambaram et al. 2019, sec. 2.1. The length of a word vector is its
+    weight in the average. This encoder trains and encodes tens of times as fast as a transformer.
 
     Args:
         **kwargs: `num_words`, `num_ngrams`, the fields of `StaticConfig`, and arguments of every Keras layer.
@@ -69,7 +69,7 @@ class StaticEncoder(TokenEncoder):
         return self.project(average_words(words, positions, training))
 
     def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """See `TokenEncoder.encode`; does not copy vectors to the positions of their words."""
+        """See `TokenEncoder.encode`; does not copy word vectors to each position."""
         return self.average(words, tf.RaggedTensor.from_tensor(tokens, lengths), training)
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:

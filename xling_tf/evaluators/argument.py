@@ -27,7 +27,7 @@ class SubsampleValidation:
     """Macro-F1 and accuracy of logistic regression in random subsamples, within and across languages.
 
     Each run divides the rows at random into training (60%), development and test parts (20% each).
-    Translated rows are divided alike in all languages, so that no test sentence translates a training
+    Translated rows are divided equally in all languages, so that no test sentence translates a training
     sentence (Rücklé et al. 2018, sec. 4.1 and 5.1). All runs have the same regularisation; vectors are
     divided by their mean length, so that its strength means the same for each encoder. If the (label, text)
     rows of all languages are `aligned`, those with the same number translate each other.
@@ -80,9 +80,9 @@ class SubsampleValidation:
                 for strength in _STRENGTHS
             ]
             values = self._scores(vectors, source, targets, _STRENGTHS[int(np.argmax(tuning))])
-            for place, target in enumerate(targets):
+            for index, target in enumerate(targets):
                 name = source if source == target else f"{source}-{target}"
-                for metric, column in zip(("macro_f1", "accuracy"), values[:, place].T, strict=True):
+                for metric, column in zip(("macro_f1", "accuracy"), values[:, index].T, strict=True):
                     scores[f"{name}/{metric}"] = float(np.mean(column))
         return scores
 

@@ -24,8 +24,8 @@ class BitextMining:
     """F1 of mined translations, with a threshold of the margin that is chosen on other sentences.
 
     See `bitext_mining` for the margin (Artetxe and Schwenk 2019). Rows are sentences and their translations,
-    either "" if there is none. Repeated sentences count once. The threshold is chosen on the rows for
-    `tuning`; without others, they are `scored` too.
+    with "" for a missing side. Repeated sentences count once. The threshold is chosen on the rows for
+    `tuning`; without `scored`, these are scored too.
     """
 
     def __init__(self, tuning: Rows, scored: Rows | None = None, *, name: str, **protocol: Any) -> None:

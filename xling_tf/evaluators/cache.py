@@ -41,7 +41,7 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
     cache = _Cache(embedder, folder, show_progress)
 
     def wrap(name: str, function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-        if name == "inference":  # its pairs come once each
+        if name == "inference":  # each of its pairs is encoded once anyway
             return partial(encode_in_batches, function, **cache.batch_limits._asdict())
         return partial(cache.encode, name, function)
 
@@ -89,12 +89,12 @@ class _Cache:
         """Encodes rows batch after batch, and stores their vectors by their keys."""
         keys = list(rows)
         lengths = [sum(map(len, row)) for row in rows.values()]
-        # None hides the bar where it would fill a file instead of a screen.
+        # None hides the bar if the output is a file, not a screen.
         is_hidden = None if self._show_progress and sys.stderr else True
         label = f"{self._name}: {role}"
         with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=is_hidden) as bar:
-            for places in length_sorted_batches(lengths, **self.batch_limits._asdict()):
-                batch = [keys[place] for place in places]
+            for indices in length_sorted_batches(lengths, **self.batch_limits._asdict()):
+                batch = [keys[index] for index in indices]
                 columns = map(list, zip(*(rows[key] for key in batch), strict=True))
                 vectors = encode_checked(encode, *columns, name=self._name).astype(np.float32)
                 with self._connection:
@@ -109,8 +109,8 @@ class _Cache:
         vectors: dict[bytes, np.ndarray] = {}
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             chunk = keys[start : start + _KEYS_PER_QUERY]
-            places = ",".join("?" * len(chunk))
-            query = f"SELECT key, vector FROM vectors WHERE key IN ({places})"
+            parameters = ",".join("?" * len(chunk))
+            query = f"SELECT key, vector FROM vectors WHERE key IN ({parameters})"
             for key, content in self._connection.execute(query, chunk):
                 vectors[key] = np.frombuffer(content, np.float32)
         return vectors

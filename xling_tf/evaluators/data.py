@@ -41,7 +41,7 @@ class Suite:
     title: str  # what it measures
     source: str  # the papers' sections and tables
     layout: str  # the files, with their columns and the format of `data/convert.py`
-    find: Callable[[Path, int], Iterable[Dataset]]  # given a folder and the seed of what evaluators draw
+    find: Callable[[Path, int], Iterable[Dataset]]  # given a folder and the seed of the evaluators
 
 
 def select(
@@ -50,10 +50,10 @@ def select(
     """Finds the data sets of names and patterns, such as "sts", "sts/stsb.en.dev" or "bitext/*".
 
     Without any, those of all suites are found. Returns the data sets by their full names ("senteval/MR"), and
-    the layouts of suites without data; it is a `UserError` if what a pattern names is missing.
+    the layouts of suites without data; raises a `UserError` if a pattern matches nothing.
     """
     if not folder.is_dir():
-        raise UserError(f"--data must be a folder with evaluation data, but {folder} is none")
+        raise UserError(f"--data must be a folder with evaluation data, but {folder} is not one")
     patterns = [name if "/" in name else f"{name}/*" for name in wanted or suites]
     selected: dict[str, Dataset] = {}
     missing: dict[str, str] = {}
@@ -82,15 +82,15 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
     header = next(lines, (1, ""))[1].split("\t")
     if wrong := [column for column in columns if header.count(column) != 1]:
         needs = f"line 1 must name the columns {', '.join(columns)}"
-        raise UserError(f"{path}: {needs}, but has not {wrong} once: {'|'.join(header)[:80]!r}")
-    places = [header.index(column) for column in columns]
+        raise UserError(f"{path}: {needs}, but does not name {wrong} once: {'|'.join(header)[:80]!r}")
+    indices = [header.index(column) for column in columns]
     rows = []
     for number, line in lines:
         fields = line.split("\t")
         if len(fields) != len(header):
             counts = f"{len(header)} fields in each line, but line {number} has {len(fields)}"
             raise UserError(f"{path} must have {counts}; correct {line[:80]!r}")
-        rows.append(tuple(fields[place].strip() for place in places))
+        rows.append(tuple(fields[index].strip() for index in indices))
     if not rows:
         raise UserError(f"{path} has no rows; fetch it again or remove it")
     return rows
@@ -170,10 +170,10 @@ def without_shared_sentences(pairs: Iterable[tuple[str, ...]]) -> list[tuple[str
 def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
     """Makes a data set of each: its evaluator is `make(rows, languages, name=name)`."""
 
-    def load(each: ParallelTexts) -> Evaluator:
-        return make(each.read(), each.languages, name=each.name)
+    def load(corpus: ParallelTexts) -> Evaluator:
+        return make(corpus.read(), corpus.languages, name=corpus.name)
 
-    return [Dataset(name=each.name, files=each.files, load=partial(load, each)) for each in texts]
+    return [Dataset(name=corpus.name, files=corpus.files, load=partial(load, corpus)) for corpus in texts]
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
@@ -213,7 +213,7 @@ def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
     """XNLI's hypotheses, which occur once each; premises occur three times."""
 
     def read() -> list[tuple[str, ...]]:
-        # Of rows with the same number, the lexicographically first is kept.
+        # The lexicographically first of rows with the same number is kept.
         columns = [
             {row[0]: row[1] for row in sorted(read_table(path, ("pair_id", "hypothesis")), reverse=True)}
             for path in paths.values()

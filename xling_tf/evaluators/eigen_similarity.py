@@ -39,12 +39,12 @@ class EigenSimilarity:
         sizes = {"pairs_a_sample": pairs_a_sample, "num_samples": num_samples, "num_pairs": len(distinct)}
         self.protocol: Mapping[str, Any] = {"seed": seed, **sizes}
         if len(distinct) < pairs_a_sample:
-            raise UserError(f"{name} needs {pairs_a_sample} pairs of other sentences, has {len(distinct)}")
+            raise UserError(f"{name} needs {pairs_a_sample} unrelated pairs, but has {len(distinct)}")
         rng, size = np.random.default_rng(seed), (len(distinct), pairs_a_sample)
         draws = [rng.choice(*size, replace=False) for _ in range(num_samples)]
         # Only drawn pairs are encoded.
-        drawn, places = np.unique(draws, return_inverse=True)
-        self._samples = places.reshape(num_samples, pairs_a_sample)
+        drawn, indices = np.unique(draws, return_inverse=True)
+        self._samples = indices.reshape(num_samples, pairs_a_sample)
         self.pairs = [distinct[index] for index in drawn]
         self._texts = [[pair[side] for pair in self.pairs] for side in (0, 1)]
 

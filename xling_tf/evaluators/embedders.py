@@ -35,7 +35,7 @@ _RETRIES = urllib3.Retry(
 _URL = re.compile(r"https?://[^?#\s]+/v1/models/(?P<name>[^/:?#]+)(/(versions|labels)/[^/:?#]+)?")
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
 _POOL = urllib3.PoolManager()
-# Raised when JSON of another form is read.
+# Errors of reading JSON of another form.
 _OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
 
 # Calls a signature, by its name and with a list of texts for each of its inputs: `[n, outputs]`.
@@ -57,7 +57,7 @@ def open_embedder(specification: str) -> Embedder:
     if kind in ("hub", "hf", "file") or (folder and Path(os.path.expanduser(folder)).exists()):
         return _open_saved_model(folder)
     raise UserError(
-        "a model is expected as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
+        "expected a model as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
         "rest:http://host:8501/v1/models/NAME or python:module:function, but "
         f"{specification!r} is none of these, nor a folder; correct it"
     )
@@ -69,7 +69,7 @@ def _open_saved_model(specification: str) -> Embedder:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    inputs = {name: tuple(each.structured_input_signature[1]) for name, each in model.signatures.items()}
+    inputs = {name: tuple(call.structured_input_signature[1]) for name, call in model.signatures.items()}
     if callable(model):
         inputs.setdefault("serving_default", ("inputs",))
 
@@ -94,7 +94,7 @@ def _open_saved_model(specification: str) -> Embedder:
         inputs,
         call,
         name=description["folder"],
-        batch_limits=BatchLimits(),  # as published modules pad a batch to its longest text, undivided
+        batch_limits=BatchLimits(),  # because published modules pad the whole batch to its longest text
         checksum=checksum(folder),
         description=description,
         trained_on=TrainedOn.read(folder),
@@ -113,7 +113,7 @@ def _open_rest(url: str) -> Embedder:
     url = url.rstrip("/")
     match = _URL.fullmatch(url)
     if match is None:
-        raise UserError(f"a URL is expected as rest:http://host:port/v1/models/name, got {url!r}; correct it")
+        raise UserError(f"expected a URL as rest:http://host:port/v1/models/name, got {url!r}; correct it")
     states = _request(
         url, lambda answer: {int(v["version"]): v["state"] for v in answer["model_version_status"]}
     )
@@ -180,19 +180,19 @@ def _from_signatures(
             return None
         return lambda *columns: call(name, dict(zip(keys, columns, strict=True)))
 
-    def of_one_input(name: str) -> Callable[..., np.ndarray] | None:
+    def single_input_function(name: str) -> Callable[..., np.ndarray] | None:
         return function(name, *inputs.get(name, ())[:1])
 
     names = ("serving_default", "default", "question_encoder")
-    sentences = next(filter(None, map(of_one_input, names)), None)
+    sentences = next(filter(None, map(single_input_function, names)), None)
     if sentences is None:
         others = ", ".join(sorted(inputs)) or "none"
         raise UserError(f"{place} must have a signature 'serving_default' with one input, but has {others}")
-    answers = of_one_input("response_encoder")
+    answers = single_input_function("response_encoder")
     return Embedder(
         sentences=sentences,
-        raw=of_one_input("raw"),
-        questions=of_one_input("question_encoder"),
+        raw=single_input_function("raw"),
+        questions=single_input_function("question_encoder"),
         responses=function("response_encoder", "input", "context")
         or (answers and (lambda texts, contexts: answers(texts))),
         inference=function("inference", "premise", "hypothesis"),
@@ -215,7 +215,7 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
         response = _POOL.request(url=url, timeout=_TIMEOUT, retries=_RETRIES, **options)
     except urllib3.exceptions.HTTPError as error:
         cause = str(getattr(error, "reason", None) or error)[:200]
-        raise UserError(f"{url} failed again and again: {cause}; start the server, then try again") from error
+        raise UserError(f"{url} failed several times: {cause}; start the server, then try again") from error
     content = " ".join(response.data.decode("utf-8", "replace").split())[:200]
     if response.status != 200:
         raise UserError(f"{url} must answer 200 OK, but answered {response.status}: {content}")

@@ -22,8 +22,8 @@ _TEXTS_PER_CHUNK = 65_536
 class Evaluator(Protocol):
     """Evaluates on a data set: called with an encode function or an `Embedder`, it returns scores.
 
-    It may also have `pairs` of texts that are compared, or of which one is to be found for the other; and
-    `illustrates`, True if it returns JSON to be drawn instead of scores.
+    It may also have `pairs` of texts that are compared or searched for each other; and `illustrates`, True if
+    it returns JSON to be drawn instead of scores.
     """
 
     name: str  # of the data set, such as "stsb.en.dev"
@@ -66,7 +66,7 @@ class Embedder:
     responses: Callable[[list[str], list[str]], np.ndarray] | None = None  # n answers, their n contexts
     inference: Callable[[list[str], list[str]], np.ndarray] | None = None  # premises, hypotheses: `[n, 3]`
     batch_limits: BatchLimits | None = None  # of these functions; None: they take any number of texts
-    checksum: str | None = None  # of the vectors; None: nothing tells when they change, none are stored
+    checksum: str | None = None  # of the vectors; None if changes go unnoticed: vectors are not stored
     description: Mapping[str, Any] = field(default_factory=dict)  # settings and origin, for result files
     trained_on: TrainedOn | None = None  # None: unknown
     same_meaning: tuple[float, ...] = ()  # see `ModelInfo.same_meaning`; () if it is not known
@@ -121,7 +121,7 @@ def encode_checked(
 ) -> NDArray[np.float64]:
     """Encodes columns of n texts to finite vectors `[n, dim]` in double precision, which reorders no scores.
 
-    Anything else is a `UserError`, which calls the encoder by `name` or, without one, by that of an embedder.
+    Anything else raises a `UserError`, with `name` or, by default, the embedder's name for the encoder.
     """
     name = name or _name_of(encode)
     encoded = encode(texts, *others)

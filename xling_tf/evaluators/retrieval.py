@@ -94,7 +94,7 @@ class TranslationRetrieval:
 
 
 def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Sorts distinct pairs; texts that are `normalised` to the same are spelt like the first of them."""
+    """Sorts distinct pairs; texts with the same `normalised` form are spelt like the first of them."""
     spellings: tuple[dict[str, str], dict[str, str]] = ({}, {})
     spelt = (
         tuple(known.setdefault(normalised(text), text) for known, text in zip(spellings, pair, strict=False))
@@ -155,8 +155,8 @@ class SimilaritySearch:
             single = rows[np.bincount(rows)[rows] == 1]
             share = share_found(vectors, single, vectors, single) if len(single) else 0.0
             within[f"{code}-{code}/error_rate"] = 1 - share * len(single) / len(rows)
-        mean, of_all = (float(np.mean([*part.values()])) for part in (errors, errors | within))
-        return {"mean/error_rate": mean, "all/error_rate": of_all, **errors, **within}
+        mean, overall = (float(np.mean([*rates.values()])) for rates in (errors, errors | within))
+        return {"mean/error_rate": mean, "all/error_rate": overall, **errors, **within}
 
     def _encoded(self, encode: Encode) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:
         """The vectors of each language's distinct texts, and the place of each row's text among them."""
@@ -188,10 +188,10 @@ class BitextRetrieval(SimilaritySearch):
 class MixedPoolRetrieval(SimilaritySearch):
     """Recall at 1 of a translation among the sentences of all languages at once, the query itself left out.
 
-    Every translation of the query in any other language is right. How often the nearest candidate is in the
-    query's own language, which has none that is right, says how much the vectors depend on the language
-    (compare Roy et al. 2020, "LAReQA", on pools of answers). Ties count as errors. See `SimilaritySearch` for
-    the arguments and the search.
+    Every translation of the query in any other language is right; none is in the query's own language. How
+    often the nearest candidate is in that language shows how much the vectors depend on the language (compare
+    Roy et al. 2020, "LAReQA", on pools of answers). Ties count as errors. See `SimilaritySearch` for the
+    arguments and the search.
     """
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -255,8 +255,8 @@ def share_found(
     the query and a right candidate of each pair.
     """
     answers = np.unique(query_rows * len(candidates) + answer_rows)
-    most = np.unique(answers // len(candidates), return_counts=True)[1].max()
-    neighbours = nearest(queries, candidates, 1 + min(int(most), _MAX_ANSWERS))
+    num_answers = np.unique(answers // len(candidates), return_counts=True)[1].max()
+    neighbours = nearest(queries, candidates, 1 + min(int(num_answers), _MAX_ANSWERS))
     pairs = np.arange(len(queries))[:, np.newaxis] * len(candidates) + neighbours.indices
     is_wrong = (neighbours.indices >= 0) & ~np.isin(pairs, answers)
     best_wrong = np.where(is_wrong, neighbours.scores, -np.inf).max(axis=1)

@@ -80,13 +80,13 @@ def evaluate_embedder(
     for name, layout in missing.items():
         logging.info("%s skipped: it needs %s", name, layout)
         results["skipped"][name] = f"expected: {layout}"
-    for place, (name, dataset) in enumerate(datasets.items(), start=1):
+    for number, (name, dataset) in enumerate(datasets.items(), start=1):
         suite, _, stem = name.partition("/")
         before = results["datasets"].get(suite, {}).get(stem)
         if continues and before and before["files"] == _files(dataset, folder):
             logging.info("%s has been evaluated", name)
             continue
-        with progress(f"{place} of {len(datasets)}: {name}"):
+        with progress(f"{number} of {len(datasets)}: {name}"):
             _evaluate(results, name, dataset, embedder, folder)
             write_json(output, results)
     faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]

@@ -27,9 +27,9 @@ Pairs = Sequence[tuple[str, str, bool]]  # two texts, and True if they mean the 
 class SemanticRetrieval:
     """MAP@100 of finding the paraphrases of a question among all questions.
 
-    Each text of a positive pair is a query for its paraphrases, all texts that are connected to it by
-    positive pairs, ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after
-    Gillick et al. 2018). Ties count as errors. With several languages, each is searched with the queries
+    Each text of a positive pair is a query. Its paraphrases, the texts to which positive pairs connect it,
+    are ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after Gillick et al.
+    2018). Ties count as errors. With several languages, each is searched with the queries
     of each other language, which has the same pairs in the same order, without the query's own original
     (sec. 5.4 and Table 7).
     """
@@ -42,13 +42,13 @@ class SemanticRetrieval:
         labels = [[same for _, _, same in rows] for rows in pairs.values()]
         for language, rows in pairs.items():
             both = np.array([row[:2] for row in rows], object)
-            texts, places = np.unique(both, return_inverse=True)
-            self._texts[language], self._rows[language] = list(texts), places.reshape(-1, 2)
+            texts, indices = np.unique(both, return_inverse=True)
+            self._texts[language], self._rows[language] = list(texts), indices.reshape(-1, 2)
         self._is_positive = np.array(labels[0], bool)
         first, second = next(iter(self._rows.values()))[self._is_positive].T
         if labels.count(labels[0]) < len(labels) or not np.any(first != second):
             counts = {language: len(rows) for language, rows in pairs.items()}
-            raise UserError(f"{name} must have texts that mean the same, in each language the same: {counts}")
+            raise UserError(f"{name} must have positive pairs, the same ones in each language: {counts}")
         self.protocol: Mapping[str, Any] = {"num_pairs": len(self._is_positive)}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -56,14 +56,14 @@ class SemanticRetrieval:
 
         With several languages, each comes for each direction: "<query language>-<candidate language>/...". In
         one language, "expected_calibration_error" is that of the pairs' probabilities to mean the same, if
-        the embedder is calibrated and some pairs do not.
+        the embedder is calibrated and there are pairs of both kinds.
         """
         units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
         scores: dict[str, float] = {}
         for query_code, code in list(permutations(units, 2)) or [(only, only) for only in units]:
             prefix = "" if query_code == code else f"{query_code}-{code}/"
             originals, relevant = self._closure(code)
-            # Of several translations, the lexicographically first is taken, in whatever line it is.
+            # The lexicographically first of several translations is taken, whichever line it is in.
             translation = np.full(len(units[code]), np.iinfo(np.int64).max)
             np.minimum.at(translation, self._rows[code].ravel(), self._rows[query_code].ravel())
             queries = units[query_code][translation[originals]]
@@ -108,8 +108,8 @@ def relevant_ranks(
 ) -> list[NDArray[np.int64]]:
     """Returns the ranks of each query's relevant candidates, the best first.
 
-    Scores `[rows, candidates]` come a few queries at a time. Of candidates with the same score, irrelevant
-    ones are ranked first, so that ties count as errors. One candidate of each query, `itself`, is left out.
+    Scores `[rows, candidates]` come a few queries at a time. Irrelevant candidates rank before relevant ones
+    with the same score, so that ties count as errors. One candidate of each query, `itself`, is left out.
     """
     ranks: list[NDArray[np.int64]] = []
     for scores in (row for chunk in chunks for row in chunk):

@@ -17,7 +17,7 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity as people judged it
 
-_SAME = 4.0  # "mostly equivalent" in the annotators' instructions: what is graded lower differs in meaning
+_SAME = 4.0  # "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning
 # The angles (in radians) of equal vectors differ by rounding errors of about 1e-8.
 _CONSTANT = 1e-6
 
@@ -35,12 +35,12 @@ class SemanticTextualSimilarity:
         rows = sorted(rows)  # the rounding of sums depends on their order
         self.gold = np.array([score for _, _, score in rows], np.float64)
         self.pairs = [row[:2] for row in rows]
-        self._texts, places = np.unique(np.array(self.pairs, object), return_inverse=True)
-        self._places = places.reshape(-1, 2).T
+        self._texts, indices = np.unique(np.array(self.pairs, object), return_inverse=True)
+        self._indices = indices.reshape(-1, 2).T
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "pearson_angular", "spearman_angular" (0 if all similarities are equal) and "num_pairs"."""
-        first, second = encode_units(encode, list(self._texts))[self._places]
+        first, second = encode_units(encode, list(self._texts))[self._indices]
         similarities = -np.arccos(np.clip(np.sum(first * second, axis=1), -1.0, 1.0))
         pearson, spearman = correlations(similarities, self.gold)
         scores = {"pearson_angular": pearson, "spearman_angular": spearman}
@@ -117,8 +117,8 @@ def _across(name: str, first: Path, second: Path) -> Iterator[data.Dataset]:
 def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
     """Finds the STS Benchmark's sentences in several languages, whose files translate each other row by row.
 
-    Of pairs that people graded 4 or more, which mean the same, the second sentences are left out. Languages
-    whose scores differ from those of English, or of the first language, are left out, too.
+    The second sentences of pairs that people graded 4 or more are left out, because these mean the same. So
+    are languages whose scores differ from those of English or, without it, of the first language.
     """
     tables = data.find_tables(folder / "sts").get("stsb", {})
     for split in ("dev", "test"):

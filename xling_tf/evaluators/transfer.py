@@ -15,7 +15,7 @@ from xling_tf.evaluators.encoding import Encode, Evaluator, as_embedder
 from xling_tf.evaluators.sts import correlations
 
 _FOLDS = 10  # SentEval, for data without a test set
-_INNER_FOLDS = 2  # SentEval: 10; 2, 3 and 5 choose as well: 80.9, 80.7 and 80.9% (CR)
+_INNER_FOLDS = 2  # SentEval: 10; 2, 3 and 5 choose equally well: 80.9, 80.7 and 80.9% (CR)
 _HELD_OUT = 10  # one in ten training rows is in the network's development part
 _RELATEDNESS_HELD_OUT = 5  # one in five training rows is in the development part
 
@@ -96,7 +96,7 @@ class TransferRelatedness:
         """Returns "pearson" and "spearman", which are 0 for constant predictions."""
         sets = _encode_rows(encode, (self._train, self._dev, self._test))
         (train_x, train_y), (dev_x, dev_y), (test_x, test_y) = ((x, y.astype(np.float64)) for x, y in sets)
-        # Each row is there twice, with the integers below and above its score as labels, and their weights.
+        # Each row occurs twice, with the integers below and above its score as labels, and their weights.
         below = np.floor(train_y)
         weights = np.concatenate([1 - (train_y - below), train_y - below])
         labels = np.concatenate([below, below + 1]).astype(np.int64)
@@ -167,8 +167,8 @@ class CrossLingualTransfer:
         """Yields the parts "train" and "test" of each language in each fold."""
         whole = {code: splits[""] for code, splits in sets.items()}
         y = next(iter(whole.values()))[1]
-        places = np.arange(len(y))
-        for *parts, _ in classifiers.stratified_splits(places, y, _FOLDS, self._seed):
+        indices = np.arange(len(y))
+        for *parts, _ in classifiers.stratified_splits(indices, y, _FOLDS, self._seed):
             rows = {"train": parts[0], "test": parts[2]}
             yield {code: {n: (x[r], y[r]) for n, r in rows.items()} for code, (x, _) in whole.items()}
 
@@ -223,8 +223,8 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
     make_cross_lingual = partial(CrossLingualTransfer, seed=seed)
     for name, languages in data.find_tables(folder / "senteval").items():
         if name in _TASKS:
-            paths_of = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
-            splits = {SOURCE: {part: path for part, path in paths_of.items() if path}, **languages}
+            part_paths = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
+            splits = {SOURCE: {part: path for part, path in part_paths.items() if path}, **languages}
             full_name = f"cross-lingual.{name}"
             yield data.tables_dataset(full_name, splits, make_cross_lingual, _TASKS[name][1])
     for name, languages in data.find_tables(folder / "sentiment").items():
@@ -239,7 +239,7 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
 
 
 def _aligned(make: Callable[..., Evaluator], rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:
-    """Makes an evaluator of the rows whose number, in their first column, is there in all languages."""
+    """Makes an evaluator of the rows whose number, in the first column, occurs in all languages."""
     by_number = {code: {row[0]: row[1:] for row in splits[""]} for code, splits in rows.items()}
     numbers = sorted(set.intersection(*map(set, by_number.values())))
     return make({code: {"": [pairs[n] for n in numbers]} for code, pairs in by_number.items()}, name=name)

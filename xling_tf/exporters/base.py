@@ -44,9 +44,9 @@ class Source(NamedTuple):
         return f"\nThe model expects a prompt before each text: {named}.\n" if named else ""
 
 
-# For each format, "module:function" of its exporter, and a file that its folders have; a folder has the first
-# of these formats whose file it has. Exporters take a `Source`, a folder and options, write the folder, and
-# return texts and a function that encodes them with what was written; None if vectors are meant to differ.
+# For each format, "module:function" of its exporter, and a file that its folders have; a folder's format is
+# the first whose file it has. Exporters take a `Source`, a folder and options, write the folder, and return
+# texts and a function that encodes them with what was written; None if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("compact:export", SAVED_MODEL),
     "litert": ("runtimes:export_litert", RUNTIME_SETTINGS),
@@ -92,8 +92,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     require_replaceable(output, "--output", mark)
     if (output / mark).is_file() and FORMATS[earlier := format_of(output)][1] != mark:
         raise UserError(
-            f"--output must be a new folder, or an earlier export to {form}, but {output} is one to "
-            f"{earlier}; choose another with --output"
+            f"--output must be a new folder, or an earlier export to {form}, but {output} is in the "
+            f"format {earlier}; choose another with --output"
         )
     if output.resolve() == folder.resolve():
         raise UserError(f"--output must be another folder than --model, got {output} for both")
@@ -132,9 +132,9 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes.
-        pairs: Pairs of texts with scores or labels, of which the highest mean the same; or translations, for
-            each of which the nearest of the others is taken as a pair that does not. See `fine_tune` for
-            their form.
+        pairs: Pairs of texts with scores or labels, where the highest mean the same; or translations, where
+            each text and its nearest wrong translation make a pair that does not. See `fine_tune` for their
+            form.
         output: Folder of the exported model, which may not be `model` itself.
 
     Raises:
@@ -151,11 +151,11 @@ def _metadata(card: Path, library: str) -> str:
 
 
 def format_of(folder: Path) -> str:
-    """Returns the name of the format of a folder; a `UserError` if it is none of `FORMATS`."""
+    """Returns the name of the format of a folder; raises a `UserError` if it is not in `FORMATS`."""
     for name, (_, mark) in FORMATS.items():
         if (folder / mark).is_file():
             return name
-    raise UserError(f"an export to one of {', '.join(FORMATS)} is expected, but {folder} is none")
+    raise UserError(f"expected an export to one of {', '.join(FORMATS)}, but {folder} is not one")
 
 
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
@@ -165,7 +165,7 @@ def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return PROBES, lambda texts: loaded(texts).numpy()
 
 
-def refuse(source: Source, form: str, expected: str) -> NoReturn:
+def reject(source: Source, form: str, expected: str) -> NoReturn:
     """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]
@@ -181,7 +181,7 @@ def read_texts(
 ) -> Iterator[str]:
     """Yields the texts in some languages, or all, of a folder of corpora; None is the built-in sample.
 
-    Each file gives up to `per_file` records. It is a `UserError` if there are no texts in a language.
+    Each file gives up to `per_file` records. Raises a `UserError` if a language has no texts.
     """
     folder = data or SAMPLE_FOLDER
     files = list(discover(folder))
@@ -204,17 +204,17 @@ def read_texts(
 
 
 def sample_texts(data: Path | None, languages: Sequence[str]) -> list[str]:
-    """Returns up to 2,000 different texts of `read_texts`, in those of the languages that there are."""
+    """Returns up to 2,000 different texts of `read_texts`, in those of the languages that it has."""
     known = {language for file in discover(data or SAMPLE_FOLDER) for language in file.languages}
-    there = [language for language in languages if language in known]
-    texts = [*dict.fromkeys(read_texts(data, there, per_file=_TEXTS))]
+    available = [language for language in languages if language in known]
+    texts = [*dict.fromkeys(read_texts(data, available, per_file=_TEXTS))]
     return texts[:: -(-len(texts) // _TEXTS) or 1]
 
 
 def compare_unknown_words(
     source: Source, tokenizer: Any, unknown: int, encode: Encode
 ) -> tuple[str, list[str]]:
-    """Measures how an export differs that has no vectors of words outside the vocabulary.
+    """Measures how much an export without vectors of words outside the vocabulary differs.
 
     Returns Markdown for a card, and the texts of a sample in which every word is known to the export's
     tokenizer, of the `tokenizers` library; `unknown` is its id of other words.

@@ -1,4 +1,4 @@
-"""Changed copies of an exported model: smaller tables, fewer words, neutral of language, calibrated."""
+"""Modified copies of an exported model: smaller tables, fewer words, language-neutral, calibrated."""
 
 import dataclasses
 from collections import defaultdict
@@ -34,7 +34,7 @@ _FEWER_WORDS = """
 The model has only the words, or pieces of words, of these languages: {languages}.
 """
 _NEUTRAL = """
-## Neutral of language
+## Language-neutral
 
 The {count} directions in which the mean vectors of translations differ between {languages} were removed from
 the vectors, which are not comparable with those of the original model.
@@ -43,7 +43,7 @@ _CALIBRATED = """
 ## Calibrated
 
 The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both mean the
-same, if as many pairs do as not: `xling_tf.load(".").probability("Hola", "Hello")`.
+same, assuming that half of all pairs do: `xling_tf.load(".").probability("Hola", "Hello")`.
 """
 _TEXTS_AT_ONCE = 8192
 _TRANSLATIONS = 2000  # of each language pair, whose mean difference is a direction of language
@@ -58,7 +58,7 @@ def export(
     neutral: bool = False,
     same_meaning: Any = None,
 ) -> tuple[Sequence[str], Encode] | None:
-    """Writes a SavedModel that is changed, usually with smaller tables: float16, or int8 with scales of rows.
+    """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for each row.
 
     Args:
         source: The model.
@@ -85,7 +85,7 @@ def export(
         text += _CARD.format(tables=tables, scales=scales)
     if same_meaning is not None:
         if neutral:
-            raise UserError("neutral and same_meaning are expected one after the other; export twice")
+            raise UserError("expected neutral and same_meaning one after the other, got both; export twice")
         line = fit_pairs(source.encode, same_meaning)
         model.info = dataclasses.replace(model.info, same_meaning=line)
         text += _CALIBRATED
@@ -138,7 +138,7 @@ def _project_out(model: Model, directions: NDArray[np.floating]) -> None:
 
 
 def _keep_words(model: Model, texts: Iterator[str]) -> Model:
-    """Removes the words from a model that do not occur in texts; text is split into words as before."""
+    """Removes from a model the words that do not occur in texts; text is split into words as before."""
     tokenizer = model.tokenizer
     is_used = np.zeros(tokenizer.num_words, bool)
     while chunk := list(islice(texts, _TEXTS_AT_ONCE)):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xling_tf.encoders.lstm import LstmEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source, refuse
+from xling_tf.exporters.base import PROBES, Encode, Source, reject
 from xling_tf.exporters.runtimes import to_litert
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -40,7 +40,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a LiteRT model with SentencePiece's operation as MediaPipe has it."""
     is_recurrent = isinstance(source.model.encoder, LstmEncoder)
     if not isinstance(source.model.tokenizer, SentencePieceTokenizer) or is_recurrent:
-        refuse(source, "mediapipe", "the tokenizer sentencepiece and an encoder without recurrent layers")
+        reject(source, "mediapipe", "the tokenizer sentencepiece and an encoder without recurrent layers")
     graph = _Graph(source.model)
     content = to_litert(graph, graph.encode, allow_custom_ops=True)
     (folder / FILE).write_bytes(_renamed(content))

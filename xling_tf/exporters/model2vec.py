@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import Encode, Source, compare_unknown_words, refuse
+from xling_tf.exporters.base import Encode, Source, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.files import write_json
@@ -35,17 +35,17 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     model, encoder = source.model, source.model.encoder
     rules = model.tokenizer.rules()
     if not isinstance(encoder, StaticEncoder) or rules.get("begin") or rules.get("end"):
-        refuse(source, "model2vec", "a static encoder without marks around sentences")
+        reject(source, "model2vec", "a static encoder without special tokens around sentences")
     description = tokenizer_json(model.tokenizer)
     is_words = isinstance(model.tokenizer, WordTokenizer)
     rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()
     # The average of projected words is the projected average.
     vectors = encoder.project(tf.constant(rows)).numpy()
-    of_model = description["model"]
-    unknown = of_model["unk_id"] if "unk_id" in of_model else of_model["vocab"][of_model["unk_token"]]
+    tokens = description["model"]
+    unknown = tokens["unk_id"] if "unk_id" in tokens else tokens["vocab"][tokens["unk_token"]]
     # model2vec leaves out unknown words; StaticEmbedding counts them, which a row of zeros undoes.
     vectors[unknown] = 0
-    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(of_model["vocab"])]})
+    write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(tokens["vocab"])]})
     write_json(folder / "tokenizer.json", description)
     lengths = dict.fromkeys(("max_length", "seq_length"), model.tokenizer.config.max_tokens)
     config = {"model_type": "model2vec", "normalize": True, "hidden_dim": encoder.hidden_dim, **lengths}

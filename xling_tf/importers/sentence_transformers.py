@@ -1,4 +1,4 @@
-"""What sentence-transformers keeps beside a transformer: pooling, dense layers, maximum length, prompts."""
+"""Reads sentence-transformers' additions to a transformer: pooling, dense layers, maximum length, prompts."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names, read_json
 from xling_tf.weights import Weights, read_weights, require_shapes
 
-# Our names of poolings, with its names and the switches of which it had one until its version 5.
+# Our names of poolings, with sentence-transformers' names, and its boolean settings before version 5.
 POOLINGS = {
     "mean": ("mean", "pooling_mode_mean_tokens"),
     "cls": ("cls", "pooling_mode_cls_token"),
@@ -94,7 +94,7 @@ def read_tensors(folder: Path) -> Weights:
         return {name: array for file in files for name, array in read_weights(folder / file).items()}
     except FileNotFoundError as error:
         raise UserError(
-            f"the weights of {folder} are expected in {', '.join(files)}, but there are only "
+            f"expected the weights of {folder} in {', '.join(files)}, but there are only "
             f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the model in "
             "that format, in Python: from sentence_transformers import SentenceTransformer; "
             "SentenceTransformer(MODEL).save('converted'), where MODEL is its name at Hugging Face, or its "

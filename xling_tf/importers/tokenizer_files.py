@@ -40,7 +40,7 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
     """
     path = next((folder / name for name in FILES if (folder / name).exists()), None)
     if path is None:
-        raise UserError(f"a tokenizer is expected in {' or '.join(FILES)}, but {folder} has none of them")
+        raise UserError(f"expected a tokenizer in {' or '.join(FILES)}, but {folder} has none of them")
     longest = min(max_tokens, TokenizerConfig.max_context_tokens)
     lengths: _Settings = {"max_tokens": max_tokens, "max_context_tokens": longest}
     try:
@@ -158,7 +158,7 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any) -> None:
 
 def _read_pieces(path: Path) -> tuple[_Settings, bytes]:
     """Reads SentencePiece's model."""
-    SentencePieceTokenizer(path.read_bytes(), SentencePieceConfig())  # refuses anything else
+    SentencePieceTokenizer(path.read_bytes(), SentencePieceConfig())  # raises an error for anything else
     model = model_proto(path.read_bytes())
     if path.name == _FAIRSEQ:
         is_camembert = read_settings(path.with_name("config.json"), {}).get("model_type") == "camembert"
@@ -191,10 +191,10 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     if kind != "TemplateProcessing":
         return [processor["cls"][1]], [processor["sep"][1]]
     names = [item["SpecialToken"]["id"] if "SpecialToken" in item else None for item in processor["single"]]
-    place = names.index(None)
+    index = names.index(None)
     begin, end = (
         [row for name in part for row in processor["special_tokens"][name]["ids"]]
-        for part in (names[:place], names[place + 1 :])
+        for part in (names[:index], names[index + 1 :])
     )
     _require("the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0)
     return begin, end
@@ -212,7 +212,7 @@ def _lines(tokens: Iterable[str]) -> bytes:
 
 
 def _by_row(ids: Iterable[tuple[str, int]]) -> list[str]:
-    """Returns tokens by row; a row without one, or whose token has a later row too, gets one with spaces."""
+    """Returns tokens by row; a row without a token, or whose token has a later row, gets a placeholder."""
     ids = [*ids]
     tokens = [f"[no token {row}]" for row in range(1 + max(row for _, row in ids))]
     for token, row in dict(ids).items():

@@ -110,7 +110,7 @@ class _Subset(NamedTuple):
 
 
 def local_tasks(folder: str | PathLike[str]) -> list[Any]:
-    """Makes tasks for mteb of a folder with evaluation data, on which any model of mteb can be measured.
+    """Makes mteb tasks from a folder of evaluation data, to evaluate any of mteb's models on it.
 
     Scores are mteb's: Spearman's correlation of cosines; F1 of the nearest neighbours, from the first
     language to the second; nDCG at 10 of answers among sentences, which are encoded without their paragraphs.
@@ -150,9 +150,9 @@ def local_tasks(folder: str | PathLike[str]) -> list[Any]:
         (AbsTaskBitextMining, "BitextMining", "f1", bitexts),
         (AbsTaskRetrieval, "Retrieval", "ndcg_at_10", questions),
     )
-    if not (made := [_task(*task) for task in tasks if task[-1]]):
+    if not (local := [_task(*task) for task in tasks if task[-1]]):
         raise UserError(f"{folder} must have evaluation data: {sts.SUITE.layout}, {data.BITEXT_LAYOUT}")
-    return made
+    return local
 
 
 def _task(base: Any, kind: str, score: str, subsets: Mapping[str, _Subset]) -> Any:

@@ -29,7 +29,7 @@ def encode(
 
     Arguments are those of `encode_batches`. A model's folder is sent to each executor once; a URL
     (`hf://owner/name`, `gs://bucket/en-es.tar.gz`) is fetched there. Workers need this package. TensorFlow
-    uses all cores, so let a task have all of a machine's (`spark.task.cpus`).
+    uses all cores, so give each task all cores of a machine (`spark.task.cpus`).
 
     Example:
         >>> frame = spark.read.parquet("corpus")  # doctest: +SKIP
@@ -38,7 +38,7 @@ def encode(
     require_known("precision in Spark", precision, _NUMBERS)
     if text_column not in frame.columns or vector_column in frame.columns:
         raise UserError(
-            f"a column {text_column} and no {vector_column} is expected, got {', '.join(frame.columns)}"
+            f"expected a column {text_column} and no {vector_column}, got {', '.join(frame.columns)}"
         )
     name, is_url = str(model), "://" in str(model)
     if not is_url:
@@ -51,7 +51,7 @@ def encode(
         arguments = {"vector_column": vector_column, "precision": precision, **options}
         for batch in encode_batches(batches, path, text_column, **arguments):
             vectors = batch.column(vector_column)
-            lists = vectors.cast(pa.list_(vectors.type.value_type))  # Spark knows none of a fixed size
+            lists = vectors.cast(pa.list_(vectors.type.value_type))  # Spark has no lists of a fixed size
             yield batch.set_column(len(batch.schema) - 1, vector_column, lists)
 
     kind = types.ArrayType(_NUMBERS[precision], containsNull=False)

@@ -80,26 +80,26 @@ def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any
     """Computes `_norm`, with a gradient that passes over the memory half as often as TensorFlow's."""
     outputs, normalised, scale = _norm(inputs, gamma, beta, epsilon)
 
-    def gradient(of_outputs: Any) -> Any:
+    def gradient(upstream: Any) -> Any:
         dim = inputs.shape[-1]
-        rows, of_rows = (tf.reshape(x, [-1, dim]) for x in (normalised, of_outputs))
-        products, mean = of_rows * rows, gamma[:, None] / dim
-        of_centred = of_rows * gamma - of_rows @ mean - rows * (products @ mean)
-        of_gamma, of_beta = tf.reduce_sum(products, axis=0), tf.reduce_sum(of_rows, axis=0)
-        return tf.reshape(of_centred, tf.shape(inputs)) * scale, of_gamma, of_beta, None
+        rows, d_rows = (tf.reshape(x, [-1, dim]) for x in (normalised, upstream))
+        products, mean = d_rows * rows, gamma[:, None] / dim
+        d_centred = d_rows * gamma - d_rows @ mean - rows * (products @ mean)
+        d_gamma, d_beta = tf.reduce_sum(products, axis=0), tf.reduce_sum(d_rows, axis=0)
+        return tf.reshape(d_centred, tf.shape(inputs)) * scale, d_gamma, d_beta, None
 
     return outputs, gradient
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class Dropout(Layer):
-    """Sets random numbers to zero in training, and enlarges the others (Srivastava et al. 2014, sec. 10).
+    """Sets random entries to zero in training, and scales up the others (Srivastava et al. 2014, sec. 10).
 
     The inputs seed the draw. Unlike Keras' layer, this one needs no state: a restarted training draws what an
     uninterrupted one would have drawn.
 
     Args:
-        rate: Share of the numbers that become zero.
+        rate: Share of the entries that become zero.
     """
 
     def __init__(self, rate: float, **kwargs: Any) -> None:

@@ -18,15 +18,15 @@ def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
     width = kernel.shape[0]
     left, right = (width - 1) // 2, width // 2
 
-    def gradient(of_outputs: Any) -> Any:
-        padded = tf.pad(of_outputs, [[0, 0], [right, left], [0, 0]])
-        of_inputs = tf.nn.conv1d(padded, tf.transpose(kernel[::-1], [0, 2, 1]), 1, "VALID")
+    def gradient(upstream: Any) -> Any:
+        padded = tf.pad(upstream, [[0, 0], [right, left], [0, 0]])
+        d_inputs = tf.nn.conv1d(padded, tf.transpose(kernel[::-1], [0, 2, 1]), 1, "VALID")
         padded, length = tf.pad(inputs, [[0, 0], [left, right], [0, 0]]), tf.shape(inputs)[1]
         shifted = (tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width))
-        rows = tf.reshape(of_outputs, [-1, kernel.shape[2]])
-        # Of an empty batch, a replica's or a group's, conv1d does not have the right length.
-        of_inputs = tf.reshape(of_inputs, tf.shape(inputs))
-        return of_inputs, tf.stack([tf.matmul(part, rows, transpose_a=True) for part in shifted])
+        rows = tf.reshape(upstream, [-1, kernel.shape[2]])
+        # For an empty batch, such as a replica's or a group's, conv1d returns the wrong length.
+        d_inputs = tf.reshape(d_inputs, tf.shape(inputs))
+        return d_inputs, tf.stack([tf.matmul(part, rows, transpose_a=True) for part in shifted])
 
     return tf.nn.conv1d(inputs, kernel, 1, "SAME"), gradient
 
@@ -79,7 +79,7 @@ class ConvolutionBranch(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class NormalizedProjection(Layer):
-    """A linear projection to `dim` numbers, and a layer norm."""
+    """A linear projection to width `dim`, and a layer norm."""
 
     def __init__(self, dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)

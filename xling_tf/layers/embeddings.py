@@ -32,11 +32,11 @@ def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any, training
 
 @tf.custom_gradient
 def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
-    def gradient(of_sums: Any) -> Any:
+    def gradient(upstream: Any) -> Any:
         # The gradient is a sum of the same kind, from groups to rows; TensorFlow's takes three times as long.
         order = tf.argsort(positions)
         ordered = tf.gather(groups, order), tf.gather(positions, order)
-        return tf.sparse.segment_sum(of_sums, *ordered, num_segments=tf.shape(rows)[0]), None, None, None
+        return tf.sparse.segment_sum(upstream, *ordered, num_segments=tf.shape(rows)[0]), None, None, None
 
     return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups), gradient
 
@@ -87,10 +87,10 @@ class EmbeddingTable(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class WordEmbedding(Layer):
-    """Represents a word, or a piece of a word, by an embedding, and perhaps its n-grams by theirs.
+    """Embeds words, or pieces of words, optionally with their character n-grams.
 
-    With n-grams, the vector of a word is the mean of its embedding and of a tanh layer over the sum of those
-    of its n-grams (Chidambaram et al. 2019, sec. 2.1; without, sec. 5.1).
+    With n-grams, the vector of a word is the mean of its embedding and of a tanh layer over the sum of its
+    n-grams' embeddings (Chidambaram et al. 2019, sec. 2.1; without, sec. 5.1).
 
     Args:
         num_words: Rows of the word table, hash buckets included.

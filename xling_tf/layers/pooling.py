@@ -10,7 +10,7 @@ from keras import ops
 
 from xling_tf.layers.base import Layer
 
-# Maps `[..., dim]` word vectors to `[batch, dim]` sentence vectors.
+# A function from `[..., dim]` word vectors to `[batch, dim]` sentence vectors.
 Reduction = Callable[[Any], Any]
 # Largest absolute value of a power mean, and the value below which a number counts as zero.
 _LARGEST, _SMALLEST = 1e6, 1e-12
@@ -39,7 +39,7 @@ def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
 
 
 def weighted_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
-    """Averages the tokens, of which the n-th has weight n; see `masked_mean`."""
+    """Averages the tokens, where the n-th token has weight n; see `masked_mean`."""
     weights = ops.cast(padding_mask, "float32")
     weights = weights * ops.cumsum(weights, axis=1)
     return _weighted_sum(inputs, weights) / _total(weights)
@@ -94,7 +94,7 @@ def power_mean(x: Tensor, p: float, mean: Reduction, largest: Reduction) -> Tens
     Powers and roots are complex, and the real part of the root is the result (footnote 2, and the authors'
     code): with p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit,
     exp(mean(log x)). For p <= 0 the mean is 0 if one of the numbers is 0. Results are clipped to
-    [-10^6, 10^6], which those with p < 0 can exceed where powers cancel.
+    [-10^6, 10^6], because those for p < 0 can be huge where powers cancel.
 
     Args:
         x: `[..., dim]` word vectors.

@@ -15,7 +15,7 @@ from xling_tf.layers.pooling import token_mask
 class Lstm(Layer):
     """An LSTM (Hochreiter and Schmidhuber 1997) that reads each sequence up to its length.
 
-    The inputs of all positions are multiplied by their kernel at once, in Keras' layer position by position.
+    The inputs of all positions are multiplied by the kernel at once; Keras' layer does so one by one.
     The bias of the forget gate starts at 1 (Jozefowicz et al. 2015, sec. 2.2).
 
     Args:

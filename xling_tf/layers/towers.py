@@ -16,7 +16,7 @@ class Tower(Layer):
 
     Args:
         dims: Width of each layer.
-        residual: Adds the output to the first `dims[-1]` numbers of the input, and initialises the last
+        residual: Adds the output to the first `dims[-1]` entries of the input, and initialises the last
             layer with zeros: the untrained tower then returns its input (He et al. 2016).
     """
 
@@ -58,8 +58,8 @@ class InferenceHead(Layer):
         super().__init__(**kwargs, autocast=False)
         self.dim, self.num_classes, dtype = dim, num_classes, self.dtype_policy
         self.hidden = keras.layers.Dense(dim, activation="tanh", dtype=dtype, name="hidden")
-        # All classes start with nearly equal logits: on inputs of about 1, training would first have to
-        # unlearn larger ones.
+        # All classes start with nearly equal logits: training would first have to unlearn the larger ones
+        # that inputs of about 1 would give.
         small = keras.initializers.RandomNormal(stddev=0.01)
         self.logits = keras.layers.Dense(num_classes, kernel_initializer=small, dtype=dtype, name="logits")
 

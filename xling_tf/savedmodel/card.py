@@ -42,7 +42,7 @@ _LOADERS = (
         """curl -d '{"instances": ["Hola"]}' http://HOST:8501/v1/models/NAME:predict""",
     ),
     (
-        "OpenAI's client, of `xling-tf serve --model NAME=.`",
+        "OpenAI's client, with `xling-tf serve --model NAME=.`",
         "",
         'OpenAI(base_url="http://HOST:8501/v1", api_key="-").embeddings.create(model="NAME", input=["Hola"])',
     ),
@@ -59,7 +59,7 @@ _NEEDS = {
     True: "TensorFlow and, imported before the model is loaded, tensorflow-text of the same version",
 }
 _PREFIXES = """
-Its vectors can be cut to their first {dims} numbers, and be normalised again: it was trained for that."""
+It was trained so that its vectors can be cut to their first {dims} dimensions and normalised again."""
 _TRAINING = """
 ## Training
 
@@ -170,7 +170,7 @@ def _metadata(
 
 
 def training_card(data: DataConfig, results: Mapping[str, Any]) -> str:
-    """Describes, from results.json, how a model was trained and how it scores, for the end of its card."""
+    """Returns the end of a model's card: from results.json, how it was trained and how it scores."""
     source, target = data.source, data.targets[0]
     retrieval = results["scores"].get(f"retrieval/{source}-{target}/all", {})
     return _TRAINING.format(

@@ -72,7 +72,7 @@ class KerasEncoder(keras.layers.Layer):
     def __call__(self, texts: Any, **kwargs: Any) -> Any:
         """Encodes texts, also in lists and arrays of strings, which Keras would convert to floats."""
         if not isinstance(texts, keras.KerasTensor):
-            message = "strings are expected, in rows of equal length: {error}"
+            message = "expected strings, in rows of equal length: {error}"
             with as_user_error(message, TypeError, ValueError):
                 texts = tf.convert_to_tensor(texts, tf.string)
         return super().__call__(texts, **kwargs)
@@ -94,7 +94,7 @@ class KerasEncoder(keras.layers.Layer):
         """Returns symbolic vectors of symbolic texts."""
         if texts.dtype != "string":
             raise UserError(
-                f'strings are expected, as from keras.Input((), dtype="string"), but got {texts.dtype}'
+                f'expected strings, as from keras.Input((), dtype="string"), but got {texts.dtype}'
             )
         return keras.KerasTensor(self.compute_output_shape(texts.shape), "float32")
 

@@ -45,20 +45,20 @@ _OTHERS: tuple[tuple[type[Signature], About], ...] = (
     ),
     (RawSignature, About("raw", ("inputs",), "vectors of sentences, not normalised")),
 )
-# Of models with a default prompt, which their other signatures put before texts.
+# For models with a default prompt, which their other signatures put before texts.
 _UNPROMPTED = About("unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role="")
 _SAME_MEANING = About(
     "same_meaning",
     ("sentence1", "sentence2"),
-    "the probability that both mean the same, if as many pairs do as not",
+    "the probability that both mean the same, assuming that half of all pairs do",
 )
 
 
 class ExportedModule(SentenceSignature):
     """The root object of a SavedModel. It encodes sentences; the other signatures are its attributes.
 
-    Heads are layers, by a task's name in `TASKS` and their own; they are copied. `named_weights` has all
-    variables by name.
+    Heads are layers, by the name of their task in `TASKS` and their own name; they are copied.
+    `named_weights` has all variables by name.
     """
 
     def __init__(self, encoder: ServingEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
@@ -157,7 +157,7 @@ def require_replaceable(path: Path, flag: str = "--output", mark: str = SAVED_MO
 
 
 def _is_export(path: Path, mark: str) -> bool:
-    """False if the folder is another library's: most marks are files that its own models have too."""
+    """Returns False for another library's model: most marks are files that such models have too."""
     descriptions = (path / name for name in ("config.json", "README.md"))
     return mark in (SAVED_MODEL, RUNTIME_SETTINGS) or any(
         b"xling_tf" in description.read_bytes() for description in descriptions if description.is_file()

@@ -91,7 +91,7 @@ def load(folder: str | Path) -> RuntimeEncoder:
     """
     folder = resolve(folder)
     message = (
-        f"a model for LiteRT or ONNX Runtime is expected, but {folder} is one for TensorFlow, or has no "
+        f"expected a model for LiteRT or ONNX Runtime, but {folder} is one for TensorFlow, or has no "
         f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --to litert or --to onnx"
     )
     with as_user_error(message, OSError, ValueError):

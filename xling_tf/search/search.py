@@ -20,7 +20,7 @@ from xling_tf.search.neighbours import (
 
 MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; the best on held-out sentences here too (docs/scale.md)
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
-# Avoids a division by zero for sentences all of whose neighbours have cosines of 0 or less.
+# Avoids a division by zero for sentences whose neighbours all have cosines of 0 or less.
 _MIN_SIMILARITY = 1e-6
 
 
@@ -89,7 +89,7 @@ def paraphrase_mining(
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
-        raise UserError(f"a model of xling_tf.load is expected first, got {type(model).__name__}")
+        raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
@@ -150,7 +150,7 @@ def bitext_mining(
     The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to their
     nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio).
     Candidates are the best neighbour of each sentence, in both directions; pairs are taken greedily by their
-    margin (retrieval strategy "max"). The last pairs are no translations: choose the threshold on sentences
+    margin (retrieval strategy "max"). The last pairs are not translations: choose the threshold on sentences
     whose translations are known.
 
     Args:
@@ -194,20 +194,20 @@ def best_pairs(
     if not all(map(len, means)):
         return np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
     best = []
-    for side, own_means, other_means in zip((forward, backward), means, means[::-1], strict=True):
+    for side, side_means, other_means in zip((forward, backward), means, means[::-1], strict=True):
         start, parts = 0, []
         for neighbours in side:
             part = slice(start, start + len(neighbours.scores))
-            parts.append(_best_margins(neighbours, own_means[part], other_means))
+            parts.append(_best_margins(neighbours, side_means[part], other_means))
             start = part.stop
         best.append([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
-    (seconds_found, margins_forward), (firsts_found, margins_backward) = best
+    (best_seconds, margins_forward), (best_firsts, margins_backward) = best
     scores = np.concatenate([margins_forward, margins_backward])
-    firsts = np.append(np.arange(len(means[0])), firsts_found)
-    seconds = np.append(seconds_found, np.arange(len(means[1])))
+    firsts = np.append(np.arange(len(means[0])), best_firsts)
+    seconds = np.append(best_seconds, np.arange(len(means[1])))
     is_good = scores >= max(threshold, -1e30)  # -inf is no neighbour
     scores, firsts, seconds = scores[is_good], firsts[is_good], seconds[is_good]
-    is_taken_first, is_taken_second = (bytearray(len(each)) for each in means)
+    is_taken_first, is_taken_second = (bytearray(len(side_means)) for side_means in means)
     chosen = array("q")
     for rows in chunks(np.argsort(-scores, kind="stable")):
         triples = zip(rows.tolist(), firsts[rows].tolist(), seconds[rows].tolist(), strict=True)
@@ -239,7 +239,7 @@ def _best_margins(
 
 
 def _mean_scores(neighbours: Neighbours) -> NDArray[np.float64]:
-    """Returns the mean cosine of each sentence to the neighbours that have been found."""
+    """Returns the mean cosine of each sentence to its neighbours."""
     is_found = neighbours.indices >= 0
     sums = np.where(is_found, neighbours.scores, 0).sum(axis=1, dtype=np.float64)
     return sums / np.maximum(is_found.sum(axis=1), 1)

@@ -50,14 +50,14 @@ _SMALL = 2**16
 class ServerConfig:
     """What clients may do, and how the server runs."""
 
-    api_key: str = ""  # that requests for models must have; empty: none
+    api_key: str = ""  # that requests for models must have; empty if they need none
     origins: Sequence[str] = ()  # of web pages that may send requests; "*" is all
     body_bytes: int = 32 * 2**20
     request_seconds: float = 30.0  # for an answer
     client_seconds: float = 30.0  # for a client to send its body, and between its requests
     connections: int = 1000  # at the same time
     enable_batching: bool = True
-    poll_seconds: float = 1.0  # between looks for new versions; 0: no looks
+    poll_seconds: float = 1.0  # between checks for new versions; 0 turns them off
     drain_seconds: float = 30.0  # for requests in flight when the server is stopped
     log_level: str = "INFO"
 
@@ -161,7 +161,7 @@ class _Protocol:
             whole = path + b"?" + query if query else path
             if is_list:
                 served = ((name, model.latest()) for name, model in self.models.items())
-                answer = embeddings.format_models({name: each.created for name, each in served if each})
+                answer = embeddings.format_models({name: model.created for name, model in served if model})
             elif endpoint == ("POST", embeddings.PATH):
                 embed = embeddings.read_request(await self._document(request))
                 target = Target(embed.model, None, None, "predict")
@@ -196,7 +196,7 @@ class _Protocol:
         key = key.strip() if scheme.lower() == "bearer" else ""
         expected = self.config.api_key
         if expected and not hmac.compare_digest(key.encode(), expected.encode()):
-            raise ServingError("An API key is expected, as 'Authorization: Bearer KEY'", 401)
+            raise ServingError("Expected an API key, as 'Authorization: Bearer KEY'", 401)
 
     def _model(self, target: Target) -> ServedModel:
         # An unknown model answers like a model without versions.
@@ -208,15 +208,15 @@ class _Protocol:
         name, outputs, _ = await self._predict(request, servable, document, embed.signature)
         vectors = next(iter(outputs.values()))
         if vectors.ndim != 2 or vectors.dtype.kind != "f":
-            raise ServingError(f"{name} of {target.model} gives no vectors of texts")
+            raise ServingError(f"{name} of {target.model} does not return vectors of texts")
         return await _off_loop(vectors.nbytes, embeddings.format_embeddings, embed, vectors)
 
     async def _document(self, request: Request) -> dict[str, Any]:
         body = await self._body(request)
         request.state.started, request.state.size = time.perf_counter(), len(body)
         charsets = _CHARSET.findall(",".join(request.headers.getlist("content-type")))
-        if not {each.lower() for each in charsets} <= {"utf-8", "utf8", "us-ascii", "ascii"}:
-            raise ServingError(f"JSON is expected in UTF-8, but Content-Type says {charsets[-1]}")
+        if not {charset.lower() for charset in charsets} <= {"utf-8", "utf8", "us-ascii", "ascii"}:
+            raise ServingError(f"Expected JSON in UTF-8, but Content-Type says {charsets[-1]}")
         return await _off_loop(len(body), protocol.parse_request, body)
 
     async def _answer(self, target: Target, request: Request) -> bytes:
@@ -237,14 +237,14 @@ class _Protocol:
 
     async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise ServingError("A request's body is expected without Content-Encoding", 415)
+            raise ServingError("Expected a request's body without Content-Encoding", 415)
         limit, body = self.config.body_bytes, bytearray()
         try:
             async with asyncio.timeout(self.config.client_seconds):
                 async for chunk in request.stream():
                     body += chunk
                     if len(body) > limit:
-                        raise ServingError(f"A request's body is expected to have at most {limit} bytes", 413)
+                        raise ServingError(f"A request's body must have at most {limit} bytes", 413)
         except TimeoutError:
             raise ServingError("Timed out waiting for a request's body", 408) from None
         return bytes(body)

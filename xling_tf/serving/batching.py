@@ -22,7 +22,7 @@ from xling_tf.serving.protocol import ServingError, Tensors
 class BatchingParameters:
     """Parameters by TensorFlow Serving's names (`session_bundle_config.proto`).
 
-    A request that does not fit into its signature's queue is refused with 429, or with 413 if it would not
+    A request that does not fit into its signature's queue is rejected with 429, or with 413 if it would not
     fit into an empty queue either. With a timeout of 0, batches form only while all threads are busy.
     """
 
@@ -169,10 +169,10 @@ class BatchScheduler:
         self._start_closed_batches()
 
     def _answers(self, queue: SignatureQueue, requests: list[_Request]) -> list[Tensors | Exception]:
-        """The outputs of requests, by one call.
+        """Returns the outputs of requests, by one call.
 
-        If the call fails, each half of the requests is tried again, until those at fault are alone: no other
-        request fails with them, at the cost of a few calls rather than one for each request.
+        If the call fails, each half of the requests is tried again, until the faulty requests are alone: no
+        other request fails, at the cost of a few calls rather than one for each request.
         """
         ends = np.cumsum([request.rows for request in requests])
         try:
@@ -180,7 +180,7 @@ class BatchScheduler:
             if len(requests) == 1:
                 return [outputs]
             if _common_rows(outputs) != ends[-1]:
-                raise ValueError(f"the outputs are expected to have {ends[-1]} rows")
+                raise ValueError(f"expected outputs of {ends[-1]} rows")
         except Exception as error:
             if len(requests) == 1:
                 return [error]
@@ -219,4 +219,4 @@ def _common_rows(tensors: Tensors) -> int | None:
 def _join(tensors: list[Tensors]) -> Tensors:
     if len(tensors) == 1:
         return tensors[0]
-    return {name: np.concatenate([each[name] for each in tensors]) for name in tensors[0]}
+    return {name: np.concatenate([part[name] for part in tensors]) for name in tensors[0]}

@@ -1,6 +1,6 @@
 """OpenAI's protocol, `POST /v1/embeddings` and `GET /v1/models`: reads requests and writes answers.
 
-Source: OpenAI's API reference, "Create embeddings" and "List models". Lists of tokens are refused, because
+Source: OpenAI's API reference, "Create embeddings" and "List models". Lists of tokens are rejected, because
 they are ids of OpenAI's models.
 """
 
@@ -26,7 +26,7 @@ class EmbeddingRequest(NamedTuple):
     model: str
     texts: list[str]
     dimensions: int | None  # to keep; None: all
-    as_base64: bool  # True: vectors are answered as little-endian float32 in base64
+    as_base64: bool  # True returns vectors as little-endian float32 in base64
     signature: str = ""  # such as "question_encoder", which OpenAI's protocol lacks; empty: the default
 
 
@@ -40,14 +40,14 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
     model, texts = document.get("model"), document.get("input")
     dimensions, encoding = document.get("dimensions"), document.get("encoding_format", "float")
     if not isinstance(model, str):
-        raise ServingError("'model' is expected: the name of a served model")
+        raise ServingError("expected 'model', the name of a served model")
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise ServingError("'input' must be a text or several (LangChain: check_embedding_ctx_length=False)")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise ServingError("'dimensions' is expected to be a number of at least 1")
+        raise ServingError("'dimensions' must be an integer of at least 1")
     if encoding not in ("float", "base64", None):
-        raise ServingError("'encoding_format' is expected to be float or base64")
+        raise ServingError("'encoding_format' must be float or base64")
     signature = document.get("signature_name", "")
     return EmbeddingRequest(model, texts, dimensions, encoding == "base64", signature)
 
@@ -59,7 +59,7 @@ def format_embeddings(request: EmbeddingRequest, vectors: NDArray[np.float32]) -
     """
     if request.dimensions is not None:
         if request.dimensions > vectors.shape[1]:
-            raise ServingError(f"'dimensions' is expected to be at most {vectors.shape[1]}")
+            raise ServingError(f"'dimensions' must be at most {vectors.shape[1]}")
         vectors = vectors[:, : request.dimensions]
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     rows: Any = np.ascontiguousarray(vectors, "<f4")

@@ -53,7 +53,7 @@ class Servable:
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
-        (graph,) = (each for each in graphs if tf.saved_model.SERVING in each.meta_info_def.tags)
+        (graph,) = (graph for graph in graphs if tf.saved_model.SERVING in graph.meta_info_def.tags)
         self.signatures: Mapping[str, SignatureDef] = dict(graph.signature_def)
         self.queues = {
             key: SignatureQueue(
@@ -64,14 +64,14 @@ class Servable:
         weakref.finalize(self, _release, [model]).atexit = False
 
     def warm_up(self, folder: Path) -> int:
-        """Runs the warm-up requests, or else one call of each signature; returns the number of calls.
+        """Runs the warm-up requests or, without any, each signature once; returns the number of calls.
 
-        A `UserError` for a request that fails fails the version, as in TensorFlow Serving.
+        A request that fails raises a `UserError`: as in TensorFlow Serving, the version is then not served.
         """
         path = folder / WARMUP_REQUESTS
         if not path.is_file():
             for name, queue in self.queues.items():
-                with suppress(ServingError):  # A signature may refuse an empty row.
+                with suppress(ServingError):  # A signature may reject an empty row.
                     queue.run(_one_empty_row(self.signatures[name]))
             return len(self.queues)
         calls, message = 0, f"a warm-up request of {path} failed: {{error}}; remove it"
@@ -115,7 +115,7 @@ class ServedModel:
 
     def latest(self) -> Servable | None:
         """The largest loaded version."""
-        return max(self._serving.values(), key=lambda each: each.version, default=None)
+        return max(self._serving.values(), key=lambda servable: servable.version, default=None)
 
     def states(self, target: Target) -> dict[int, tuple[str, str, str]]:
         """The states of the version that a request asks for, or of all versions."""
@@ -151,7 +151,7 @@ class ServedModel:
     def _load(self, version: int, folder: Path) -> bool:
         """Loads a version unless its files are those of the last attempt; returns True if it is served."""
         files = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
-        state = [(path, each.st_ino, each.st_size, each.st_mtime_ns) for path, each in files]
+        state = [(path, status.st_ino, status.st_size, status.st_mtime_ns) for path, status in files]
         if self._tried.get(version) == state:
             return version in self._serving
         self._tried[version] = state
@@ -205,8 +205,8 @@ class ServedModel:
 def load_models(
     configs: Sequence[ModelConfig], metrics: Metrics, *, batched: bool = True
 ) -> dict[str, ServedModel]:
-    """Loads models, by name; a `UserError` if one has no version that can be loaded, or lacks a label's."""
-    models = {each.name: ServedModel(each, metrics, batched=batched) for each in configs}
+    """Loads models, by name; raises a `UserError` if one cannot load any version, or a labelled one."""
+    models = {config.name: ServedModel(config, metrics, batched=batched) for config in configs}
     for name, model in models.items():
         metrics.load_failures.labels(name)  # A counter cannot be watched before it exists.
         model.poll()
@@ -214,8 +214,8 @@ def load_models(
             failures = [f"{version}: {text}" for version, (_, _, text) in model.known.items()]
             labelled = "".join(f", {version}" for version in model.config.labels.values())
             raise UserError(
-                f"--model {name}={model.config.path} must be an exported model, or a folder of such named 1, "
-                f"2, ...{labelled}, but has {'; '.join(failures) or 'none'}"
+                f"--model {name}={model.config.path} must be an exported model, or a folder of models named "
+                f"1, 2, ...{labelled}, but has {'; '.join(failures) or 'none'}"
             )
     return models
 
@@ -241,8 +241,8 @@ def find_versions(path: Path) -> dict[int, Path]:
     if (path / SAVED_MODEL).is_file():
         return {1: path}
     folders = sorted(path.iterdir()) if path.is_dir() else []
-    numbered = {int(each.name): each for each in folders if re.fullmatch("[0-9]{1,19}", each.name)}
-    return {key: each for key, each in numbered.items() if key <= MAX_VERSION and each.is_dir()}
+    numbered = {int(entry.name): entry for entry in folders if re.fullmatch("[0-9]{1,19}", entry.name)}
+    return {key: entry for key, entry in numbered.items() if key <= MAX_VERSION and entry.is_dir()}
 
 
 def _call(function: Any, inputs: Tensors) -> Tensors:

@@ -70,7 +70,7 @@ def start_logging(level: str) -> None:
     logging.raiseExceptions = False  # A full disk loses lines but stops no request.
     output = logging.StreamHandler(sys.stdout)
     output.setFormatter(JsonFormatter())
-    for logger, least in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
+    for logger, minimum in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
         logger.handlers = [output]
-        logger.setLevel(least)
+        logger.setLevel(minimum)
         logger.propagate = False

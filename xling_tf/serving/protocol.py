@@ -38,7 +38,7 @@ _PATHS = {
 
 
 class ServingError(Exception):
-    """A request is refused; the client gets `{"error": message}` with the HTTP status."""
+    """A request is rejected: the client gets `{"error": message}` with the HTTP status."""
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
@@ -66,21 +66,21 @@ def parse_path(method: str, path: str) -> Target:
     if match["model"] is None:
         raise ServingError("Missing model name in request.")
     model, label = (
-        each and unquote_to_bytes(each).decode("utf-8", "surrogateescape")
-        for each in (match["model"], match["label"])
+        name and unquote_to_bytes(name).decode("utf-8", "surrogateescape")
+        for name in (match["model"], match["label"])
     )
     return Target(model, version, label, (match["action"] or "status").lower())
 
 
 def parse_request(body: bytes) -> dict[str, Any]:
-    """Reads the JSON object of a request; raises a `ServingError` if it is none.
+    """Reads the JSON object of a request; raises a `ServingError` if the body is anything else.
 
     As in RapidJSON, NaN and Infinity are numbers, the first of two equal keys wins, and a zero byte ends the
-    document. Unlike TensorFlow Serving, this refuses text that is not UTF-8, because a model would encode
+    document. Unlike TensorFlow Serving, this rejects text that is not UTF-8, because a model would encode
     another sentence; other bytes must be sent as `{"b64": ...}`.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise ServingError(f"A request is expected to have at most {MAX_VALUES} values", 413)
+        raise ServingError(f"A request must have at most {MAX_VALUES} values", 413)
     try:
         text = body.decode("utf-8-sig").partition("\0")[0]
     except UnicodeDecodeError as error:
@@ -230,7 +230,7 @@ def _to_array(value: Any, tf_type: int) -> np.ndarray:
 
 
 def _fits(value: Any, dtype: np.dtype) -> bool:
-    """True if a value has a type and, as far as the protocol says, is not changed by it."""
+    """True if a value has a type that holds it as exactly as the protocol demands."""
     if dtype.kind == "b":
         return type(value) is bool
     if dtype.kind in "iu":

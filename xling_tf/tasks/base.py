@@ -62,10 +62,10 @@ class Task:
     # The text fields of a record that the task encodes, in the order of `score`; may depend on the settings.
     columns: tuple[str, ...]
     roles: tuple[str, ...] = ()  # prompts of the columns, see `ModelInfo.role_prompts`; () for the default
-    num_contexts: int = 0  # the number of columns, the last ones, whose longer texts are averaged instead
+    num_contexts: int = 0  # how many of the last columns are contexts: longer, encoded as averages of words
     group: str = ""  # name of the task and its heads in `TASKS`
     kind: ClassVar[str]  # of record, in `RECORD_TYPES`
-    by_length: ClassVar[bool] = True  # examples of a batch are of similar length, or neighbours in a corpus
+    by_length: ClassVar[bool] = True  # batches hold texts of similar length; False: neighbours in a corpus
 
     def __init__(
         self, name: str, languages: str, config: Any, similarity: SimilarityConfig, heads: Mapping[str, Any]
@@ -87,7 +87,7 @@ class Task:
 
     @classmethod
     def can_use(cls, heads: Mapping[str, Any], data: DataConfig) -> bool:
-        """Returns True if the heads of another training, which have the same names, fit these languages."""
+        """Returns True if heads of the same names, from another training, fit these languages."""
         return True
 
     @classmethod
@@ -116,7 +116,7 @@ class Task:
         return records
 
     def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Returns `texts`, or another function of it that needs all `records`, before `select`."""
+        """Returns the function that is called as `texts`; it may depend on all `records`, before `select`."""
         return self.texts
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:

@@ -15,8 +15,8 @@ class Distillation(Task):
     """Pulls a sentence and its translation towards the teacher's vector of the sentence.
 
     This is Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", sec. 2, with the cosine in place of the squared distance, so that lengths are free. With
-    `score_scale`, the student learns the teacher's similarities to the other sentences of the batch instead.
+    Distillation", sec. 2, with the cosine in place of the squared distance, so that vectors may have any
+    length. With `score_scale`, the student learns the teacher's similarities between the batch's sentences.
     The teacher never sees the translation, and need not know its language.
     """
 
@@ -34,7 +34,7 @@ class Distillation(Task):
         return records[:: self.config.every]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`; in a hit, the source that is nearest to the target is its translation."""
+        """See `Task.score`; a hit is a target whose nearest source is its translation."""
         source, target = columns
         teacher = unit_length(batch.vectors)
         candidates, offset = gather_candidates(teacher)
@@ -43,7 +43,7 @@ class Distillation(Task):
         same_text = tf.equal(batch.fingerprints[0][:, None], all_source_text[None, :])
         if not self.config.score_scale:
             losses = (cosine_distance(source, teacher) + cosine_distance(target, teacher)) / 2
-            right = candidates
+            sources = candidates
         else:
             sides = [unit_length(source), unit_length(target)]
             gathered = [gather_candidates(side)[0] for side in sides]
@@ -51,7 +51,7 @@ class Distillation(Task):
                 score_divergence(side, others, teacher, candidates, positions, scale=self.config.score_scale)
                 for side, others in zip(sides, gathered, strict=True)
             ]
-            losses, right = tf.add_n(divergences) / 2, gathered[0]
-        scores = tf.matmul(unit_length(target), right, transpose_b=True)
+            losses, sources = tf.add_n(divergences) / 2, gathered[0]
+        scores = tf.matmul(unit_length(target), sources, transpose_b=True)
         _, hits = in_batch_softmax(scores, positions, same_text)
         return losses, hits

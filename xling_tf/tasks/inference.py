@@ -21,9 +21,9 @@ class InferenceSignature(Signature):
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
         """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; inputs of any shape are flattened."""
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
-        message = "as many hypotheses as premises are expected"
+        message = "expected as many hypotheses as premises"
         hypothesis = require_as_many(hypothesis, premise, message)
-        vectors = self.seen_by_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))
+        vectors = self.scaled_for_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))
         logits = self.head("classifier")(*tf.split(vectors, 2))
         return tf.nn.softmax(logits[:, : len(NLI_LABELS)])
 
@@ -80,15 +80,15 @@ class TranslationDetection(Task):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: classifies sources with their targets and, if there are any, random others."""
         source, target = columns
-        places, has_other = draw_others(batch.fingerprints)
-        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], places)
+        indices, has_other = draw_others(batch.fingerprints)
+        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], indices)
         wrong, right = (
             in_batch_softmax(classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False)
             for label, side in enumerate((other, target), start=self.num_classes - 2)
         )
         losses, hits = (
-            tf.where(has_other, (of_wrong + of_right) / 2, of_right)
-            for of_wrong, of_right in zip(wrong, right, strict=True)
+            tf.where(has_other, (for_wrong + for_right) / 2, for_right)
+            for for_wrong, for_right in zip(wrong, right, strict=True)
         )
         return losses, hits
 
@@ -96,8 +96,8 @@ class TranslationDetection(Task):
 class InferenceAndDetection(TranslationDetection):
     """Inference in each language that has it and translation detection, by one classifier of five classes.
 
-    This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined". The steps of
-    the two alternate; the paper mixes their examples.
+    This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined". Inference and
+    detection alternate by step; the paper mixes their examples.
     """
 
     num_classes: ClassVar[int] = len(NLI_LABELS) + 2
@@ -119,8 +119,8 @@ class InferenceAndDetection(TranslationDetection):
 class GradedSimilarity(Task):
     """Maximises the correlation of cosines with people's scores, by which STS is evaluated.
 
-    All pairs of a batch have the same loss, that of the whole batch. In a hit, the cosine and the score are
-    on the same side of their means in the batch.
+    All pairs of a batch have the same loss, that of the whole batch. A pair is a hit if its cosine and its
+    score are on the same side of the batch's means.
     """
 
     kind: ClassVar[str] = "similarity"

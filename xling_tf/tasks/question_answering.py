@@ -49,11 +49,11 @@ class AnswerSignature(Signature):
             lambda: tf.fill(tf.shape(answers), tf.reshape(context, [])),
             lambda: tf.reshape(context, [-1]),
         )
-        message = "as many contexts as answers are expected, or a single string"
+        message = "expected as many contexts as answers, or a single string"
         contexts = require_as_many(contexts, answers, message)
         contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
-        averages = self.head("context_encoder")(self.seen_by_heads(self.encoder.average(contexts)))
-        vectors = tf.concat([self.seen_by_heads(self.encode(answers)), averages], axis=1)
+        averages = self.head("context_encoder")(self.scaled_for_heads(self.encoder.average(contexts)))
+        vectors = tf.concat([self.scaled_for_heads(self.encode(answers)), averages], axis=1)
         return unit_length(self.head("answer_tower")(vectors))
 
 

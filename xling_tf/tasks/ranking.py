@@ -45,8 +45,8 @@ class RankingTask(Task):
             queries: `[batch, dim]`.
             candidates: `[batch, dim]`; row i is the right candidate of query i.
             fingerprints: `[2 + negatives, batch]` int64 of queries, candidates and each column of negatives.
-            negatives: Columns of `[batch, dim]` wrong candidates. Where there is none, the right one's text
-                takes its place, and does not count.
+            negatives: Columns of `[batch, dim]` wrong candidates. The right candidate's text marks a missing
+                one, which does not count.
             both_ways: Also ranks the queries for each candidate, and averages losses and hits.
 
         Returns:
@@ -75,8 +75,8 @@ class RankingTask(Task):
             # Number of examples with the same query whose right answer is the negative.
             num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
             not_wrong = (num_answers > 0) | tf.equal(texts, _NO_TEXT)[None, :]
-            of_negatives = self._scores(queries, gather_candidates(tf.concat(negatives, axis=0))[0])
-            scores = [tf.concat(parts, axis=1) for parts in zip(scores, of_negatives, strict=True)]
+            negative_scores = self._scores(queries, gather_candidates(tf.concat(negatives, axis=0))[0])
+            scores = [tf.concat(parts, axis=1) for parts in zip(scores, negative_scores, strict=True)]
             excluded = tf.concat([excluded, not_wrong], axis=1)
         ranked.append(self._rank_by(scores, positives, excluded))
         losses, hits = (tf.add_n(values) / len(values) for values in zip(*ranked, strict=True))
@@ -229,7 +229,7 @@ class QuickThought(RankingTask):
 
 
 def make_tower(name: str, config: ExperimentConfig, encoder: TokenEncoder, context_dim: int = 0) -> Tower:
-    """Makes a tower from the encoder's vectors, and perhaps contexts, to vectors as wide as the encoder's."""
+    """Makes a tower over encodings, perhaps with contexts; its outputs are as wide as the encodings."""
     heads = config.heads
     tower = Tower((*heads.tower_dims, encoder.hidden_dim), heads.residual_towers, name=name)
     tower.build((None, encoder.hidden_dim + context_dim))

@@ -73,7 +73,7 @@ class Signature(tf.train.Checkpoint):
         texts = tf.reshape(texts, [-1])
         return self.encoder(tf.strings.join([self.prompt, texts]) if self.prompt else texts)
 
-    def seen_by_heads(self, vectors: tf.Tensor) -> tf.Tensor:
+    def scaled_for_heads(self, vectors: tf.Tensor) -> tf.Tensor:
         """Scales `[n, dim]` vectors as in training."""
         return self._served().scale_for_heads(vectors)
 
@@ -94,7 +94,7 @@ class SentenceSignature(Signature):
         """Returns `[sentences, dim]` float32 of unit length; inputs of any shape are flattened."""
         vectors = self.encode(inputs)
         for head in self._served().heads.values():
-            vectors = head(self.seen_by_heads(vectors))
+            vectors = head(self.scaled_for_heads(vectors))
         return unit_length(vectors)
 
 
@@ -108,7 +108,7 @@ class SameMeaningSignature(Signature):
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)
     def __call__(self, sentence1: tf.Tensor, sentence2: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns `[pairs]` float32; inputs of any shape are flattened."""
-        sentence1 = require_as_many(sentence1, sentence2, "as many sentences are expected in both inputs")
+        sentence1 = require_as_many(sentence1, sentence2, "expected as many sentences in both inputs")
         first, second = (unit_length(self.encode(sentences)) for sentences in (sentence1, sentence2))
         slope, intercept = self._line()
         return tf.sigmoid(slope * tf.reduce_sum(first * second, axis=1) + intercept)

@@ -83,7 +83,7 @@ class Decoder(Layer):
         return ops.cast(ops.concatenate(scores, axis=-1), "float32")
 
     def translate(
-        self, encodings: tf.Tensor, words: tf.Tensor, languages: tf.Tensor, most: int
+        self, encodings: tf.Tensor, words: tf.Tensor, languages: tf.Tensor, max_words: int
     ) -> tf.RaggedTensor:
         """Decodes `[batch, dim]` vectors greedily.
 
@@ -91,7 +91,7 @@ class Decoder(Layer):
             encodings: Vectors of the sources.
             words: `[words, embedding_dim]` word table of the encoder.
             languages: `[batch]` int32 positions of the target languages in `self.languages`.
-            most: Maximum number of words of a translation.
+            max_words: Maximum number of words of a translation.
 
         Returns:
             `[batch, (words)]` int32 rows of the word table.
@@ -99,20 +99,20 @@ class Decoder(Layer):
         end, vector_gates = tf.shape(words)[0], self.vector_gates(encodings)
 
         def decode(
-            place: tf.Tensor, row: tf.Tensor, state: Any, words_so_far: tf.TensorArray
+            index: tf.Tensor, row: tf.Tensor, state: Any, words_so_far: tf.TensorArray
         ) -> tuple[Any, ...]:
             gates = self.lstm.input_gates(row) + vector_gates
             hidden, state = self.lstm.cell(ops.cast(gates, "float32"), state)
             ids = tf.argmax(self.scores(hidden, words), axis=1, output_type=tf.int32)
             row = tf.gather(words, tf.minimum(ids, end - 1))
-            return place + 1, row, tuple(state), words_so_far.write(place, ids)
+            return index + 1, row, tuple(state), words_so_far.write(index, ids)
 
         first = tf.gather(tf.convert_to_tensor(self.language_rows), languages)
-        start = (0, first, (encodings, tf.zeros_like(encodings)), tf.TensorArray(tf.int32, most))
-        *_, decoded = tf.while_loop(lambda place, *_: place < most, decode, start)
+        start = (0, first, (encodings, tf.zeros_like(encodings)), tf.TensorArray(tf.int32, max_words))
+        *_, decoded = tf.while_loop(lambda index, *_: index < max_words, decode, start)
         ids = tf.transpose(decoded.stack())
-        goes_on = tf.math.cumprod(tf.cast(ids < end, tf.int32), axis=1)
-        return tf.ragged.boolean_mask(ids, tf.cast(goes_on, tf.bool))
+        is_before_end = tf.math.cumprod(tf.cast(ids < end, tf.int32), axis=1)
+        return tf.ragged.boolean_mask(ids, tf.cast(is_before_end, tf.bool))
 
 
 class TranslationSignature(Signature):
@@ -122,15 +122,15 @@ class TranslationSignature(Signature):
     def __call__(self, inputs: tf.Tensor, language: tf.Tensor) -> tf.Tensor:
         """Returns `[sentences]` translations; inputs and their languages, of any shape, are flattened."""
         decoder = self.head("decoder")
-        is_wanted = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(decoder.languages)[None, :])
-        message = f"one of {', '.join(decoder.languages)} is expected for every text"
+        is_target = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(decoder.languages)[None, :])
+        message = f"expected one of {', '.join(decoder.languages)} for every text"
         with tf.control_dependencies(
-            [tf.debugging.assert_equal(tf.reduce_any(is_wanted, axis=1), True, message)]
+            [tf.debugging.assert_equal(tf.reduce_any(is_target, axis=1), True, message)]
         ):
-            languages = tf.argmax(is_wanted, axis=1, output_type=tf.int32)
+            languages = tf.argmax(is_target, axis=1, output_type=tf.int32)
         tokenizer, vectors = self.encoder.tokenizer, self.encode(inputs)
-        most = tokenizer.config.max_tokens
-        return tokenizer.join(decoder.translate(vectors, self.encoder.word_table(), languages, most))
+        max_words = tokenizer.config.max_tokens
+        return tokenizer.join(decoder.translate(vectors, self.encoder.word_table(), languages, max_words))
 
 
 class Translation(Task):
@@ -196,29 +196,29 @@ class Translation(Task):
         features = batch.features
         words = encoder.embed_words(features.words, training)
         columns = tf.split(self.encode_sentences(encoder, words, features, training), 2)
-        ids, words, places = _candidates(features.ids, words)
-        tokens = tf.split(tf.gather(places, features.tokens), 2)
+        ids, words, indices = _candidates(features.ids, words)
+        tokens = tf.split(tf.gather(indices, features.tokens), 2)
         lengths = tf.split(features.lengths, 2)
         num_tokens = tf.reduce_sum(gather_candidates(features.lengths)[0])
-        log_chances = self._log_chances(ids, num_tokens)
+        log_probabilities = self._log_probabilities(ids, num_tokens)
         likelihoods, hits = [], []
         decoder, languages = self.heads["decoder"], self.languages.split("-")
         for encodings, side in zip(columns, (1, 0), strict=True):
             scores = decoder(encodings, words, tokens[side], lengths[side], language=languages[side])
             end = tf.shape(words)[0]
             positions = tf.range(tf.shape(scores)[1])[None, :]
-            right = tf.where(positions < lengths[side][:, None], tf.pad(tokens[side], [[0, 0], [0, 1]]), end)
-            counted = positions <= lengths[side][:, None]
-            likelihood, hit = token_likelihood(scores, right, counted, log_chances)
+            length, padded = lengths[side][:, None], tf.pad(tokens[side], [[0, 0], [0, 1]])
+            correct, is_token = tf.where(positions < length, padded, end), positions <= length
+            likelihood, hit = token_likelihood(scores, correct, is_token, log_probabilities)
             likelihoods.append(likelihood)
             hits.append(hit)
         source, target = columns
         regularizer = self._regularizer(encoder, source, target, batch.fingerprints)
         return tf.add_n(likelihoods), regularizer, tf.add_n(hits) / 2, columns
 
-    def _log_chances(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
+    def _log_probabilities(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
         """Returns the log probability that each word, and the end, occurs in a batch of `num_tokens`."""
-        assert self._log_frequencies is not None, "prepare() comes first"
+        assert self._log_frequencies is not None, "call prepare() first"
         expected = tf.cast(num_tokens, tf.float32) * tf.exp(tf.gather(self._log_frequencies, ids))
         return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
 
@@ -229,8 +229,8 @@ class Translation(Task):
         if kind == "similarity":
             return squares
         if kind == "contrastive":
-            places, has_other = draw_others(fingerprints)
-            others = tf.gather(gather_candidates(target)[0], places)
+            indices, has_other = draw_others(fingerprints)
+            others = tf.gather(gather_candidates(target)[0], indices)
             distances = tf.sqrt(tf.reduce_sum(tf.square(source - others), axis=1) + _TINY)
             return squares + tf.where(has_other, tf.square(tf.maximum(0.0, _MARGIN - distances)), 0.0)
         decay = tf.add_n([tf.reduce_sum(tf.square(v.value)) for v in encoder.dense_variables])
@@ -238,9 +238,9 @@ class Translation(Task):
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the distinct ids of all replicas' words, their rows, and the places of this replica's words."""
+    """Returns the distinct ids of all replicas' words, their rows, and indices of this replica's words."""
     all_ids, offset = gather_candidates(ids)
     all_words, _ = gather_candidates(words)
-    distinct, places = tf.unique(all_ids)
-    firsts = tf.math.unsorted_segment_min(tf.range(tf.size(all_ids)), places, tf.size(distinct))
-    return distinct, tf.gather(all_words, firsts), places[offset : offset + tf.size(ids)]
+    distinct, indices = tf.unique(all_ids)
+    firsts = tf.math.unsorted_segment_min(tf.range(tf.size(all_ids)), indices, tf.size(distinct))
+    return distinct, tf.gather(all_words, firsts), indices[offset : offset + tf.size(ids)]

@@ -66,7 +66,7 @@ class Tokenizer(tf.Module, ABC):
         """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Maps `[n]` results of `tokenize` to `[n]` int32 rows of the word table, which they often are."""
+        """Maps `[n]` tokens of `tokenize` to `[n]` int32 rows of the word table; by default they are rows."""
         return tokens
 
     @abstractmethod

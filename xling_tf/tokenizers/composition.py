@@ -59,7 +59,7 @@ def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
     characters = tf.strings.unicode_decode(texts, "UTF-8")
     state = _decompose(characters.values, tf.cast(characters.value_rowids(), tf.int32), tables)
     codes, _, rows, _ = tf.while_loop(
-        lambda codes, classes, rows, goes_on: goes_on,
+        lambda codes, classes, rows, has_composed: has_composed,
         lambda codes, classes, rows, _: _compose_pairs(codes, classes, rows, tables),
         (*state, True),
         shape_invariants=(*[tf.TensorShape([None])] * 3, tf.TensorShape([])),
@@ -70,11 +70,11 @@ def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
 
 def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Decomposes characters and sorts their marks; returns code points, classes and text of each part."""
-    place, is_listed = _find(codes, tables.listed)
+    index, is_listed = _find(codes, tables.listed)
     alone = tf.pad(codes[:, None], [[0, 0], [0, tables.parts.shape[1] - 1]], constant_values=_NONE)
-    parts = tf.where(is_listed[:, None], tf.gather(tables.parts, place), alone)
-    places = tf.where(parts >= 0)
-    parts, rows = tf.gather_nd(parts, places), tf.gather(rows, places[:, 0])
+    parts = tf.where(is_listed[:, None], tf.gather(tables.parts, index), alone)
+    indices = tf.where(parts >= 0)
+    parts, rows = tf.gather_nd(parts, indices), tf.gather(rows, indices[:, 0])
     codes, classes = parts & _CODE, tf.bitwise.right_shift(parts, _CODE_BITS)
     # A run is a character and the marks after it. Marks are sorted by class, stably.
     begins = tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] > rows[:-1]], axis=0) | tf.equal(classes, 0)
@@ -99,14 +99,14 @@ def _compose_pairs(
     is_free = tf.equal(previous, 0) | (previous < classes)
     is_free &= (starter < tf.range(tf.size(codes))) & tf.equal(tf.gather(rows, starter), rows)
     pairs = tf.bitwise.left_shift(tf.cast(tf.gather(codes, starter), tf.int64), _CODE_BITS)
-    place, composes = _find(pairs | tf.cast(codes, tf.int64), tables.pairs)
+    index, composes = _find(pairs | tf.cast(codes, tf.int64), tables.pairs)
     seconds = tf.cast(tf.where(is_free & composes)[:, 0], tf.int32)
     firsts = tf.gather(starter, seconds)
     # Pairs are composed from left to right; overlapping pairs wait for the next round.
     waits = tf.equal(firsts[1:], firsts[:-1]) | tf.equal(firsts[1:], seconds[:-1])
     is_next = tf.concat([tf.ones_like(firsts[:1], tf.bool), ~waits], axis=0)
     firsts, seconds = tf.boolean_mask(firsts, is_next), tf.boolean_mask(seconds, is_next)
-    composites = tf.gather(tables.composites, tf.gather(place, seconds))
+    composites = tf.gather(tables.composites, tf.gather(index, seconds))
     codes = tf.tensor_scatter_nd_update(codes, firsts[:, None], composites)
     stays = tf.tensor_scatter_nd_update(
         tf.ones_like(codes, tf.bool), seconds[:, None], tf.zeros_like(seconds, tf.bool)
@@ -117,8 +117,8 @@ def _compose_pairs(
 
 def _find(values: tf.Tensor, ascending: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Looks values up in a sorted array: their positions, and true where the array has the value."""
-    places = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
-    return places, tf.equal(tf.gather(ascending, places), values)
+    indices = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
+    return indices, tf.equal(tf.gather(ascending, indices), values)
 
 
 @cache

@@ -70,7 +70,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     Rows equal the ids of Hugging Face's `tokenizers`, except in five cases: of segmentations with the same
     score, as of "=====", another may be taken; Unicode is composed first, also the marks of U+0344 with their
-    letter, while `tokenizers` may lose a mark after an accented character; U+0085 is no space; a text that
+    letter, while `tokenizers` may lose a mark after an accented character; U+0085 is not a space; a text that
     begins with "▁" gets another one, unless the model's rules make it a space; and no text, such as "</s>",
     is read as a special token.
 
@@ -98,8 +98,8 @@ class SentencePieceTokenizer(Tokenizer):
             size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
         except tf.errors.OpError as error:
             raise UserError(
-                f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are none, or "
-                "were changed; use the original file, sentencepiece.model or *.model"
+                f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are not "
+                "one, or were changed; use the original file, sentencepiece.model or *.model"
             ) from error
         self.num_words = int(size)
         proto = model_proto(model)
@@ -127,7 +127,7 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> "SentencePieceTokenizer":
         """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces."""
         drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
-        texts = [text for of_language in drawn.values() for text in of_language]
+        texts = [text for language_texts in drawn.values() for text in language_texts]
         # All the rarest characters may be of one language, such as Chinese among European languages: the
         # whole allowance of unknown characters may then fall on that language.
         unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))

@@ -48,16 +48,16 @@ def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     """Returns `[batch]` valid UTF-8 in NFC, cut to a length that holds `max_tokens` tokens."""
     # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that composed
     # and decomposed forms of a text are cut at the same character.
-    most = BYTES_PER_TOKEN * max_tokens
-    text = composed(first_bytes(sentences, MAX_EXPANSION * most))
+    limit = BYTES_PER_TOKEN * max_tokens
+    text = composed(first_bytes(sentences, MAX_EXPANSION * limit))
     return tf.cond(
-        tf.reduce_any(tf.strings.length(text) > most), lambda: first_bytes(text, most), lambda: text
+        tf.reduce_any(tf.strings.length(text) > limit), lambda: first_bytes(text, limit), lambda: text
     )
 
 
-def first_bytes(texts: tf.Tensor, most: int) -> tf.Tensor:
-    """Returns at most `most` bytes of `[batch]` strings, with spaces in place of bytes that are not UTF-8."""
-    cut = tf.strings.substr(texts, 0, most, unit="BYTE")
+def first_bytes(texts: tf.Tensor, limit: int) -> tf.Tensor:
+    """Cuts `[batch]` strings after `limit` bytes, with spaces in place of bytes that are not UTF-8."""
+    cut = tf.strings.substr(texts, 0, limit, unit="BYTE")
     return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
 
 

@@ -40,7 +40,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
 
     Args:
         vocabulary: The pieces, with "[UNK]" and, for sentence marks, "[CLS]" and "[SEP]"; piece i has row i
-            of the word table. Of equal pieces, the last counts.
+            of the word table. The last of equal pieces counts.
         config: Rules for words. `sentence_marks` counts towards `max_tokens`.
 
     Example:
@@ -146,7 +146,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         """Maps `[words]` distinct words to `[words, (pieces)]` int64 rows."""
         is_long = tf.strings.length(words, unit="UTF8_CHAR") > _MAX_CHARACTERS
         rows = tf.where(is_long, tf.cast(self._unknown, tf.int64), self._table.lookup(words))
-        # Most words are a piece, and are looked up together.
+        # Most words are single pieces, and are looked up together.
         whole, split = tf.where(rows >= 0)[:, 0], tf.where(rows < 0)[:, 0]
         parts = (
             tf.RaggedTensor.from_tensor(tf.gather(rows, whole)[:, None]),

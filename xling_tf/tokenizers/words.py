@@ -28,9 +28,9 @@ class WordTokenizer(VocabularyTokenizer):
     """Splits text into words, each with a row of the word table and, optionally, rows for its n-grams.
 
     Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these words have
-    n-grams too. N-grams are hashed into `config.num_ngram_buckets`; the n-gram table has one row for each
-    bucket with an n-gram of the vocabulary, and row 0 for all other buckets: of the n-grams of words that
-    training never saw, 1.7% have this row, and a row for each bucket is no better
+    n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has one row for each
+    bucket with an n-gram of the vocabulary, and row 0 for all other buckets. 1.7% of the n-grams of words
+    that training never saw have row 0; a row for each bucket is no better
     (evaluation/results/ngram-rows.json).
 
     Args:
@@ -189,7 +189,7 @@ def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: Wo
     ranked = dict.fromkeys(word for words in zip_longest(*lists) for word in words if word is not None)
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
-    # Other rules split some of them: "don't", and Chinese words.
+    # The tokenizer splits some of them: "don't", and Chinese words.
     whole = tf.equal(tokenize(tf.constant(new, tf.string), config).row_lengths(), 1).numpy()
     room = max(0, config.max_words + 1 - len(vocabulary))
     return [word for word, is_whole in zip(new, whole, strict=True) if is_whole][:room]

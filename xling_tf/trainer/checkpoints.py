@@ -1,4 +1,4 @@
-"""Checkpoints, written completely or not at all; a damaged one is skipped for the one before."""
+"""Checkpoints, written completely or not at all; if one is damaged, the one before it is used."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ class Checkpoints:
     """The checkpoints of a run: a folder for each, named after the step.
 
     A folder is renamed into place once it is complete, so that a killed process leaves no partial checkpoint.
-    Both kinds of variables are saved by their names.
+    Weights and the optimizers' state are saved by name.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Checkpoints:
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)
                 logging.warning(
-                    "checkpoint %s cannot be read (%s); it is now %s, and the one before is used",
+                    "checkpoint %s cannot be read (%s); it is now %s, and the one before it is used",
                     *(path, _reason(error), damaged.name),
                 )
         return None

@@ -89,9 +89,9 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         jobs, task = dict(config["cluster"]), config["task"]
         # TensorFlow numbers the workers in this order.
         workers = {
-            f"{job} {place}": str(address)
+            f"{job} {index}": str(address)
             for job in ("chief", "worker")
-            for place, address in enumerate(jobs.pop(job, ()))
+            for index, address in enumerate(jobs.pop(job, ()))
         }
         names, addresses = tuple(workers), tuple(workers.values())
         rank = names.index(f"{task['type']} {int(task['index'])}")
@@ -102,7 +102,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         raise UserError(f"TF_CONFIG expects JSON of this form: {_EXAMPLE}, got {text[:200]}") from error
     if not is_valid or len({*addresses}) < len(addresses):
         raise UserError(
-            "TF_CONFIG needs workers and at most one chief, each at another host:port, as "
+            "TF_CONFIG needs workers and at most one chief, each at its own host:port, as "
             f"{_EXAMPLE}, got {text[:200]}"
         )
     return Cluster(names, addresses, rank)
@@ -216,9 +216,9 @@ class Workers:
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
         """Raises a `UserError` with the first difference if a nested mapping differs between processes."""
-        of_chief, *of_others = self.gather(facts)
-        for name, of_worker in zip(self.cluster.names[1:], of_others, strict=True):
-            for key, expected, value in differences(of_chief, of_worker):
+        chief_facts, *other_facts = self.gather(facts)
+        for name, worker_facts in zip(self.cluster.names[1:], other_facts, strict=True):
+            for key, expected, value in differences(chief_facts, worker_facts):
                 other = f"{self.cluster.names[0]} has {expected}"
                 raise UserError(f"all workers need the same arguments: {name} has {key}={value}, and {other}")
 
@@ -236,12 +236,12 @@ class Workers:
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
     def _contents(self, content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        def of_replica() -> tuple[tf.Tensor, tf.Tensor]:
+        def gather_on_replica() -> tuple[tf.Tensor, tf.Tensor]:
             context = tf.distribute.get_replica_context()
             values = tf.identity(content)
             sizes = context.all_gather(tf.shape(values), axis=0)
             return sizes, context.all_gather(values, axis=0)
 
-        results = self.strategy.run(of_replica)
+        results = self.strategy.run(gather_on_replica)
         sizes, contents = (self.strategy.experimental_local_results(values)[0] for values in results)
         return sizes, contents

@@ -83,7 +83,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
-        raise UserError("a budget is expected, got none; give --minutes or --steps")
+        raise UserError("expected a budget, got none; give --minutes or --steps")
     data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
@@ -147,7 +147,7 @@ def _require_start(run: Run) -> None:
     resolve_model(start)
     if run.config.training.bow_share and Model.from_pretrained(start).encoder.bow_encoder is None:
         raise UserError(
-            f"training.bow_share needs a starting model with encoder.bow_residual, which {start} has not; "
+            f"training.bow_share needs a starting model with encoder.bow_residual, which {start} lacks; "
             "add --set training.bow_share=0"
         )
 
@@ -310,7 +310,7 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
             report("%s; left out: %s", record_type.missing(languages), names)
     trained = [task for task in tasks if task.name in examples]
     if tasks and not trained:
-        raise UserError("at least one task with examples is expected, got none; see the warnings")
+        raise UserError("expected at least one task with examples, got none; see the warnings")
     return trained
 
 

@@ -31,10 +31,10 @@ from xling_tf.trainer.experiment import Run, run_experiment
 _MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
-# Learning rates, by the kind of encoder. A higher one costs a BERT more of what it knows, but teaches it
-# a new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 /
-# .886 of the answers to 500 other questions (.878 before) or .362 / .456 of 500 Spanish translations (.204).
-# On a third of STSb dev it has .878 / .873 after the questions and .886 / .867 after the translations (.879).
+# Learning rates, by the kind of encoder. At a higher rate, a BERT forgets more of what it knows, but learns a
+# new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 / .886
+# of the answers to 500 other questions (.878 before) or .362 / .456 of 500 Spanish translations (.204). On a
+# third of STSb dev it scores .878 / .873 after the questions and .886 / .867 after the translations (.879).
 _RATES, _RATE = {"bert": 4e-5}, 2e-4
 
 
@@ -93,16 +93,16 @@ def fine_tune(
     """
     if not isinstance(model, str | Path):
         raise UserError(
-            "the folder of a model is expected first, and then the pairs, got "
-            f"{type(model).__name__} as the model; call fine_tune(folder, pairs, output=...)"
+            f"expected the folder of a model as the first argument, got {type(model).__name__}; call "
+            "fine_tune(folder, pairs, output=...)"
         )
     output = Path(output)
     corpus = PairCorpus.of(pairs, languages)
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
     tasks: dict[str, TaskConfig] = {"graded_similarity": TaskConfig(examples_per_batch=batch)}
     if corpus.kind == "parallel":
-        most = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
-        ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=most)
+        negatives = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
+        ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=negatives)
         tasks = {"translation_ranking": ranking}
     folder = resolve(model)
     kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
@@ -147,7 +147,7 @@ class PairCorpus(Corpus):
         distinct = tuple(dict.fromkeys(read_pairs(pairs)))
         if len(distinct) < _MIN_PAIRS:
             raise UserError(
-                f"at least {_MIN_PAIRS} different pairs are expected, got {len(distinct)}: training compares "
+                f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}: training compares "
                 "each with the others; add more"
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
@@ -155,7 +155,7 @@ class PairCorpus(Corpus):
             ranked = tuple(TranslationPair(pair.first, pair.second, pair.wrong) for pair in distinct)
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
         if min(scores) == max(scores):
-            raise UserError(f"scores that differ are expected, but all are {scores[0]:g}")
+            raise UserError(f"expected different scores, but all are {scores[0]:g}")
         scored = [SimilarityPair(*row[:2], n) for row, n in zip(distinct, percentages(scores), strict=True)]
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 

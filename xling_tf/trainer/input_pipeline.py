@@ -31,7 +31,7 @@ class Examples:
     columns: Callable[[NDArray[np.int64]], Sequence[NDArray[np.object_]]]
     num_columns: int
     prompts: tuple[str, ...] = ()  # of each column, put before its texts; () for none
-    num_contexts: int = 0  # how many of the columns, the last ones, are contexts
+    num_contexts: int = 0  # how many of the last columns are contexts
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
@@ -55,7 +55,7 @@ class TaskExamples(NamedTuple):
 def task_examples(
     tasks: Iterable[Task], corpora: Sequence[StoredCorpus], prompts: Mapping[str, str]
 ) -> dict[str, TaskExamples]:
-    """Collects the examples of each task that has any for training, by its name."""
+    """Collects the examples, by task, of the tasks that have any for training."""
     examples = {}
     for task in tasks:
         matching = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
@@ -114,8 +114,8 @@ class BatchSampler:
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
         self._by_length = by_length
-        most = max(1, len(examples) // examples_per_batch)
-        self._pool_batches = min(config.data.pool_batches, most)
+        batches_per_epoch = max(1, len(examples) // examples_per_batch)
+        self._pool_batches = min(config.data.pool_batches, batches_per_epoch)
         # At least one example for each corpus, so that no pool is empty.
         self._pool_size = max(self._pool_batches * examples_per_batch, len(sizes))
         self._equal = config.data.equal_batches
@@ -162,7 +162,7 @@ class BatchSampler:
 def make_sampler(
     examples: Examples, task: Task, config: ExperimentConfig, num_workers: int = 1
 ) -> BatchSampler:
-    """Makes the sampler of a task's training batches, or of the part that one of several workers draws."""
+    """Makes the sampler of a task's training batches, or of one worker's share of them."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
     size = -(-task.config.examples_per_batch // num_workers)
     return BatchSampler(examples, weights, size, config, by_length=task.by_length)
@@ -215,7 +215,7 @@ def make_dataset(
     count: int | None = None,
     is_closed: threading.Event | None = None,
 ) -> tf.data.Dataset:
-    """Streams `Batch`es of a task, `count` or any number; `batch` maps 0, 1, ... to indices of examples."""
+    """Streams `count` `Batch`es of a task, or endless ones; `batch` maps 0, 1, ... to example indices."""
 
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()
@@ -279,10 +279,10 @@ class TrainingInput:
         self._tokenizer = tokenizer
         self._strategy = workers.strategy
         # Positions of this process' replicas among those that share a batch of the sampler.
-        self._replicas, self._sharing = workers.replicas, workers.strategy.num_replicas_in_sync
+        self._replicas, self._num_sharing = workers.replicas, workers.strategy.num_replicas_in_sync
         if config.data.shards_by_worker:
-            self._replicas, self._sharing = range(len(workers.replicas)), len(workers.replicas)
-        num_workers = workers.strategy.num_replicas_in_sync // self._sharing
+            self._replicas, self._num_sharing = range(len(workers.replicas)), len(workers.replicas)
+        num_workers = workers.strategy.num_replicas_in_sync // self._num_sharing
         self._sampler = make_sampler(examples, task, config, num_workers)
 
     def spec(self) -> Any:
@@ -312,16 +312,16 @@ class TrainingInput:
 
     def sample(self, num_examples: int) -> Iterator[list[str]]:
         """Yields the texts of the first batches, until they have `num_examples` examples or a whole epoch."""
-        left, batches = min(num_examples, len(self._examples)), itertools.count()
-        while left > 0:
+        num_left, batches = min(num_examples, len(self._examples)), itertools.count()
+        while num_left > 0:
             columns = self.texts(next(batches))
             yield [text for column in columns for text in column]
-            left -= len(columns[0])
+            num_left -= len(columns[0])
 
     def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
         def part(number: int) -> NDArray[np.int64]:
             step, replica = divmod(number, len(self._replicas))
-            parts = np.array_split(self._sampler.batch(count + step), self._sharing)
+            parts = np.array_split(self._sampler.batch(count + step), self._num_sharing)
             return parts[self._replicas[replica]]
 
         return make_dataset(self._examples, part, self._tokenizer, is_closed=is_closed)

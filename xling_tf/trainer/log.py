@@ -30,14 +30,14 @@ class StepResult(NamedTuple):
     learning_rate: float  # of the dense layers
     sentences: int
     tokens: int  # without padding
-    seconds: float  # of training so far, all restarts together
+    seconds: float  # of training so far, summed over restarts
 
 
 class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
-    If the output is not a terminal, a line every half minute replaces the progress bar. Lines that a killed
-    process left from `first_step` on are removed; `progress` is the share of the budget that is used.
+    If the output is not a terminal, a line every half minute replaces the progress bar. Removes lines of
+    steps from `first_step` on, left by a killed process; `progress` is the used share of the budget.
     """
 
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
@@ -104,7 +104,7 @@ def _short(name: str) -> str:
 
 
 def _drop_lines(path: Path, first_step: int) -> None:
-    """Keeps the lines of steps before `first_step`, and nothing else; creates the file if there is none."""
+    """Keeps only the lines of steps before `first_step`; creates the file if there is none."""
     lines = path.read_text("utf-8", "replace").splitlines(keepends=True) if path.exists() else []
     earlier = []
     for line in lines:

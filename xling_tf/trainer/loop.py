@@ -55,9 +55,9 @@ class Phase:
 
     Args:
         encoder: The encoder, or the part of it, that is trained.
-        end: Share of the budget at which the phase ends, if it has had `least` steps by then.
-        least: Minimum number of steps; shortens the later phases if the budget is small.
-        bow_rate: Factor on the learning rates of the average of words.
+        end: Share of the budget at which the phase ends, if it has had `min_steps` steps by then.
+        min_steps: Minimum number of steps; shortens the later phases if the budget is small.
+        bow_rate: Multiplies the learning rates of the average of words.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Phase:
         tasks: Sequence[Task],
         *,
         end: float = 1.0,
-        least: int = 0,
+        min_steps: int = 0,
         bow_rate: float = 1.0,
         tokenizer: Tokenizer,
         config: ExperimentConfig,
@@ -77,7 +77,7 @@ class Phase:
         self.name = name
         self.encoder = encoder
         self.tasks = {task.name: task for task in tasks}
-        self.begin, self.end, self.least = 0.0, end, least
+        self.begin, self.end, self.min_steps = 0.0, end, min_steps
         self.bow_rate = bow_rate
         self.steps = 0
         sizes: Sequence[float] = [len(examples[task.name]) for task in tasks]
@@ -100,8 +100,8 @@ class Phase:
     def progress(self, progress: float, ahead: int = 0) -> float:
         """Returns the share of the phase that is over at `progress` of the budget, `ahead` steps from now."""
         share = (progress - self.begin) / (self.end - self.begin)
-        if self.least:
-            share = max(min(share, (self.steps + ahead) / self.least), progress)
+        if self.min_steps:
+            share = max(min(share, (self.steps + ahead) / self.min_steps), progress)
         return min(1.0, share)
 
     def next_batch(self) -> Any:
@@ -137,7 +137,7 @@ class Trainer:
 
     With `training.bow_share`, a first phase trains the average of words, and the heads on it, in batches of
     `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows. The chief's clock
-    counts, and the model is built under the strategy's scope.
+    measures the budget. The model must be built under the strategy's scope.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Trainer:
         return finished
 
     def _agree(self, stop: bool) -> bool:
-        """Sets `seconds` by the chief's clock in all workers; returns True if any was asked to stop."""
+        """Sets `seconds` by the chief's clock in all workers; returns True if any worker must stop."""
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
         self.seconds, stops = self._workers.add_up([seconds, float(stop)])
         return stops > 0
@@ -230,9 +230,9 @@ class Trainer:
             return 1.0
         steps, minutes = self._config.steps, self._config.minutes
         seconds = self.seconds + ahead * (self.seconds / self.step if self.step else 1.0)
-        of_steps = (self.step + ahead) / steps if steps else 0.0
-        of_minutes = seconds / 60 / minutes if minutes else 0.0
-        return min(1.0, max(of_steps, of_minutes))
+        step_share = (self.step + ahead) / steps if steps else 0.0
+        time_share = seconds / 60 / minutes if minutes else 0.0
+        return min(1.0, max(step_share, time_share))
 
     def _phase(self) -> Phase:
         """Returns the phase of the next step: the current one, or, if that is over, the one after it."""
@@ -289,27 +289,27 @@ class Trainer:
         phase.steps += 1
         return DispatchedStep(self.step, task, learning_rate, texts, self._steps[key](batch))
 
-    def _read(self, dispatched: Sequence[DispatchedStep]) -> list[StepResult]:
+    def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
         """Waits for the steps to finish, and returns their measurements."""
-        rows = tf.stack([each.measurements for each in dispatched]).numpy().tolist()
+        rows = tf.stack([step.measurements for step in steps]).numpy().tolist()
         results = []
-        for each, (loss, hits, count, tokens, norm) in zip(dispatched, rows, strict=True):
+        for step, (loss, hits, count, tokens, norm) in zip(steps, rows, strict=True):
             if not math.isfinite(loss) or not math.isfinite(norm):
-                path = self._save_batch(each, loss)
+                path = self._save_batch(step, loss)
                 raise UserError(
-                    f"training diverged at step {each.step}, in task {each.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); {path} has the batch, and the last checkpoint is from before; try lower "
+                    f"training diverged at step {step.step}, in task {step.task.name} (loss {loss}, gradient "
+                    f"norm {norm}); {path} has the batch, and the last checkpoint is older; try lower "
                     "learning rates with --set optimizer.learning_rate=... in another --run_dir"
                 )
             results.append(
                 StepResult(
-                    step=each.step,
-                    task=each.task.name,
+                    step=step.step,
+                    task=step.task.name,
                     loss=loss / count,
                     accuracy=hits / count,
                     gradient_norm=norm,
-                    learning_rate=each.learning_rate,
-                    sentences=int(count) * len(each.task.columns),
+                    learning_rate=step.learning_rate,
+                    sentences=int(count) * len(step.task.columns),
                     tokens=int(tokens),
                     seconds=time.monotonic() - self._begin,
                 )
@@ -350,7 +350,7 @@ class Trainer:
 
 
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
-    """Makes the optimizers: of the tables, and of each part of the model that has its own count of steps."""
+    """Makes the optimizers of the tables and of each part of the model that counts its own steps."""
     encoder = model.encoder
     bow = encoder.bow_encoder.dense_variables if encoder.bow_encoder else []
     bow_ids = {id(variable) for variable in bow}
@@ -378,7 +378,7 @@ def _make_phases(
     for task in bow_tasks:
         task.config = dataclasses.replace(task.config, examples_per_batch=training.bow_batch)
     return [
-        make("bow", encoder.bow_encoder, bow_tasks, end=training.bow_share, least=training.bow_steps),
+        make("bow", encoder.bow_encoder, bow_tasks, end=training.bow_share, min_steps=training.bow_steps),
         make("whole", encoder, tasks, bow_rate=training.bow_rate),
     ]
 

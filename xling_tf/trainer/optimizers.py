@@ -60,7 +60,7 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     def update_step(
         self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        """Updates the rows of one table that `gradient` has, each at most once."""
+        """Updates the rows of one table that are in `gradient`, which has each at most once."""
         index = self._get_variable_index(variable)
         rows, values = gradient.indices, gradient.values
         count = _rows_of(self._counts[index], rows) + 1
@@ -108,23 +108,23 @@ class Optimizers:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
         make_dense, make_tables = _KINDS[config.name]
-        self._of_tables = make_tables(config.embedding_learning_rate)
-        self._of_tables.build(self.tables)
-        self._of_dense: dict[str, tuple[Any, set[int], float]] = {}
+        self._table_optimizer = make_tables(config.embedding_learning_rate)
+        self._table_optimizer.build(self.tables)
+        self._dense_optimizers: dict[str, tuple[Any, set[int], float]] = {}
         for name, (multiple, group) in {"bow": (1.0, bow), **groups}.items():
             if group:
                 rate = multiple * config.learning_rate
                 optimizer = make_dense(rate)
                 optimizer.build(list(group))
-                self._of_dense[name] = optimizer, {id(variable) for variable in group}, rate
+                self._dense_optimizers[name] = optimizer, {id(variable) for variable in group}, rate
 
     @property
     def named_variables(self) -> dict[str, tf.Variable]:
         """The state of all optimizers by name."""
-        of_dense = {name: optimizer for name, (optimizer, *_) in self._of_dense.items()}
+        dense = {name: optimizer for name, (optimizer, *_) in self._dense_optimizers.items()}
         return {
             f"{name}/{variable.path.rpartition('/')[2]}": variable.value
-            for name, optimizer in {"tables": self._of_tables, **of_dense}.items()
+            for name, optimizer in {"tables": self._table_optimizer, **dense}.items()
             for variable in optimizer.variables
         }
 
@@ -132,14 +132,14 @@ class Optimizers:
         """Sets the learning rates of the step between two shares of the budget; returns the dense layers'."""
         config = self._config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
-        self._of_tables.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
-        for name, (optimizer, _, rate) in self._of_dense.items():
+        self._table_optimizer.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
+        for name, (optimizer, _, rate) in self._dense_optimizers.items():
             multiple = bow_rate if name == "bow" else 1.0
             optimizer.learning_rate.assign(multiple * factor * rate)
         return factor * config.learning_rate
 
     def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
-        """Sums the gradients of the replicas, clips them and updates the tables and then dense variables.
+        """Sums the gradients of the replicas, clips them, and updates the tables, then the dense variables.
 
         Only the gradient of the dense layers is clipped, by its norm. The norm of the tables' gradient
         grows with the number of distinct words in the batch, and the tables have another learning rate.
@@ -157,8 +157,8 @@ class Optimizers:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
         # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
-        groups = [(self._of_tables, list(range(split)))]
-        for optimizer, ids, _ in self._of_dense.values():
+        groups = [(self._table_optimizer, list(range(split)))]
+        for optimizer, ids, _ in self._dense_optimizers.values():
             groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])

@@ -33,8 +33,8 @@ from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
 # bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
 # A smaller gain is not worth the lost precision.
 _MIN_SPEEDUP = 1.2
-# Budget, in floating-point operations of matrix products, from which on three layers are better than one.
-# With 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/results.md, "en-es in minutes").
+# Budget, in floating-point operations of matrix products, above which three layers are better than one. At
+# 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/results.md, "en-es in minutes").
 _FOR_THREE_LAYERS = 1000e12
 # In the run folder: the model that training starts from, and the word vectors.
 START, VECTORS = "start", "vectors.npz"

@@ -31,7 +31,7 @@ class RunFolder:
         self.path = path
 
     def require_same(self, config: ExperimentConfig, data: Mapping[str, Any]) -> None:
-        """Refuses to continue a run with another config, or other facts that identify its data."""
+        """Raises a `UserError` if the folder holds a run with another config or other data."""
         saved, request = self._request(), {"config": to_dict(config), "data": data}
         if saved is None:
             return
@@ -54,7 +54,7 @@ class RunFolder:
             except OSError as error:
                 raise self._damaged(name, error.strerror) from error
             if _digest(files[name]) != digest:
-                raise self._damaged(name, "its digest is another one")
+                raise self._damaged(name, "its digest differs")
         try:
             return Resolved(**request["resolved"], files=files)
         except TypeError as error:
@@ -92,7 +92,7 @@ class RunFolder:
 
     def _damaged(self, name: str, reason: object) -> UserError:
         return UserError(
-            f"{self.path / name} must be as the run has written it, but is damaged ({reason}); restore it "
+            f"{self.path / name} must be as the run wrote it, but is damaged ({reason}); restore it "
             "from a backup, or start another run with --run_dir"
         )
 

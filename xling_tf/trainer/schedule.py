@@ -22,7 +22,7 @@ class Schedule:
     def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
         """Returns a schedule that spreads `weights[name]` steps of each task evenly over one cycle.
 
-        The next task is always the one that is furthest behind its share; in a tie, the first of them.
+        The next task is always the one that is furthest behind its share; the first one wins ties.
         """
         total = sum(weights.values())
         credit = dict.fromkeys(weights, 0)
@@ -48,10 +48,10 @@ class Schedule:
 def sampling_weights(weight: int, sizes: Sequence[float], temperature: float) -> list[int]:
     """Divides the steps of one kind of task among its languages, by their numbers of examples.
 
-    Steps are in proportion to size to the power of 1 / temperature (Arivazhagan et al. 2019, sec. 4.2).
+    Steps are proportional to size ** (1 / temperature) (Arivazhagan et al. 2019, sec. 4.2).
 
     Returns:
-        Steps of each language: `weight` if the temperature is 0, else at least 1, in ten cycles.
+        Steps of each language in ten cycles, at least 1; `weight` in one cycle if the temperature is 0.
 
     Example:
         >>> sampling_weights(1, [900, 100], temperature=1.0)

@@ -105,11 +105,11 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
 
 
 def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -> None:
-    """Refuses a teacher whose vectors themselves are to be learned, but are not as wide as the student's."""
+    """Raises a `UserError` if the student learns the teacher's vectors, but its own have another width."""
     if teacher.dim != hidden_dim and not config.task("distillation").score_scale:
         raise UserError(
             f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of "
-            f"{teacher.system.name} have {teacher.dim} numbers: use --set encoder.hidden_dim={teacher.dim}, "
+            f"{teacher.system.name} have width {teacher.dim}: use --set encoder.hidden_dim={teacher.dim}, "
             "or learn similarities instead of vectors, with tasks.distillation.score_scale=20"
         )
 
@@ -117,10 +117,10 @@ def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -
 def with_vectors(
     tasks: Iterable[Task], examples: Mapping[str, TaskExamples], teacher: Teacher, folder: Path | None
 ) -> dict[str, TaskExamples]:
-    """Returns the examples of all tasks, with vectors of the teacher where it is that of a task.
+    """Returns all examples, with the teacher's vectors for those of the given tasks.
 
-    Each distinct text is encoded once, and not again after a restart with the same folder; None is a
-    temporary one. The teacher is not needed afterwards.
+    Each distinct text is encoded once: the folder caches the vectors, also for restarts. None stands for a
+    temporary folder. The teacher is not needed afterwards.
     """
     names = [task.name for task in tasks if task.name in examples]
     parts = [part for name in names for part in examples[name]]
@@ -158,8 +158,8 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
 
     The average of words is then a sentence encoder before any training. A word's vector is the mean of the
     teacher's vector of the word alone, and of its vectors of the training sentences with the word. (Wada et
-    al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average the word's own positions
-    in sentences, which not every teacher shows.) A translation has the vector of its source, so the teacher
+    al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average the vectors at the word's
+    own positions, which not every teacher gives.) A translation has the vector of its source, so the teacher
     need not know its language.
 
     The vectors are centred and reduced to their `embedding_dim` principal components; the projection restores
@@ -213,16 +213,16 @@ def _contexts(
     for part in pairs:
         for begin in range(0, len(part), _CHUNK):
             indices = np.arange(begin, min(begin + _CHUNK, len(part)))
-            vectors, number = part.vectors[indices].astype(np.float32), len(indices)
-            total, num_pairs = total + vectors.sum(axis=0), num_pairs + number
+            vectors, count = part.vectors[indices].astype(np.float32), len(indices)
+            total, num_pairs = total + vectors.sum(axis=0), num_pairs + count
             for texts in part.columns(indices):
                 tokens = tokenizer.tokenize(tf.constant(list(texts)))
                 ids = tokenizer.word_ids(tokens.values).numpy()
-                cells = np.unique((ids * np.int64(number) + tokens.value_rowids())[ids < num_words])
-                words, places = np.unique(cells // number, return_inverse=True)
-                ones, shape = np.ones(len(cells), np.float32), (len(words), number)
-                sums[words] += sparse.csr_array((ones, (places, cells % number)), shape) @ vectors
-                counts[words] += np.bincount(places)
+                cells = np.unique((ids * np.int64(count) + tokens.value_rowids())[ids < num_words])
+                words, inverse = np.unique(cells // count, return_inverse=True)
+                ones, shape = np.ones(len(cells), np.float32), (len(words), count)
+                sums[words] += sparse.csr_array((ones, (inverse, cells % count)), shape) @ vectors
+                counts[words] += np.bincount(inverse)
     seen = counts > 0
     sums[seen] = sums[seen] / counts[seen, None] - total / max(num_pairs, 1)
     return sums, counts

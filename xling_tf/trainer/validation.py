@@ -29,7 +29,7 @@ _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
 _BLOCK = 1 << 13  # training texts in memory at once
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the bits of hashes, which are small in the held-out tenth
-# Pairs of a corpus on which the probability of the same meaning is calibrated.
+# Number of pairs of a corpus on which the probability of the same meaning is calibrated, and the minimum.
 _CALIBRATED, _FEWEST_CALIBRATED = 250, 50
 
 
@@ -82,8 +82,8 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Scores tasks by the model in training, and retrieval and similarity by `encode`."""
     logging.info("evaluating the tasks")
-    of_tasks = held_out_scores(model, tasks, config, held_out)
-    scores = {f"task/{name}": of_task for name, of_task in of_tasks.items()}
+    task_scores = held_out_scores(model, tasks, config, held_out)
+    scores = {f"task/{name}": values for name, values in task_scores.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
     if data:
         evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
@@ -96,8 +96,8 @@ def evaluate(
 def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[float, ...], dict[str, float]]:
     """Calibrates the probability that two sentences mean the same, on held-out translations.
 
-    The pairs that do not are each sentence with its nearest wrong translation in the same corpus. One half
-    of all pairs is fitted, the other scored.
+    Pairs that do not mean the same are each sentence and its nearest wrong translation in the same corpus.
+    The line is fitted on one half of all pairs and scored on the other.
 
     Returns:
         `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if there are
@@ -120,13 +120,13 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
     return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
 
 
-def held_out_translations(corpora: Sequence[StoredCorpus], most: int) -> list[tuple[str, str]]:
-    """Returns language and text of both sides of at most `most` held-out translations of each pair."""
+def held_out_translations(corpora: Sequence[StoredCorpus], limit: int) -> list[tuple[str, str]]:
+    """Returns language and text of both sides of at most `limit` held-out translations of each pair."""
     parallel = [corpus for corpus in corpora if corpus.kind == "parallel"]
     labels = list[tuple[str, str]]()
     for pair in dict.fromkeys(corpus.languages for corpus in parallel):
         parts = [corpus.held_out for corpus in parallel if corpus.languages == pair]
-        for texts in _pairs(_drawn(parts, most)):
+        for texts in _pairs(_drawn(parts, limit)):
             labels += zip(pair.split("-"), texts, strict=True)
     return labels
 
@@ -156,13 +156,13 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
         yield make(_pairs(_drawn([corpus.held_out], _CANDIDATES)), name=f"retrieval/{pair}/{corpus.name}")
 
 
-def _drawn(parts: Sequence[StoredRecords], most: int) -> StoredRecords:
-    """Draws at most `most` records with different sources at random, the same for every seed."""
+def _drawn(parts: Sequence[StoredRecords], limit: int) -> StoredRecords:
+    """Draws at most `limit` records with different sources at random, the same for every seed."""
     # The hashes of the sources decide. So the draws of several corpora and languages share many texts, which
     # are encoded once.
     records = join(parts)
     hashes, rows = np.unique(next(records.text_hashes, np.zeros(0, np.uint64)), return_index=True)
-    return records[rows[np.argsort(hashes * _ODD, kind="stable")[:most]]]
+    return records[rows[np.argsort(hashes * _ODD, kind="stable")[:limit]]]
 
 
 def _pairs(records: StoredRecords) -> list[tuple[str, str]]:

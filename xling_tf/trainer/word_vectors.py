@@ -30,8 +30,8 @@ from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]
 
-# Our choices where the paper gives none: the number of translations that a space is learned from, and the
-# parameters of learning.
+# Our choices where the paper gives none: the number of translations that a space is learned from, and
+# hyperparameters.
 _MAX_PAIRS = 200_000
 _BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
 # A.1: "convergence is usually achieved after less than 100 epochs". The authors' example has these settings
@@ -44,7 +44,7 @@ _CVM: dict[str, Any] = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "re
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
 _CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
-# Errors of damaged files. gensim unpacks binary files; it refuses fastText classifiers as not implemented.
+# Errors of damaged files. gensim reads binary files, and raises NotImplementedError for fastText classifiers.
 _DAMAGED = (EOFError, OSError, OverflowError, NotImplementedError, ValueError, lzma.LZMAError, zlib.error)
 _SIF = 1e-3  # a of Arora et al. 2017, sec. 3
 _CHUNK = 50_000
@@ -187,7 +187,7 @@ def _by_tag(words: Words, languages: Sequence[str]) -> Space:
             return dict.fromkeys(languages, words)
         tagged[language][plain[0]] = place
     if empty := [language for language, places in tagged.items() if not places]:
-        raise UserError(f"words of {', '.join(languages)} are expected, but no word begins with {empty[0]}:")
+        raise UserError(f"expected words of {', '.join(languages)}, but no word begins with {empty[0]}:")
     return {language: Words(places, words.rows) for language, places in tagged.items()}
 
 
@@ -252,8 +252,8 @@ def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
 
 def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
     """Learns word vectors whose sums are near those of translations (ADD of Hermann and Blunsom 2014)."""
-    # Eq. 2 and 3 with AdaGrad and a margin of `dim`. Of the regularizer, which is for a whole epoch, each
-    # occurrence of a word has an equal share.
+    # Eq. 2 and 3 with AdaGrad and a margin of `dim`. The regularizer, which is for a whole epoch, is divided
+    # equally among the occurrences of a word.
     sides = [*zip(*_translations(bitext), strict=True)]
     words = dict.fromkeys(word for side in sides for sentence in side for word in sentence)
     places = {word: place for place, word in enumerate(words)}
@@ -275,17 +275,17 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
 
 
 def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]) -> Matrix:
-    """Returns the gradient of the sum of max(0, m + |a - b|^2 - |a - n|^2) by the rows of a, then of b."""
+    """Returns the gradients of the sum of max(0, m + |a - b|^2 - |a - n|^2) for the rows of a, then of b."""
     # Sentence vectors a and b, `[batch, dim]`, are translations; n are the next `noise` rows of b (eq. 2 of
     # Hermann and Blunsom 2014).
-    of_a, of_b = np.zeros_like(a), np.zeros_like(b)
+    d_a, d_b = np.zeros_like(a), np.zeros_like(b)
     near = np.sum((a - b) ** 2, axis=1, keepdims=True)
     for shift in range(1, noise + 1):
         other = np.roll(b, -shift, axis=0)
         slope = 2 * (margin + near > np.sum((a - other) ** 2, axis=1, keepdims=True))
-        of_a += slope * (other - b)
-        of_b += slope * (b - a) + np.roll(slope * (a - other), shift, axis=0)
-    return np.concatenate([of_a, of_b])
+        d_a += slope * (other - b)
+        d_b += slope * (b - a) + np.roll(slope * (a - other), shift, axis=0)
+    return np.concatenate([d_a, d_b])
 
 
 def cosine_hinge(s: tf.Tensor, t: tf.Tensor, u: tf.Tensor, margin: float) -> tf.Tensor:
@@ -370,7 +370,7 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     languages, averages = next(_averages(space, bitext))
     count, dim = averages[0].shape
     if count <= dim:
-        raise UserError(f"cca: of {dim} numbers needs more translations of known words, got {count}")
+        raise UserError(f"cca: in {dim} dimensions needs more translations of known words, got {count}")
     centres = [side.mean(axis=0) for side in averages]
     whiteners = []
     for side, centre in zip(averages, centres, strict=True):
@@ -382,8 +382,8 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     first, second = ((side - c) @ w for side, (_, c, w) in zip(averages, parts, strict=True))
     left, _, right = np.linalg.svd(first.T @ second)
     return {
-        language: Words(space[language].places, (space[language].rows - centre) @ whitener @ turn)
-        for (language, centre, whitener), turn in zip(parts, (left, right.T), strict=True)
+        language: Words(space[language].places, (space[language].rows - centre) @ whitener @ rotation)
+        for (language, centre, whitener), rotation in zip(parts, (left, right.T), strict=True)
     }
 
 
@@ -430,12 +430,12 @@ def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], l
 
 
 def _epoch(
-    counts: Sequence[int], most: int, random: np.random.Generator
+    counts: Sequence[int], batch_size: int, random: np.random.Generator
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yields batches of several tables in random order: the position of a table, and rows of it."""
     batches = []
     for place, count in enumerate(counts):
-        size, order = min(count, most), random.permutation(count)
+        size, order = min(count, batch_size), random.permutation(count)
         batches += [
             (place, order[begin : begin + size]) for begin in range(0, count - size + 1, max(1, size))
         ]
