@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             mine_translations(folder, wrong, tmp_path / "out")
     with pytest.raises(UserError, match=r"one dim, but .* has 16 and .* 8"):
         mine_translations(folder, write_vectors(tmp_path / "short", texts, vectors[:, :8]), tmp_path / "out")
-    with pytest.raises(UserError, match=r"float32 or int8 are expected, but .* has bits"):
+    with pytest.raises(UserError, match=r"expected vectors in float32 or int8, but .* has bits"):
         mine_translations(tmp_path / "bits", tmp_path / "bits", tmp_path / "out")
     no_texts = write_vectors(tmp_path / "no_texts", texts, vectors, columns=["id"])
     with pytest.raises(UserError, match="without them; encode again with --columns=id,text"):

@@ -343,4 +343,4 @@ def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
                 f"again with --columns={','.join([*columns, name])}"
             )
     if source.description["precision"] not in ("float32", "int8"):
-        raise UserError(f"vectors in float32 or int8 are expected, but {source.path} has bits; encode again")
+        raise UserError(f"expected vectors in float32 or int8, but {source.path} has bits; encode again")
