@@ -125,7 +125,7 @@ def test_a_forked_worker_reads_its_task_and_says_why_it_cannot_encode(loaded):
 
 
 def test_pickling_a_loaded_model_is_an_error(hub_loaded):
-    with pytest.raises(UserError, match="name of a model"):
+    with pytest.raises(UserError, match="by its model's name"):
         pickle.dumps(SentenceEncoder(hub_loaded))
 
 
