@@ -41,6 +41,7 @@ _TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
 _ITERATIONS = 4  # of k-means; the clusters move little after
 _CODED = 4  # dimensions that a code of 4 bits stands for
 _CANDIDATES = 64  # nearest by codes, whose cosines are computed
+_SEARCHED_AT_ONCE = 2048  # queries; FAISS takes 30 KB for each
 _QUERIES_AT_ONCE = 32  # whose candidates are float32 at once: 4 MiB, which stay in the cache
 
 
@@ -247,8 +248,10 @@ class _Block:
 
         none = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
         # FAISS uses all cores, the rest of the work one.
+        parts = chunks(queries, _SEARCHED_AT_ONCE) if self._index else chunks(queries)
         with ThreadPoolExecutor(2 if self._index else 1) as pool:
-            scores, indices = map(np.concatenate, zip(none, *pool.map(search, chunks(queries)), strict=True))
+            results = pool.map(search, parts)
+            scores, indices = map(np.concatenate, zip(none, *results, strict=True))
         return Neighbours(scores, np.where(indices < 0, -1, indices + self._first))
 
     def _index_of_codes(self) -> Any:

@@ -106,9 +106,9 @@ def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
     return index
 
 
-def chunks(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def chunks(array: NDArray[Any], rows: int = _CHUNK) -> Iterator[NDArray[Any]]:
     """Yields the rows of an array, some thousands at a time."""
-    return (array[start : start + _CHUNK] for start in range(0, len(array), _CHUNK))
+    return (array[start : start + rows] for start in range(0, len(array), rows))
 
 
 def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
