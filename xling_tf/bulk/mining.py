@@ -35,7 +35,7 @@ _GIB = 1 << 30
 _PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
 _PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
-_MAX_CLUSTERS = 8192  # otherwise, the root of the number of rows
+_MAX_CLUSTERS = 8192  # below that, there are as many as the root of the number of rows
 _PROBES = 12  # clusters that are searched for each query
 _TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
 _ITERATIONS = 4  # of k-means; the clusters move little after
@@ -247,7 +247,7 @@ class _Block:
             return best_neighbours(*self._nearest_by_codes(self._index, _units(part)), k)
 
         none = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
-        # FAISS uses all cores, the rest of the work one.
+        # FAISS uses all cores and the ranking one, so ranking overlaps with the next search.
         parts = chunks(queries, _SEARCHED_AT_ONCE) if self._index else chunks(queries)
         with ThreadPoolExecutor(2 if self._index else 1) as pool:
             results = pool.map(search, parts)
