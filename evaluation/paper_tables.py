@@ -34,7 +34,7 @@ _WORDS = {
 _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
 # What a command says about places on a machine.
-_PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= ])/\S*/")
+_PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= :])/(?!/)\S*/")
 _QUOTED = "the paper quotes others"
 
 
