@@ -30,6 +30,8 @@ def test_correlations_derived_by_hand():
     assert evaluator(encode)["pearson_angular"] == pytest.approx(1.0)
     scores = evaluator(constant)
     assert scores["pearson_angular"] == scores["spearman_angular"] == 0.0
+    with pytest.raises(UserError, match="two different scores, but has only 4"):
+        SemanticTextualSimilarity([("0", "3", 4.0), ("0", "9", 4.0)], name="x")
 
 
 def test_vectors_must_have_a_direction():

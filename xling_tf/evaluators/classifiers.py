@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -201,13 +202,21 @@ def single_threaded() -> AbstractContextManager[Any]:
     return library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
 
 
-def require_trained(name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]) -> None:
-    """Raises a `UserError` if a (label, text, ...) row to test on has a label without training rows."""
-    known = {label for label, *_ in train}
+def require_trained(
+    name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]], least: int = 1
+) -> None:
+    """Raises a `UserError` if a classifier cannot learn from (label, text, ...) rows, or be tested on others.
+
+    Two labels must have at least `least` rows to learn from, and every label to test on one.
+    """
+    counts = Counter(label for label, *_ in train)
     for label, text, *_ in test:
-        if label not in known:
-            labels = ", ".join(sorted(known)) or "(none)"
+        if label not in counts:
+            labels = ", ".join(sorted(counts)) or "(none)"
             raise UserError(f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}")
+    if sum(count >= least for count in counts.values()) < 2:
+        numbers = ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(3)) or "none"
+        raise UserError(f"{name} needs {least} rows or more of two labels to learn, but has {numbers}")
 
 
 def accuracy(predict: Predict, x: Array, gold: Array) -> float:

@@ -39,6 +39,8 @@ class DocumentClassification:
             language: {split: sorted(splits[split]) for split in _SPLITS}
             for language, splits in sorted(documents.items())
         }
+        for splits in self._documents.values():
+            classifiers.require_trained(name, splits["train"], [*splits["dev"], *splits["test"]])
         languages = list(self._documents)
         self.protocol: Mapping[str, Any] = {"sentencex": version("sentencex"), "languages": languages}
 

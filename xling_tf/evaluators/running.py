@@ -1,6 +1,7 @@
 """The suites, and a run that evaluates an embedder on many data sets and saves each result at once."""
 
 import hashlib
+import json
 import os
 import re
 import time
@@ -28,7 +29,7 @@ from xling_tf.evaluators import (
 )
 from xling_tf.evaluators.data import Dataset, Suite
 from xling_tf.evaluators.encoding import Embedder, NotApplicableError
-from xling_tf.files import read_json, write_json
+from xling_tf.files import locked, read_json, require_writable_folder, write_json
 from xling_tf.program import progress, provenance
 
 SUITES: Mapping[str, Suite] = {
@@ -66,8 +67,9 @@ def evaluate_embedder(
 ) -> Results:
     """Evaluates an embedder, and writes the results file after every data set.
 
-    A run that was killed continues: results in its file are not computed again. Results of other data sets
-    stay in the file; a file of another model is renamed. A faulty data set is a `UserError` at the end.
+    A run that was killed continues: results in its file are not computed again, unless the files or the
+    protocol of the data set differ. Results of other data sets stay in the file; a file of another model is
+    renamed. A faulty data set is a `UserError` at the end, a file that another process writes one at once.
     Data sets, the missing suites (with their layouts) and the seed are those of `data.select`; file names in
     the results are relative to the data folder.
 
@@ -76,25 +78,22 @@ def evaluate_embedder(
         "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
         seconds and, if known, "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
     """
-    results, continues = _begin(embedder, output, seed)
-    for name, layout in missing.items():
-        logging.info("%s skipped: it needs %s", name, layout)
-        results["skipped"][name] = f"expected: {layout}"
-    for number, (name, dataset) in enumerate(datasets.items(), start=1):
-        suite, _, stem = name.partition("/")
-        before = results["datasets"].get(suite, {}).get(stem)
-        if continues and before and before["files"] == _files(dataset, folder):
-            logging.info("%s has been evaluated", name)
-            continue
-        with progress(f"{number} of {len(datasets)}: {name}"):
-            _evaluate(results, name, dataset, embedder, folder)
-            write_json(output, results)
-    faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
+    require_writable_folder(output.parent, "give another --output")
+    with locked(output.parent, "--output", output.name):
+        results, continues = _begin(embedder, output, seed)
+        for name, layout in missing.items():
+            logging.info("%s skipped: it needs %s", name, layout)
+            results["skipped"][name] = f"expected: {layout}"
+        for number, (name, dataset) in enumerate(datasets.items(), start=1):
+            with progress(f"{number} of {len(datasets)}: {name}"):
+                _evaluate(results, name, dataset, embedder, folder, continues=continues)
+                write_json(output, results)
+        faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
+        results["complete"] = not faults
+        write_json(output, results)
     if faults:
         counts = f"{len(faults)} of {len(datasets)}"
         raise UserError(f"{counts} data sets are faulty, first {faults[0]}; {output} has all other results")
-    results["complete"] = True
-    write_json(output, results)
     return results
 
 
@@ -146,16 +145,24 @@ def _read(output: Path) -> Results:
     return before
 
 
-def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder, folder: Path) -> None:
-    """Adds the result of one data set."""
+def _evaluate(
+    results: Results, name: str, dataset: Dataset, embedder: Embedder, folder: Path, *, continues: bool
+) -> None:
+    """Adds the result of one data set, unless a run that was killed has computed it."""
     suite, _, stem = name.partition("/")
     start = time.monotonic()
     texts = set[str]()
     try:
-        evaluator = dataset.load()
+        files, evaluator = _files(dataset, folder), dataset.load()
     except UserError as error:  # a faulty data set; the others are evaluated before the run fails
         results["skipped"][name] = f"{_UNUSABLE}{error}"
         logging.error("%s: %s", name, error)
+        return
+    account = {"protocol": dict(evaluator.protocol), "files": files}
+    before = results["datasets"].get(suite, {}).get(stem, {})
+    # In JSON, a tuple is a list.
+    if continues and {key: before.get(key) for key in account} == json.loads(json.dumps(account)):
+        logging.info("%s has been evaluated", name)
         return
 
     def collecting(role: str, encode: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +186,7 @@ def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder,
     results[part].setdefault(suite, {})[stem] = outcome
     results["datasets"].setdefault(suite, {})[stem] = {
         "protocol": dict(evaluator.protocol),
-        "files": _files(dataset, folder),
+        "files": files,
         "seconds": seconds,
         **_seen(embedder, texts, getattr(evaluator, "pairs", ())),
     }

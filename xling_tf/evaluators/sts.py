@@ -34,6 +34,8 @@ class SemanticTextualSimilarity:
         self.protocol: Mapping[str, Any] = {"num_pairs": len(rows), **protocol}
         rows = sorted(rows)  # the rounding of sums depends on their order
         self.gold = np.array([score for _, _, score in rows], np.float64)
+        if len(np.unique(self.gold)) < 2:
+            raise UserError(f"{name} must have two different scores, but has only {self.gold[0]:g}; add rows")
         self.pairs = [row[:2] for row in rows]
         self._texts, indices = np.unique(np.array(self.pairs, object), return_inverse=True)
         self._indices = indices.reshape(-1, 2).T
