@@ -101,6 +101,18 @@ def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, both):
             assert outcome(both[1][name], backwards) == outcome(item, encode), name
 
 
+@pytest.mark.parametrize("suite", SUITES)
+def test_zero_vectors_give_finite_scores(suite, both):
+    def encode(texts: list[str]) -> np.ndarray:
+        is_known = [int(meaning(text)[-1:] in {*"02468dt"}) for text in texts]
+        return PERFECT(texts) * np.array(is_known)[:, np.newaxis]
+
+    for name, item in both[0].items():
+        if name.startswith(f"{suite}/"):
+            for zeros in (encode, lambda texts: np.zeros((len(texts), 4))):
+                assert json.dumps(outcome(item, zeros), allow_nan=False), name
+
+
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
 @pytest.mark.filterwarnings("ignore:The number of unique classes:UserWarning")
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 14])
