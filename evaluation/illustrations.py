@@ -178,7 +178,7 @@ def _corpora(folder: Path, max_languages: int) -> list[ParallelTexts]:
     chosen = []
     for corpus in sorted(texts, key=lambda corpus: (-len(corpus.languages), corpus.name)):
         languages = set(corpus.languages)
-        if len(languages) <= max_languages and not any(others >= languages for others in covered):
+        if 2 <= len(languages) <= max_languages and not any(others >= languages for others in covered):
             covered.append(languages)
             chosen.append(corpus)
     return chosen[:_MAX_CORPORA]
