@@ -216,6 +216,11 @@ def test_results_of_another_model_or_seed_are_put_aside(world, change):
     assert list(world.run("a/one", **change)["scores"]["a"]) == ["one"]
     aside = json.loads((world.output.parent / "model.12345678.0.json").read_text(encoding="utf-8"))
     assert list(aside["scores"]["a"]) == ["one", "two"]
+    for _ in range(3):
+        world.run(checksum=None)
+    assert {path.name for path in world.output.parent.glob("model.unknown*")} == {
+        f"model.unknown-{number}.0.json" for number in (1, 2)
+    }
 
 
 def test_another_file_is_not_overwritten(world):

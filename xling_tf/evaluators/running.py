@@ -1,6 +1,7 @@
 """The suites, and a run that evaluates an embedder on many data sets and saves each result at once."""
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -124,7 +125,10 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     checksum = before["system"]["checksum"]
     if checksum and (checksum, before["seed"]) == (embedder.checksum, seed):
         return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
-    renamed = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
+    # Without a checksum, nothing tells if an earlier file is of the same model.
+    labels = [checksum[:8]] if checksum else (f"unknown-{number}" for number in itertools.count(1))
+    names = (output.with_name(f"{output.stem}.{label}.{before['seed']}.json") for label in labels)
+    renamed = next(name for name in names if checksum or not name.exists())
     os.replace(output, renamed)
     logging.info("%s had results of another model or seed, now in %s", output, renamed)
     return results, False
