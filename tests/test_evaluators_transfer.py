@@ -78,6 +78,22 @@ def test_invalid_labels_and_scores_are_reported(wrong):
         TransferRelatedness(alike, (), scored(9), name="x")
 
 
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+def test_a_label_must_have_enough_rows_for_folds_within_folds():
+    def make(many, few, **parts):
+        rows = [("many", f"good {n}") for n in range(many)] + [("few", f"bad {n}") for n in range(few)]
+        return TransferClassification(rows, name="x", **parts)
+
+    assert make(12, 3)(signs)["network/accuracy"] > 0.7
+    # With a test set, only the network's ten folds, of which it trains on nine, and with `dev` none.
+    test = [("many", "good x"), ("few", "bad x")]
+    assert make(10, 3, test=test)(signs)["logistic/accuracy"] == 1.0
+    assert make(2, 1, dev=test, test=test)(signs)["logistic/accuracy"] == 1.0
+    for numbers, parts in (((11, 3), {}), ((12, 2), {}), ((9, 3), {"test": test}), ((2, 0), {})):
+        with pytest.raises(UserError, match=rf"rows of a label or more .*, but has {numbers[0]} of 'many'"):
+            make(*numbers, **parts)
+
+
 def signs(texts):
     """1 for "good" and -1 for "bad"; texts of "wrong" the other way round."""
     return np.array([[(1 if "good" in t else -1) * (-1 if "wrong" in t else 1), 0.5] for t in texts])
