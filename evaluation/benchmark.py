@@ -465,7 +465,10 @@ def _read_texts() -> list[str]:
         lines = Path(values.texts).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"--texts must be a file of UTF-8 text, a sentence a line: {error}") from error
-    return [line for line in lines if line.strip()][: values.sentences]
+    texts = [line for line in lines if line.strip()][: values.sentences]
+    if not texts:
+        raise UserError(f"--texts must have a sentence a line, but {values.texts} has none")
+    return texts
 
 
 def _open(name: str, folder: str) -> dict[str, float]:
@@ -523,7 +526,8 @@ def _vectors() -> None:
     with quiet_start():
         embedder = open_embedder(values.model)
     queries, corpus = embedder(texts), embedder(list(row_of))
-    exact = nearest(unit_vectors(queries, "queries"), unit_vectors(corpus, "corpus"), 10, kind="flat").indices
+    k = min(10, len(corpus))
+    exact = nearest(unit_vectors(queries, "queries"), unit_vectors(corpus, "corpus"), k, kind="flat").indices
     results = []
     for name, dim, oversampling in _INDEXES:
         if (dim or 0) >= queries.shape[1]:
@@ -535,7 +539,7 @@ def _vectors() -> None:
         if oversampling > 1:
             index.k_factor = oversampling
         start = time.perf_counter()
-        _, rows = index.search(short_queries, min(10, len(short_corpus)))
+        _, rows = index.search(short_queries, k)
         seconds = time.perf_counter() - start
         recalls = [len({*hits} & {*best}) / len(best) for hits, best in zip(rows, exact, strict=True)]
         firsts = [hits[0] in translations[text] for hits, text in zip(rows, texts, strict=True)]
@@ -600,17 +604,23 @@ def _without_translations(pairs: Sequence[tuple[str, str]], excluded: Sequence[s
 
 
 def _recombined(texts: list[str]) -> Iterator[str]:
-    """Yields texts, then endless new ones: the first half of a text with the second half of another."""
+    """Yields texts, then new ones: the first half of a text of four words or more with another's second.
+
+    If there are no more, raises a `UserError`.
+    """
     yield from texts
     words = [text.split() for text in texts if len(text.split()) > 3]
     seen, rng = {*texts}, np.random.default_rng(0)
-    while True:
+    count = -1
+    while words and len(seen) > count:
+        count = len(seen)
         for first, second in rng.integers(len(words), size=(10_000, 2)).tolist():
             first_half, second_half = words[first], words[second]
             half = " ".join([*first_half[: len(first_half) // 2], *second_half[len(second_half) // 2 :]])
             if half not in seen:
                 seen.add(half)
                 yield half
+    raise UserError(f"--data gives only {len(seen)} sentences without translations; give fewer --sentences")
 
 
 def _run(program: str, *arguments: str) -> dict[str, float]:

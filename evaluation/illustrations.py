@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.documents import divide, pool
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import encode_columns, single_threaded
 from xling_tf.evaluators.data import (
@@ -27,6 +26,7 @@ from xling_tf.evaluators.data import (
     parallel_datasets,
     read_table,
 )
+from xling_tf.evaluators.documents import divide, pool
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_embedder, encode_checked, encode_units
 
 Columns = Mapping[str, Sequence[str]]  # texts by language, which translate each other row by row, or labels
@@ -178,7 +178,7 @@ def _corpora(folder: Path, max_languages: int) -> list[ParallelTexts]:
     chosen = []
     for corpus in sorted(texts, key=lambda corpus: (-len(corpus.languages), corpus.name)):
         languages = set(corpus.languages)
-        if len(languages) <= max_languages and not any(others >= languages for others in covered):
+        if 2 <= len(languages) <= max_languages and not any(others >= languages for others in covered):
             covered.append(languages)
             chosen.append(corpus)
     return chosen[:_MAX_CORPORA]

@@ -278,6 +278,10 @@ def _soak(model: Path) -> Figures:
 def memory_growth(samples: Sequence[tuple[float, float]], warm_up: float) -> float:
     """The growth of memory from the first third after the warm-up to the last, as a share of its median."""
     mib = np.array([mib for second, mib in samples if second >= warm_up])
+    if len(mib) < 3:
+        raise UserError(
+            f"memory was measured only {len(mib)} times after the warm-up; give more --soak_minutes"
+        )
     first, *_, last = (np.median(third) for third in np.array_split(mib, 3))
     return float((last - first) / np.median(mib))
 

@@ -22,6 +22,7 @@ _COSTS = ("error", "own_language_share", "eigen_similarity", "seconds", "mib", "
 # Printed times 100, as in the papers.
 _FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error", "share")
 _CORRELATIONS = ("pearson", "spearman")
+_NEITHER = ("threshold", "steps", "minutes", "own_language_share_by_chance")  # no value of these is better
 _WORDS = {
     **{f"precision_at_{k}": f"P@{k}" for k in (1, 3, 10)},
     "mean_average_precision_at_100": "MAP@100",
@@ -137,8 +138,9 @@ def is_correlation(metric: str) -> bool:
 def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
     """Makes cells; marks the best if there are several."""
     present = [value for value in values if value is not None]
-    is_cost = any(cost in metric.rpartition("/")[2] for cost in _COSTS)
-    winner = shown(metric, min(present) if is_cost else max(present)) if len(present) > 1 else None
+    name = metric.rpartition("/")[2]
+    is_cost, is_compared = any(cost in name for cost in _COSTS), len(present) > 1 and name not in _NEITHER
+    winner = shown(metric, min(present) if is_cost else max(present)) if is_compared else None
     texts = ["" if value is None else shown(metric, value) for value in values]
     return [Cell(text, bool(text) and text == winner) for text in texts]
 

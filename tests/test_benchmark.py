@@ -9,6 +9,7 @@ import pytest
 from encode_functions import Counting, constant
 from programs import ROOT, run_python
 
+from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
 
 PROGRAM = ROOT / "evaluation" / "benchmark.py"
@@ -35,6 +36,16 @@ def test_memory_growth_includes_temporary_memory_of_a_call():
     small, large = (scores[f"length_1/batch_{batch}/memory_growth_mib"] for batch in (1, 2))
     assert small < 10
     assert 49 <= large < 80
+
+
+def test_texts_are_recombined_until_there_are_no_more():
+    texts = benchmark._recombined(["a b c d", "e f g h", "i j"])
+    first = [next(texts) for _ in range(5)]
+    assert first[:3] == ["a b c d", "e f g h", "i j"]
+    assert {*first[3:]} == {"a b g h", "e f c d"}
+    for few in (texts, benchmark._recombined(["今天下雨"])):
+        with pytest.raises(UserError, match="without translations; give fewer --sentences"):
+            list(few)
 
 
 def figures_of(folder, kind, *flags):

@@ -25,7 +25,9 @@ def test_sentence_faults():
     assert sentence_fault("The size of the image is changed.", "de") == other
     assert sentence_fault("Die Größe des Bildes wird geändert.", "de") is None
     assert sentence_fault("After applying the filter", "zh") == other
-    assert sentence_fault("使用 GIMP 打开图像", "zh") is None
+    for code in ("zh", "zh_TW"):
+        assert sentence_fault("使用 GIMP 打开图像", code) is None
+        assert lengths_agree("今天天气很好我们走吧。", "Today the weather is nice, let us go.", code, "en")
     # 40 English characters go with about 13 Chinese ones.
     assert lengths_agree("a" * 40, "字" * 13, "en", "zh")
     assert not lengths_agree("a" * 100, "字" * 5, "en", "zh")

@@ -62,6 +62,16 @@ if __name__ == "__main__":
 """
 
 
+def test_beam_overwrites_no_field(tmp_path):
+    beam = pytest.importorskip("apache_beam")
+    from xling_tf.integrations.beam import EncodeTexts
+
+    model = save_hashed(tmp_path / "model")
+    rows = beam.Create([{"text": "a", "vector": "mine"}])
+    with pytest.raises(Exception, match="the field vector exists already"), beam.Pipeline() as pipeline:
+        pipeline | rows | EncodeTexts(model)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "script"), [("pyspark", SPARK), ("ray", RAY), pytest.param("apache_beam", BEAM)]

@@ -2,17 +2,19 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 from encode_functions import by_meaning, random_vectors
-from evaluation_data import meaning, write_evaluation_data
+from evaluation_data import meaning, write_evaluation_data, write_table
+from illustrations import SUITES as ILLUSTRATIONS
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import argument, transfer
 from xling_tf.evaluators.data import Dataset, select
-from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
+from xling_tf.evaluators.encoding import Embedder, Encode, Evaluator, NotApplicableError
 from xling_tf.evaluators.running import SUITES
 
 # The first score of a suite's data sets with a perfect encoder, and its range with a random encoder.
@@ -98,6 +100,41 @@ def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, both):
     for name, item in both[0].items():
         if name.startswith(f"{suite}/"):
             assert outcome(both[1][name], backwards) == outcome(item, encode), name
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_zero_vectors_give_finite_scores(suite, both):
+    def encode(texts: list[str]) -> np.ndarray:
+        is_known = [int(meaning(text)[-1:] in {*"02468dt"}) for text in texts]
+        return PERFECT(texts) * np.array(is_known)[:, np.newaxis]
+
+    for name, item in both[0].items():
+        if name.startswith(f"{suite}/"):
+            for zeros in (encode, lambda texts: np.zeros((len(texts), 4))):
+                assert json.dumps(outcome(item, zeros), allow_nan=False), name
+
+
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+@pytest.mark.filterwarnings("ignore:The number of unique classes:UserWarning")
+@pytest.mark.parametrize("count", [1, 2, 3, 8, 14])
+def test_few_rows_are_refused_when_they_are_read_or_give_finite_scores(count, tmp_path):
+    write_evaluation_data(tmp_path)
+    for path in tmp_path.rglob("*.tsv"):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(lines[: 1 + count]), encoding="utf-8")
+    write_table(tmp_path / "similarity_search/one.tsv", "de", ("eins",), ("zwei",))
+    for name, item in select({**SUITES, **ILLUSTRATIONS}, tmp_path, [], 0)[0].items():
+        with suppress(UserError):
+            evaluator = item.load()
+            with suppress(NotApplicableError):
+                assert json.dumps(_no_user_error(evaluator), allow_nan=False), name
+
+
+def _no_user_error(evaluator: Evaluator) -> Mapping[str, Any]:
+    try:
+        return evaluator(random_vectors())
+    except UserError as error:
+        raise AssertionError(evaluator.name) from error
 
 
 @pytest.mark.parametrize("name", ["senteval/CR", "documents/toy", "argument/AM"])

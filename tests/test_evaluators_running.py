@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from encode_functions import constant
+from evaluation_data import write_evaluation_data
 from raw_files import write_files
 
 from xling_tf.corpora.split import text_hashes
@@ -17,7 +18,8 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Suite, select
 from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
-from xling_tf.evaluators.running import evaluate_embedder, headlines
+from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
+from xling_tf.files import locked
 
 
 @dataclass
@@ -26,8 +28,8 @@ class CountLines:
 
     path: Path
     calls: list[str]
+    protocol: Mapping[str, Any]
     name: str = "lines"
-    protocol: Mapping[str, Any] = field(default_factory=lambda: {"seed": 7})
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         lines = self.path.read_text(encoding="utf-8").splitlines()
@@ -48,6 +50,7 @@ class World:
         self.output = folder / "results" / "model.json"
         self.calls: list[str] = []
         self.trained_on: TrainedOn | None = None
+        self.protocol: Mapping[str, Any] = {"seed": 7}
         self.suites = {name: self.suite(name) for name in ("a", "b")}
 
     def suite(self, name: str) -> Suite:
@@ -63,7 +66,7 @@ class World:
     def load(self, path: Path) -> CountLines:
         if not path.read_text(encoding="utf-8"):
             raise UserError("a text is expected, but the file is empty; fill it")
-        return CountLines(path, self.calls)
+        return CountLines(path, self.calls, self.protocol)
 
     def run(self, *wanted: str, checksum: str | None = "1234567890", seed: int = 0) -> dict[str, Any]:
         self.calls.clear()
@@ -166,12 +169,58 @@ def test_faulty_data_are_reported_after_the_others_are_evaluated(world):
     assert "a/one" not in results["skipped"]
 
 
+def test_a_run_continues_only_with_the_same_protocol(world):
+    write_files(world.folder, {"a/two.txt": "broken\n"})
+    for hidden in (50, 128):
+        world.protocol = {"hidden": [hidden]}
+        with pytest.raises(UserError, match="the server is gone"):
+            world.run()
+        assert world.calls == ["one", "two"]
+    with pytest.raises(UserError, match="the server is gone"):
+        world.run()
+    assert world.calls == ["two"]
+
+
+def test_a_results_file_belongs_to_one_process_and_its_folder_must_be_writable(world):
+    world.run()
+    with locked(world.output.parent, "--output", world.output.name):
+        with pytest.raises(UserError, match=r"model.json is used by another process; give another --output"):
+            world.run()
+        world.output = world.output.with_name("other.json")
+        assert world.run()["complete"]
+    world.output = world.output / "model.json"
+    with pytest.raises(UserError, match="must be a writable folder"):
+        world.run()
+
+
+@pytest.mark.parametrize("name", ["similarity_search/x.tsv", "nli/xnli.en.dev.tsv", "sts/stsb.en.dev.tsv"])
+def test_a_table_with_an_unreadable_first_line_is_a_fault_of_its_own_suites_alone(name, tmp_path):
+    write_evaluation_data(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"\xff\ten\n1\t2\n")
+    datasets, _ = select(SUITES, tmp_path, [], 0)
+    faults = {}
+    for key, dataset in datasets.items():
+        try:
+            dataset.load()
+        except UserError as error:
+            faults[key] = str(error)
+    assert 1 <= len(faults) < 4
+    assert all("line 1 of" in fault for fault in faults.values())
+    assert "bitext/toy.en-es" in datasets
+
+
 @pytest.mark.parametrize("change", [{"checksum": "other"}, {"seed": 1}])
 def test_results_of_another_model_or_seed_are_put_aside(world, change):
     world.run()
     assert list(world.run("a/one", **change)["scores"]["a"]) == ["one"]
     aside = json.loads((world.output.parent / "model.12345678.0.json").read_text(encoding="utf-8"))
     assert list(aside["scores"]["a"]) == ["one", "two"]
+    for _ in range(3):
+        world.run(checksum=None)
+    assert {path.name for path in world.output.parent.glob("model.unknown*")} == {
+        f"model.unknown-{number}.0.json" for number in (1, 2)
+    }
 
 
 def test_another_file_is_not_overwritten(world):

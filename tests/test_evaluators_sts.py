@@ -30,12 +30,18 @@ def test_correlations_derived_by_hand():
     assert evaluator(encode)["pearson_angular"] == pytest.approx(1.0)
     scores = evaluator(constant)
     assert scores["pearson_angular"] == scores["spearman_angular"] == 0.0
+    with pytest.raises(UserError, match="two different scores, but has only 4"):
+        SemanticTextualSimilarity([("0", "3", 4.0), ("0", "9", 4.0)], name="x")
 
 
-def test_vectors_must_have_a_direction():
-    evaluator = SemanticTextualSimilarity([("0", "1", 1.0), ("0", "2", 2.0)], name="x")
-    with pytest.raises(UserError, match=r"other than zero.* 1 of 3 texts, first '2'"):
-        evaluator(lambda texts: np.where([[text == "2"] for text in texts], 0.0, encode(texts)))
+def test_zero_vectors_are_similar_to_nothing(caplog):
+    # 90 degrees instead of 20: above the 30 degrees of "3", in the other order.
+    rows = [("0", "2", 2.0), ("0", "3", 1.0)]
+    evaluator = SemanticTextualSimilarity(rows, name="x")
+    assert evaluator(encode)["pearson_angular"] == pytest.approx(1.0)
+    scores = evaluator(lambda texts: np.where([[text == "2"] for text in texts], 0.0, encode(texts)))
+    assert scores["pearson_angular"] == pytest.approx(-1.0)
+    assert "an encoder gives zero to 1 of 3 texts, first '2'" in caplog.text
 
 
 def test_training_finds_the_development_sets_of_its_languages(tmp_path):

@@ -60,7 +60,7 @@ def test_classifiers_see_the_encoders_own_lengths_and_the_network_has_the_units_
         return 7 * np.ones((len(texts), 1))
 
     embedder = Embedder(name="x", sentences=lambda texts: np.ones((len(texts), 1)), raw=raw)
-    evaluator = TransferClassification(sentences(2), test=sentences(2), name="x", hidden=128)
+    evaluator = TransferClassification(*[sentences(2)] * 3, name="x", hidden=128)
     assert evaluator.protocol["hidden"] == 128
     assert evaluator(embedder) == {"logistic/accuracy": 0.5, "network/accuracy": 0.5}
     assert sorted(seen, key=str) == [([7, 7], 128), ([7, 7], None)]
@@ -72,6 +72,26 @@ def test_invalid_labels_and_scores_are_reported(wrong):
         TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
     with pytest.raises(UserError, match="numbers as scores, two different ones"):
         TransferRelatedness(scored(9), (), [("1.0", "a", "b"), (wrong, "c", "d")], name="x")
+    # Without different scores in the development part, nothing could be chosen.
+    alike = [("2" if n == 4 else "1", f"{n} a", f"{n} b") for n in range(8)]
+    with pytest.raises(UserError, match="two different ones in each set"):
+        TransferRelatedness(alike, (), scored(9), name="x")
+
+
+@pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
+def test_a_label_must_have_enough_rows_for_folds_within_folds():
+    def make(many, few, **parts):
+        rows = [("many", f"good {n}") for n in range(many)] + [("few", f"bad {n}") for n in range(few)]
+        return TransferClassification(rows, name="x", **parts)
+
+    assert make(12, 3)(signs)["network/accuracy"] > 0.7
+    # With a test set, only the network's ten folds, of which it trains on nine, and with `dev` none.
+    test = [("many", "good x"), ("few", "bad x")]
+    assert make(10, 3, test=test)(signs)["logistic/accuracy"] == 1.0
+    assert make(2, 1, dev=test, test=test)(signs)["logistic/accuracy"] == 1.0
+    for numbers, parts in (((11, 3), {}), ((12, 2), {}), ((9, 3), {"test": test}), ((2, 0), {})):
+        with pytest.raises(UserError, match=rf"rows of a label or more .*, but has {numbers[0]} of 'many'"):
+            make(*numbers, **parts)
 
 
 def signs(texts):

@@ -10,6 +10,8 @@ import pytest
 from load import memory_growth, summary
 from programs import ROOT, run_python
 
+from xling_tf.errors import UserError
+
 PROGRAM = str(ROOT / "evaluation" / "load.py")
 with_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 
@@ -37,6 +39,8 @@ def test_memory_that_falls_or_swings_does_not_grow():
     # Medians of the first and last of three times 30 seconds are 60 apart, that of the 90 is 154.5.
     growth = memory_growth([(s, 100 + s) for s in range(100)], 10)
     assert growth == pytest.approx(60 / 154.5)
+    with pytest.raises(UserError, match="only 2 times after the warm-up; give more --soak_minutes"):
+        memory_growth([(s, 100) for s in range(3)], 1)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from evaluation_data import write_table
 from programs import PEERS, ROOT, run_python
+from raw_files import write_files
 from scipy.stats import spearmanr
 from serving_servers import server_in_thread
 from testing import TEXTS
@@ -24,6 +25,7 @@ from xling_tf.integrations.mteb import MtebEncoder, local_tasks
 model = MtebEncoder(sys.argv[1], folder=sys.argv[2])
 assert "tensorflow" not in sys.modules
 mteb.evaluate(model, local_tasks("eval"), cache=mteb.ResultCache("results"), show_progress_bar=False)
+assert MtebEncoder(sys.argv[1], folder="theirs").mteb_model_meta.max_tokens is None
 print(mteb.models.ModelMeta.model_validate(model.mteb_model_meta.model_dump()).name)
 """
 TABLES = {
@@ -58,6 +60,7 @@ def test_mteb_measures_a_served_model_on_local_data(hub_folder, tmp_path):
         write_table(tmp_path / "eval" / f"{name}.tsv", columns, *(row.split("|") for row in rows))
     with server_in_thread([ModelConfig("en-es", hub_folder)]) as server:
         (tmp_path / "run.py").write_text(EVALUATION)
+        write_files(tmp_path / "theirs", {"saved_model.pb": ""})  # without our config.json
         url = f"rest:{server.url}/v1/models/en-es"
         run = run_python(tmp_path, "run.py", url, str(hub_folder), python=PEERS)
     assert run.status == 0, run.errors

@@ -164,6 +164,8 @@ def test_trainings_stand_side_by_side(tmp_path):
         ("budget", "steps", "1200"),
         ("budget", "minutes", "12.3"),
     ]
+    # The longer training is no better for that.
+    assert [row.cells[0].is_best for row in table.rows] == [True, False, False]
 
 
 HOSTILE = '"><script>document.title = "broken"</script><img src=x onerror="a()">|x'

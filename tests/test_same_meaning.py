@@ -48,6 +48,7 @@ def test_the_fit_has_the_odds_of_the_pairs():
 
 def test_probabilities_and_their_error_derived_by_hand():
     predicted = probabilities(np.array([0.25, 0.5, 0.75]), LINE)
+    assert probabilities(np.array([-1.0, 1.0]), (2000.0, -1000.0)).tolist() == [0.0, 1.0]
     assert predicted == pytest.approx([0.25, 0.5, 0.75])
     # The bin of .25 has one pair that differs, that of .75 one of each kind. Weights: 1/4 of each different
     # pair and 1/2 of the same one: |.25 / 4| + |.75 / 4 + (.75 - 1) / 2|.

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from xling_tf.errors import UserError
 
 
 def length_sorted_batches(
@@ -32,12 +34,15 @@ def length_sorted_batches(
 
 
 def encode_in_batches(
-    encode: Callable[..., NDArray[np.generic]], *columns: list[str], max_rows: int, max_length: int
+    encode: Callable[..., ArrayLike], *columns: list[str], max_rows: int, max_length: int
 ) -> NDArray[np.generic]:
     """Encodes rows of texts, given in columns, by `length_sorted_batches`.
 
     Returns:
         The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.
+
+    Raises:
+        UserError: The result for a batch does not have as many rows.
 
     Example:
         >>> count_letters = lambda texts: np.array([[len(text)] for text in texts])
@@ -47,7 +52,9 @@ def encode_in_batches(
     lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
     vectors: NDArray[np.generic] = np.zeros((0, 0), np.float32)
     for rows in length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length):
-        batch = encode(*([column[row] for row in rows] for column in columns))
+        batch = np.asarray(encode(*([column[row] for row in rows] for column in columns)))
+        if batch.shape[:1] != rows.shape:
+            raise UserError(f"expected a vector for each of {len(rows)} texts, got shape {list(batch.shape)}")
         if not vectors.size:
             vectors = np.empty((len(lengths), *batch.shape[1:]), batch.dtype)
         vectors[rows] = batch

@@ -92,13 +92,16 @@ def recover_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, flag: str = "--run_dir") -> Iterator[None]:
-    """Locks a folder against other processes that use this function; the end of the process unlocks it."""
-    with (folder / "lock").open("w") as file:
+def locked(folder: Path, flag: str = "--run_dir", name: str = "") -> Iterator[None]:
+    """Locks a folder, or a file in it, against other processes that use this function.
+
+    The end of the process unlocks it.
+    """
+    with (folder / (f".{name}.lock" if name else "lock")).open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{folder} is used by another process; give another {flag}") from error
+            raise UserError(f"{folder / name} is used by another process; give another {flag}") from error
         except OSError as error:
             logging.warning("%s cannot be locked (%s): use it in one process only", folder, error.strerror)
         yield

@@ -9,7 +9,7 @@ from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from xling_tf.corpora.line_files import UNSPACED_LANGUAGES, UNSPACED_RANGES, normal_form
+from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, normal_form, without_country
 from xling_tf.corpora.records import Record, TranslationPair, columns_of
 from xling_tf.errors import UserError
 
@@ -78,13 +78,13 @@ def letter_share(text: str) -> float:
 def lengths_agree(source: str, target: str, source_language: str, target_language: str) -> bool:
     """Returns True if one text is neither too long nor too short for a translation of the other."""
     sides = ((source, source_language), (target, target_language))
-    lengths = [len(text) / _CHARACTERS_PER_ENGLISH.get(language, 1.0) for text, language in sides]
+    lengths = [len(text) / _CHARACTERS_PER_ENGLISH.get(without_country(code), 1.0) for text, code in sides]
     return max(lengths) <= _MAX_LENGTH_RATIO * min(lengths) + _LENGTH_SLACK
 
 
 def in_another_language(text: str, language: str) -> bool:
     """Returns True if a sentence is clearly English, or not in the script of an unspaced language."""
-    if language in UNSPACED_LANGUAGES:
+    if is_unspaced(language):
         return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * sum(map(str.isalpha, text))
     words = _WORD.findall(text.lower())
     english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
@@ -130,23 +130,18 @@ def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     if in_another_language(text, language):
         return "another language"
     # In a language without spaces, the letters minus one count as words.
-    is_unspaced = language in UNSPACED_LANGUAGES
-    num_words = sum(map(str.isalpha, text)) - 1 if is_unspaced else len(_WORD.findall(text))
+    num_words = sum(map(str.isalpha, text)) - 1 if is_unspaced(language) else len(_WORD.findall(text))
     return "too short" if num_words < min_words else None
 
 
-def _plain(language: str) -> str:
-    return language.partition("_")[0]  # "pt" of "pt_BR"
-
-
 def _is_recognisable(language: str) -> bool:
-    return _plain(language) in _model().nb_classes
+    return without_country(language) in _model().nb_classes
 
 
 def looks_foreign(text: str, language: str, languages: Collection[str]) -> bool:
     """Returns True if a sentence is recognised, among some languages, as another than its own."""
     recognised = language_of(text, languages)
-    return _is_recognisable(language) and recognised not in (None, _plain(language))
+    return _is_recognisable(language) and recognised not in (None, without_country(language))
 
 
 def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
@@ -161,7 +156,7 @@ def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
 def require_known(language: str, used: Collection[str] = ()) -> None:
     """Raises a `UserError` for a code that is unknown to py3langid and `locale` and not in `used`."""
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
-    if language in used or _plain(language) in known or _is_recognisable(language):
+    if language in used or without_country(language) in known or _is_recognisable(language):
         return
     raise UserError(f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}")
 
@@ -171,8 +166,8 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
 
     It is a code without a country, and None if the text is too short or the language uncertain.
     """
-    language, probability = _identifier(frozenset(map(_plain, expected))).classify(text)
-    shortest = _MIN_LETTER_COUNT_UNSPACED if language in UNSPACED_LANGUAGES else _MIN_LETTER_COUNT
+    language, probability = _identifier(frozenset(map(without_country, expected))).classify(text)
+    shortest = _MIN_LETTER_COUNT_UNSPACED if is_unspaced(language) else _MIN_LETTER_COUNT
     if probability < _MIN_PROBABILITY or sum(map(str.isalpha, text)) < shortest:
         return None
     return str(language)
@@ -199,7 +194,7 @@ def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
             recognised = (language_of(text, languages.split("-")) for text in list(texts)[:SAMPLE_SIZE])
             counts = Counter(filter(None, recognised))
             total = counts.total()
-            del counts[_plain(language)]
+            del counts[without_country(language)]
             if total >= _MIN_RECOGNISED and counts.total() > _MAX_FOREIGN * total:
                 frequent = [code for code, n in counts.most_common() if n > counts.total() / 4]
                 share = f"{counts.total() / total:.0%} of the {language} side"

@@ -14,6 +14,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Rows
 from xling_tf.evaluators.encoding import Encode, encode_in_chunks
+from xling_tf.search.neighbours import index_kind
 from xling_tf.search.search import bitext_mining
 
 _MIN_PAIRS = 8
@@ -41,7 +42,12 @@ class BitextMining:
         self._num_gold = sizes["num_gold"]
         self.pairs = sorted(self._parts[-1][2])
         threshold_from = "the scored part itself" if scored is None else "the other part"
-        self.protocol: Mapping[str, Any] = {"threshold_from": threshold_from, **sizes, **protocol}
+        index = index_kind(max(sizes["num_sources"], sizes["num_targets"]))
+        self.protocol: Mapping[str, Any] = {
+            **{"index": index, "threshold_from": threshold_from},
+            **sizes,
+            **protocol,
+        }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "f1", "precision", "recall" and the "threshold" of the margin."""

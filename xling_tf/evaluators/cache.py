@@ -67,9 +67,10 @@ class _Cache:
     def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
         """Returns the vectors of rows of texts, and encodes those that are not stored."""
         keys = {row: _digest(role, *row) for row in zip(*columns, strict=True)}
+        place = self._path or "in a temporary file"
         message = (
-            f"the embeddings {self._path} must be readable and writable, but SQLite says '{{error}}'; make "
-            "room on the disk or, if the file is damaged, remove it"
+            f"the embeddings {place} must be readable and writable, but SQLite says '{{error}}'; make room "
+            "on the disk or, if the file is damaged, remove it"
         )
         with as_user_error(message, sqlite3.DatabaseError):
             self._connection.executescript(_SCHEMA)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from xling_tf.errors import as_user_error
 from xling_tf.evaluators import classifiers, data
 from xling_tf.evaluators.encoding import Encode
 
@@ -37,13 +38,16 @@ class CrossLingualClassification:
         for language, test in self._test.items():
             examples = self._train.get(SOURCE if SOURCE in self._train else language, ())
             classifiers.require_trained(name, examples, test)
+            classifiers.require_trained(name, self._train.get(language, examples), ())
         if SOURCE in self._train and "dev" not in rows[SOURCE]:
             from sklearn.model_selection import train_test_split
 
             labels = [label for label, _ in self._train[SOURCE]]
-            self._train[SOURCE], _ = train_test_split(
-                self._train[SOURCE], test_size=_DEV_SHARE, stratify=labels, random_state=seed
-            )
+            fault = f"{name} needs more {SOURCE} rows of each label, to put some aside ({{error}}); give more"
+            with as_user_error(fault, ValueError):
+                self._train[SOURCE], _ = train_test_split(
+                    self._train[SOURCE], test_size=_DEV_SHARE, stratify=labels, random_state=seed
+                )
         self._seed = seed
         self.protocol: Mapping[str, Any] = {
             "seed": seed,

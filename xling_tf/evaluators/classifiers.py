@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -22,6 +23,7 @@ Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`
 # The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
 # it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
+_FEWEST = 3  # rows of a label of which, without those of a fold, each half has one
 # SentEval's grids of the inverse regularisation strength and of the network's weight decay
 # (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
@@ -201,13 +203,25 @@ def single_threaded() -> AbstractContextManager[Any]:
     return library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
 
 
-def require_trained(name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]]) -> None:
-    """Raises a `UserError` if a (label, text, ...) row to test on has a label without training rows."""
-    known = {label for label, *_ in train}
+def require_trained(
+    name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]], least: int = 1
+) -> None:
+    """Raises a `UserError` if a classifier cannot learn from (label, text, ...) rows, or be tested on others.
+
+    All labels to test on must have a row to learn from, one at least `least`, and another one three, if
+    `least` is as many: then it is in each part of the folds of cross-validation.
+    """
+    counts = Counter(label for label, *_ in train)
     for label, text, *_ in test:
-        if label not in known:
-            labels = ", ".join(sorted(known)) or "(none)"
+        if label not in counts:
+            labels = ", ".join(sorted(counts)) or "(none)"
             raise UserError(f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}")
+    few = min(least, _FEWEST)
+    if sum(count >= few for count in counts.values()) < 2 or max(counts.values()) < least:
+        numbers = ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(2)) or "none"
+        raise UserError(
+            f"{name} learns from {least} rows of a label or more and {few} of another, but has {numbers}"
+        )
 
 
 def accuracy(predict: Predict, x: Array, gold: Array) -> float:

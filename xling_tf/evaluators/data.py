@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -97,8 +98,10 @@ def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def header_of(path: Path) -> list[str]:
-    """Reads the names of a table's columns."""
-    return next(read_every_line(path), (1, ""))[1].split("\t")
+    """Reads the names of a table's columns; returns none of a faulty file, which `read_table` reports."""
+    with suppress(UserError):
+        return next(read_every_line(path), (1, ""))[1].split("\t")
+    return []
 
 
 def find_file(folder: Path, name: str) -> Path | None:

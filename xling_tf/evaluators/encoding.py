@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from absl import logging
 from numpy.typing import NDArray
 
 from xling_tf.batching import encode_in_batches
@@ -130,16 +131,24 @@ def encode_checked(
         vectors = np.asarray(encoded, dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise UserError(f"{expected}, but returned shape {list(vectors.shape)}")
-    _require(np.asarray(np.isfinite(vectors).all(axis=1)), texts, "finite vectors", name)
+    is_finite = np.isfinite(vectors).all(axis=1)
+    if not is_finite.all():
+        count, first = f"{np.sum(~is_finite)} of {len(texts)} texts", texts[int(np.argmin(is_finite))]
+        raise UserError(f"{name} must return finite vectors, but does not for {count}, first {first[:80]!r}")
     return vectors
 
 
 def encode_units(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
-    """Encodes texts to unit vectors `[n, dim]`; raises a `UserError` for a zero vector."""
+    """Encodes texts to unit vectors `[n, dim]`.
+
+    A zero vector, which averages of words give to a text of unknown words, stays zero: its cosines are 0.
+    """
     vectors = encode_checked(encode, texts)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    _require(lengths[:, 0] > 0, texts, "vectors other than zero", _name_of(encode))
-    return vectors / lengths
+    if zeros := [text for text, length in zip(texts, lengths[:, 0], strict=True) if not length]:
+        counts = f"{len(zeros)} of {len(texts)} texts"
+        logging.warning("%s gives zero to %s, first %r", _name_of(encode), counts, zeros[0][:80])
+    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
@@ -152,10 +161,3 @@ def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
 def _name_of(encode: Callable[..., np.ndarray]) -> str:
     embedder = getattr(encode, "__self__", encode)  # for a method such as `encode_questions`
     return embedder.name if isinstance(embedder, Embedder) else "an encoder"
-
-
-def _require(valid: NDArray[np.bool_], texts: list[str], expected: str, name: str) -> None:
-    if not valid.all():
-        text = texts[int(np.argmin(valid))]
-        count = f"{np.sum(~valid)} of {len(texts)} texts"
-        raise UserError(f"{name} must return {expected}, but does not for {count}, first {text[:80]!r}")

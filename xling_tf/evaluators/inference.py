@@ -11,7 +11,13 @@ import numpy as np
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.evaluators.classifiers import Array, encode_columns, fit_logistic, pair_features
+from xling_tf.evaluators.classifiers import (
+    Array,
+    encode_columns,
+    fit_logistic,
+    pair_features,
+    require_trained,
+)
 from xling_tf.evaluators.data import LANGUAGE, Dataset, Suite, read_table, tables_in
 from xling_tf.evaluators.encoding import Encode, as_embedder
 
@@ -72,11 +78,13 @@ class InferenceProbe:
         if len(self._train) < _DEV_PARTS:
             left = f"{len(self._train)} are left of {len(train)}"
             raise UserError(f"{name} learns from pairs whose premises no test set has, but {left}")
+        self._num_dev = len(self._train) // _DEV_PARTS
+        require_trained(name, [pair[::-1] for pair in self._train[self._num_dev :]], ())
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "accuracy", the mean over the test sets, and "<set>/accuracy" and "<set>/num_pairs"."""
         x, y = _features(encode, self._train), np.array([label for *_, label in self._train])
-        num_dev = len(y) // _DEV_PARTS
+        num_dev = self._num_dev
         predict = fit_logistic(x[num_dev:], y[num_dev:], dev=(x[:num_dev], y[:num_dev]))
         scores: dict[str, float] = {}
         for name, pairs in self._tests.items():

@@ -94,15 +94,8 @@ class RetrievalQuestionAnswering:
             raise UserError(
                 f"{name} must have answered questions, with the same ids in each language: {counts}"
             )
-        self._lexical: _Score | None = None
-        if len(parts) == 1:
-            (right,), (pool,) = self._right.values(), self._pools.values()
-            questions = [pool.questions[row] for row in right]
-            self._lexical = lambda unit: bm25(questions, unit.texts)
-            self._baseline = _measures("bm25", pool, right, self._lexical) | _measures(
-                "bm25_of_paper", pool, right, lambda unit: bm25(questions, unit.texts, negative_weights=True)
-            )
-        self.protocol: Mapping[str, Any] = {"bm25s": version("bm25s") if self._lexical else None}
+        self._has_bm25 = len(parts) == 1
+        self.protocol: Mapping[str, Any] = {"bm25s": version("bm25s") if self._has_bm25 else None}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "<encoders>/<unit>/precision_at_1" and "<encoders>/<unit>/mean_reciprocal_rank".
@@ -129,17 +122,26 @@ class RetrievalQuestionAnswering:
             candidates = {lang: encode_answers(pool) for lang, pool in self._pools.items()}
             for (source, target), right in self._right.items():
                 best = partial(_best, questions[source][list(right)], candidates[target])
-                prefix = f"{prefixes[source, target]}{name}"
-                scores |= _measures(prefix, self._pools[target], right, best)
-                if self._lexical:
-                    both = partial(_fused, best, self._lexical)
-                    scores |= _measures(f"{prefix}_and_bm25", self._pools[target], right, both)
-                    scores |= self._baseline
+                prefix, pool = f"{prefixes[source, target]}{name}", self._pools[target]
+                scores |= _measures(prefix, pool, right, best)
+                if self._has_bm25:
+                    both = partial(_fused, best, self._bm25)
+                    scores |= _measures(f"{prefix}_and_bm25", pool, right, both)
         for pair, right in self._right.items():
+            pool = self._pools[pair[1]]
+            if self._has_bm25:
+                scores |= _measures("bm25", pool, right, self._bm25)
+                of_paper = partial(self._bm25, negative_weights=True)
+                scores |= _measures("bm25_of_paper", pool, right, of_paper)
             scores[f"{prefixes[pair]}num_queries"] = float(len(right))
-            for kind, unit in self._pools[pair[1]].units.items():
+            for kind, unit in pool.units.items():
                 scores[f"{prefixes[pair]}num_{kind}s"] = float(len(unit.texts))
         return scores
+
+    def _bm25(self, unit: _Unit, *, negative_weights: bool = False) -> Iterator[NDArray[np.float32]]:
+        (right,), (pool,) = self._right.values(), self._pools.values()
+        queries = [pool.questions[row] for row in right]
+        return bm25(queries, unit.texts, negative_weights=negative_weights)
 
     def _answers(self, source: str, target: str) -> dict[int, NDArray[np.int64]]:
         """The rows of the right sentences of each question that has some."""

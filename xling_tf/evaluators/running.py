@@ -1,6 +1,8 @@
 """The suites, and a run that evaluates an embedder on many data sets and saves each result at once."""
 
 import hashlib
+import itertools
+import json
 import os
 import re
 import time
@@ -28,7 +30,7 @@ from xling_tf.evaluators import (
 )
 from xling_tf.evaluators.data import Dataset, Suite
 from xling_tf.evaluators.encoding import Embedder, NotApplicableError
-from xling_tf.files import read_json, write_json
+from xling_tf.files import locked, read_json, require_writable_folder, write_json
 from xling_tf.program import progress, provenance
 
 SUITES: Mapping[str, Suite] = {
@@ -66,8 +68,9 @@ def evaluate_embedder(
 ) -> Results:
     """Evaluates an embedder, and writes the results file after every data set.
 
-    A run that was killed continues: results in its file are not computed again. Results of other data sets
-    stay in the file; a file of another model is renamed. A faulty data set is a `UserError` at the end.
+    A run that was killed continues: results in its file are not computed again, unless the files or the
+    protocol of the data set differ. Results of other data sets stay in the file; a file of another model is
+    renamed. A faulty data set is a `UserError` at the end, a file that another process writes one at once.
     Data sets, the missing suites (with their layouts) and the seed are those of `data.select`; file names in
     the results are relative to the data folder.
 
@@ -76,25 +79,22 @@ def evaluate_embedder(
         "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
         seconds and, if known, "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
     """
-    results, continues = _begin(embedder, output, seed)
-    for name, layout in missing.items():
-        logging.info("%s skipped: it needs %s", name, layout)
-        results["skipped"][name] = f"expected: {layout}"
-    for number, (name, dataset) in enumerate(datasets.items(), start=1):
-        suite, _, stem = name.partition("/")
-        before = results["datasets"].get(suite, {}).get(stem)
-        if continues and before and before["files"] == _files(dataset, folder):
-            logging.info("%s has been evaluated", name)
-            continue
-        with progress(f"{number} of {len(datasets)}: {name}"):
-            _evaluate(results, name, dataset, embedder, folder)
-            write_json(output, results)
-    faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
+    require_writable_folder(output.parent, "give another --output")
+    with locked(output.parent, "--output", output.name):
+        results, continues = _begin(embedder, output, seed)
+        for name, layout in missing.items():
+            logging.info("%s skipped: it needs %s", name, layout)
+            results["skipped"][name] = f"expected: {layout}"
+        for number, (name, dataset) in enumerate(datasets.items(), start=1):
+            with progress(f"{number} of {len(datasets)}: {name}"):
+                _evaluate(results, name, dataset, embedder, folder, continues=continues)
+                write_json(output, results)
+        faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
+        results["complete"] = not faults
+        write_json(output, results)
     if faults:
         counts = f"{len(faults)} of {len(datasets)}"
         raise UserError(f"{counts} data sets are faulty, first {faults[0]}; {output} has all other results")
-    results["complete"] = True
-    write_json(output, results)
     return results
 
 
@@ -125,7 +125,10 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     checksum = before["system"]["checksum"]
     if checksum and (checksum, before["seed"]) == (embedder.checksum, seed):
         return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
-    renamed = output.with_name(f"{output.stem}.{(checksum or 'unknown')[:8]}.{before['seed']}.json")
+    # Without a checksum, nothing tells if an earlier file is of the same model.
+    labels = [checksum[:8]] if checksum else (f"unknown-{number}" for number in itertools.count(1))
+    names = (output.with_name(f"{output.stem}.{label}.{before['seed']}.json") for label in labels)
+    renamed = next(name for name in names if checksum or not name.exists())
     os.replace(output, renamed)
     logging.info("%s had results of another model or seed, now in %s", output, renamed)
     return results, False
@@ -146,16 +149,24 @@ def _read(output: Path) -> Results:
     return before
 
 
-def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder, folder: Path) -> None:
-    """Adds the result of one data set."""
+def _evaluate(
+    results: Results, name: str, dataset: Dataset, embedder: Embedder, folder: Path, *, continues: bool
+) -> None:
+    """Adds the result of one data set, unless a run that was killed has computed it."""
     suite, _, stem = name.partition("/")
     start = time.monotonic()
     texts = set[str]()
     try:
-        evaluator = dataset.load()
+        files, evaluator = _files(dataset, folder), dataset.load()
     except UserError as error:  # a faulty data set; the others are evaluated before the run fails
         results["skipped"][name] = f"{_UNUSABLE}{error}"
         logging.error("%s: %s", name, error)
+        return
+    account = {"protocol": dict(evaluator.protocol), "files": files}
+    before = results["datasets"].get(suite, {}).get(stem, {})
+    # In JSON, a tuple is a list.
+    if continues and {key: before.get(key) for key in account} == json.loads(json.dumps(account)):
+        logging.info("%s has been evaluated", name)
         return
 
     def collecting(role: str, encode: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,7 +190,7 @@ def _evaluate(results: Results, name: str, dataset: Dataset, embedder: Embedder,
     results[part].setdefault(suite, {})[stem] = outcome
     results["datasets"].setdefault(suite, {})[stem] = {
         "protocol": dict(evaluator.protocol),
-        "files": _files(dataset, folder),
+        "files": files,
         "seconds": seconds,
         **_seen(embedder, texts, getattr(evaluator, "pairs", ())),
     }

@@ -45,8 +45,8 @@ class SemanticRetrieval:
             texts, indices = np.unique(both, return_inverse=True)
             self._texts[language], self._rows[language] = list(texts), indices.reshape(-1, 2)
         self._is_positive = np.array(labels[0], bool)
-        first, second = next(iter(self._rows.values()))[self._is_positive].T
-        if labels.count(labels[0]) < len(labels) or not np.any(first != second):
+        are_aligned = labels.count(labels[0]) == len(labels)
+        if not are_aligned or not all(np.diff(rows[self._is_positive]).any() for rows in self._rows.values()):
             counts = {language: len(rows) for language, rows in pairs.items()}
             raise UserError(f"{name} must have positive pairs, the same ones in each language: {counts}")
         self.protocol: Mapping[str, Any] = {"num_pairs": len(self._is_positive)}

@@ -17,6 +17,8 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity as people judged it
 
+_Translated = Mapping[str, tuple[Path, Scored]]  # a file and its rows, by language
+
 _SAME = 4.0  # "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning
 # The angles (in radians) of equal vectors differ by rounding errors of about 1e-8.
 _CONSTANT = 1e-6
@@ -34,6 +36,8 @@ class SemanticTextualSimilarity:
         self.protocol: Mapping[str, Any] = {"num_pairs": len(rows), **protocol}
         rows = sorted(rows)  # the rounding of sums depends on their order
         self.gold = np.array([score for _, _, score in rows], np.float64)
+        if len(np.unique(self.gold)) < 2:
+            raise UserError(f"{name} must have two different scores, but has only {self.gold[0]:g}; add rows")
         self.pairs = [row[:2] for row in rows]
         self._texts, indices = np.unique(np.array(self.pairs, object), return_inverse=True)
         self._indices = indices.reshape(-1, 2).T
@@ -84,59 +88,59 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
         tables["sick.test"] = sick
     for name, path in tables.items():
         yield data.Dataset(name=name, files=(path,), load=partial(_load, name, path))
-    for name, path in tables.items():
-        english = tables.get(re.sub(r"\.\w+\.", ".en.", name))
-        if name.startswith("stsb.") and english not in (None, path):
-            _, language, split = name.split(".")
-            yield from _across(f"stsb.en-{language}.{split}", english, path)
-            yield from _across(f"stsb.{language}-en.{split}", path, english)
+    for split, translated in _translated(folder):
+        for language in [*translated][1:] if "en" in translated else ():  # English is the first
+            yield _across(split, "en", language, translated)
+            yield _across(split, language, "en", translated)
 
 
 def _load(name: str, path: Path) -> SemanticTextualSimilarity:
     return SemanticTextualSimilarity(read_scored(path), name=name)
 
 
-def _across(name: str, first: Path, second: Path) -> Iterator[data.Dataset]:
-    """Pairs the first sentences in one language with the second sentences in another.
+def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
+    """Yields each part of the STS Benchmark in the languages whose files translate each other row by row.
 
-    The STS Benchmark is translated row by row, so the scores of its pairs hold across languages.
-    """
-    try:
-        firsts, seconds = read_scored(first), read_scored(second)
-    except UserError:  # the run reports it when it comes to the file itself
-        return
-    if [row[2] for row in firsts] != [row[2] for row in seconds]:
-        logging.info("%s skipped: the scores of %s and %s differ", name, first.name, second.name)
-        return
-    origin = f"sentence1 of {data.stem_of(first)}, sentence2 of the same row of {data.stem_of(second)}"
-    rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
-    load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
-    yield data.Dataset(name=name, files=(first, second), load=load)
-
-
-def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
-    """Finds the STS Benchmark's sentences in several languages, whose files translate each other row by row.
-
-    The second sentences of pairs that people graded 4 or more are left out, because these mean the same. So
-    are languages whose scores differ from those of English or, without it, of the first language.
+    Languages whose scores differ from those of English or, without it, of the first language are left out.
     """
     tables = data.find_tables(folder / "sts").get("stsb", {})
     for split in ("dev", "test"):
-        scored: dict[str, Scored] = {}
+        translated: dict[str, tuple[Path, Scored]] = {}
         for language in sorted(tables, key=lambda code: (code != "en", code)):
             if path := tables[language].get(split):
                 with suppress(UserError):  # the run reports it when it comes to the file itself
-                    scored[language] = read_scored(path)
-        first = [score for *_, score in next(iter(scored.values()), ())]
-        columns = {
-            language: [a for a, _, _ in rows] + [b for _, b, score in rows if score < _SAME]
-            for language, rows in scored.items()
-            if [score for *_, score in rows] == first
-        }
+                    translated[language] = path, read_scored(path)
+        scores = {language: [score for *_, score in rows] for language, (_, rows) in translated.items()}
+        first = next(iter(scores.values()), [])
+        for language in [code for code in scores if scores[code] != first]:
+            path, _ = translated.pop(language)
+            logging.info("%s is compared with no other language: its scores differ", path)
+        yield split, translated
+
+
+def _across(split: str, first: str, second: str, translated: _Translated) -> data.Dataset:
+    """Pairs the first sentences in one language with the second sentences in another."""
+    (path, firsts), (other, seconds) = translated[first], translated[second]
+    rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
+    name = f"stsb.{first}-{second}.{split}"
+    origin = f"sentence1 of {data.stem_of(path)}, sentence2 of the same row of {data.stem_of(other)}"
+    load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
+    return data.Dataset(name=name, files=(path, other), load=load)
+
+
+def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
+    """Finds the STS Benchmark's sentences in several languages, see `_translated`.
+
+    The second sentences of pairs that people graded 4 or more are left out, because these mean the same.
+    """
+    for split, translated in _translated(folder):
+        columns = [
+            [a for a, _, _ in rows] + [b for _, b, score in rows if score < _SAME]
+            for _, rows in translated.values()
+        ]
         if len(columns) > 1:
-            rows = [*zip(*columns.values(), strict=True)]
-            files = tuple(tables[language][split] for language in columns)
-            yield data.ParallelTexts(f"stsb.{split}", tuple(columns), files, rows.copy)
+            files, texts = tuple(path for path, _ in translated.values()), [*zip(*columns, strict=True)]
+            yield data.ParallelTexts(f"stsb.{split}", tuple(translated), files, texts.copy)
 
 
 SUITE = data.Suite(

@@ -40,7 +40,8 @@ class TransferClassification:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         self.pairs = _pairs(test or train)
-        classifiers.require_trained(name, train, (*dev, *test))
+        least = 1 if dev else _HELD_OUT if test else _HELD_OUT + 2  # folds within folds
+        classifiers.require_trained(name, train, (*dev, *test), least)
         counts = {"num_train": len(train), "num_dev": len(dev), "num_test": len(test)}
         self.protocol: Mapping[str, Any] = {"seed": seed, "hidden": hidden, **counts}
         self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {
@@ -76,19 +77,19 @@ class TransferRelatedness:
         self.name = name
         self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
         self.pairs = _pairs(test)
-        for part in filter(None, (train, dev, test)):
+        if not dev and len(train) > 1:
+            from sklearn.model_selection import train_test_split
+
+            self._train, self._dev = train_test_split(
+                self._train, test_size=1 / _RELATEDNESS_HELD_OUT, random_state=seed
+            )
+        for part in (self._train, self._dev, self._test):
             try:
                 scores = np.unique([float(score) for score, *_ in part])
             except ValueError:
                 scores = np.array([np.nan])
             if len(scores) < 2 or not np.isfinite(scores).all():
                 raise UserError(f"{name} needs numbers as scores, two different ones in each set; correct it")
-        if not dev:
-            from sklearn.model_selection import train_test_split
-
-            self._train, self._dev = train_test_split(
-                self._train, test_size=1 / _RELATEDNESS_HELD_OUT, random_state=seed
-            )
         counts = {"num_train": len(self._train), "num_dev": len(self._dev), "num_test": len(self._test)}
         self.protocol: Mapping[str, Any] = {"seed": seed, **counts}
 
@@ -134,9 +135,12 @@ class CrossLingualTransfer:
         self.protocol: Mapping[str, Any] = {"seed": seed, "num_rows": counts}
         if self._is_split:
             for splits in self._rows.values():
-                classifiers.require_trained(name, splits["train"], splits["test"])
-        elif len({tuple(label for label, *_ in splits[""]) for splits in rows.values()}) > 1:
-            raise UserError(f"{name} must have equal labels in every language, row by row; correct it")
+                least = 1 if "dev" in splits else _INNER_FOLDS
+                classifiers.require_trained(name, splits["train"], splits["test"], least)
+        else:
+            if len({tuple(label for label, *_ in splits[""]) for splits in rows.values()}) > 1:
+                raise UserError(f"{name} must have equal labels in every language, row by row; correct it")
+            classifiers.require_trained(name, next(iter(rows.values()))[""], (), _FOLDS)
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/en-<language>/accuracy" and "logistic/<language>/accuracy"."""

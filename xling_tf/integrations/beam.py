@@ -9,6 +9,7 @@ import pyarrow as pa
 from apache_beam.pvalue import PCollection
 
 from xling_tf.bulk.record_batches import VECTORS, encode_batches, load_once, vectors_of
+from xling_tf.errors import UserError
 
 _BATCH_ROWS = 4096
 
@@ -50,8 +51,10 @@ class _Encode(beam.DoFn):
         load_once(self._model)
 
     def process(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+        vector_column = self._options["vector_column"]
+        if any(vector_column in row for row in rows):
+            raise UserError(f"the field {vector_column} exists already; leave it out or rename it")
         texts = pa.record_batch({self._column: [row[self._column] for row in rows]})
         (batch,) = encode_batches([texts], self._model, self._column, **self._options)
-        vector_column = self._options["vector_column"]
         for row, vector in zip(rows, vectors_of(batch.column(vector_column)), strict=True):
             yield {**row, vector_column: vector}

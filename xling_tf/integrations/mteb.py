@@ -68,19 +68,22 @@ class MtebEncoder:
         if self._folder is not None:
             folder = resolve(self._folder)
             require_saved_model(folder)
-            config = read_json(folder / "config.json")
+            # Models of others have no such file.
+            path = folder / "config.json"
+            config = read_json(path) if path.is_file() else {}
+            info, tokenizer = (config.get(part, {}) for part in ("info", "tokenizer"))
             licence, base = (
                 [*read_front_matter(folder, name), None][0] for name in ("license", "base_model")
             )
             facts |= {
                 "name": f"xling_tf/{model_name(self._folder)}",
-                "languages": _mteb_languages(config["info"]["languages"]) or None,
+                "languages": _mteb_languages(info.get("languages", ())) or None,
                 "n_parameters": config.get("num_parameters"),
                 "n_embedding_parameters": config.get("num_embedding_parameters"),
-                "max_tokens": config["tokenizer"]["max_tokens"],
+                "max_tokens": tokenizer.get("max_tokens"),
                 "license": licence if licence in get_args(Licenses) else None,
                 "open_weights": True,
-                "use_instructions": bool(config["info"]["prompts"]),
+                "use_instructions": bool(info.get("prompts")),
                 "adapted_from": base,
             }
         return ModelMeta.create_empty(facts)

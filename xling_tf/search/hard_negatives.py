@@ -134,7 +134,9 @@ def mine_hard_negatives(
     for neighbours in nearest_in_chunks(queries, query_rows, candidates, k, show_progress=show_progress_bar):
         part = slice(len(negatives), len(negatives) + len(neighbours.indices))
         products = candidates[positives[part]].astype(np.float32) * queries[query_rows[part]]
-        is_answer = np.isin(group_starts[part, None] + neighbours.indices, answers)
+        is_answer = np.isin(group_starts[part, None] + neighbours.indices, answers) & (
+            neighbours.indices >= 0
+        )
         dropped["right_answer"] += int(np.sum(is_answer & (neighbours.indices != positives[part, None])))
         passes = _passing(neighbours, ~is_answer, products.sum(axis=1)[:, None], config, dropped)
         is_chosen = _chosen(passes, config, random)

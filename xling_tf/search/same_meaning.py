@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
@@ -49,7 +50,7 @@ def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
 
 def probabilities(cosines: NDArray[np.floating], line: Sequence[float]) -> NDArray[np.float64]:
     """The probabilities `[pairs]` that pairs with these cosines mean the same."""
-    return 1 / (1 + np.exp(-(line[0] * np.asarray(cosines, np.float64) + line[1])))
+    return expit(line[0] * np.asarray(cosines, np.float64) + line[1])
 
 
 def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_]) -> float:

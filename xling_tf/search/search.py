@@ -50,7 +50,8 @@ def semantic_search(
         top_k: Number of hits for each query.
 
     Returns:
-        The hits of each query, best first; equal ones in the order of the corpus.
+        The hits of each query, best first; equal ones in the order of the corpus. If more are equal to the
+        last one, any of them may be it.
 
     Example:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
