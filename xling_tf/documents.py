@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.corpora.line_files import UNSPACED_LANGUAGES
+from xling_tf.corpora.line_files import is_unspaced
 from xling_tf.corpora.sentences import sentences
 
 # Yu et al. 2018, sec. 5.1.
@@ -27,7 +27,7 @@ def divide(text: str, language: str, segmentation: str) -> list[str]:
     """
     if segmentation == "sentences":
         return sentences(text, language)[:MAX_PARTS] or [""]
-    separator = "" if language in UNSPACED_LANGUAGES else " "  # without spaces, words are characters
+    separator = "" if is_unspaced(language) else " "  # without spaces, words are characters
     words = text.split() if separator else list(text)
     starts = range(0, max(len(words) - STRIDE_WORDS, 1), STRIDE_WORDS)
     windows = [separator.join(words[start : start + WINDOW_WORDS]) for start in starts]

@@ -3,13 +3,14 @@
 import copy
 import locale
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from xling_tf.corpora.line_files import UNSPACED_LANGUAGES, UNSPACED_RANGES, normal_form
+from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, normal_form, without_country
 from xling_tf.corpora.records import Record, TranslationPair, columns_of
 from xling_tf.errors import UserError
 
@@ -46,7 +47,11 @@ _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
 _INVISIBLE = re.compile("[\0\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+# Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do not match.
+# Marks above U+FFFF, of rare scripts, would make matching four times as slow.
+_MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
+_WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
+_MARK = re.compile(f"[{_MARKS}]")
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
@@ -66,29 +71,33 @@ def normalise(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", normal_form(text))).strip()
+    return _WHITE_SPACE.sub(" ", normal_form(_INVISIBLE.sub("", text))).strip()
 
 
 def letter_share(text: str) -> float:
     """Returns the share of letters among the characters that are not spaces."""
     visible = text.replace(" ", "")
-    return sum(map(str.isalpha, visible)) / len(visible) if visible else 0.0
+    return _num_letters(visible) / len(visible) if visible else 0.0
+
+
+def _num_letters(text: str) -> int:
+    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
 
 
 def lengths_agree(source: str, target: str, source_language: str, target_language: str) -> bool:
     """Returns True if one text is neither too long nor too short for a translation of the other."""
     sides = ((source, source_language), (target, target_language))
-    lengths = [len(text) / _CHARACTERS_PER_ENGLISH.get(language, 1.0) for text, language in sides]
+    lengths = [len(text) / _CHARACTERS_PER_ENGLISH.get(without_country(code), 1.0) for text, code in sides]
     return max(lengths) <= _MAX_LENGTH_RATIO * min(lengths) + _LENGTH_SLACK
 
 
 def in_another_language(text: str, language: str) -> bool:
     """Returns True if a sentence is clearly English, or not in the script of an unspaced language."""
-    if language in UNSPACED_LANGUAGES:
-        return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * sum(map(str.isalpha, text))
+    if is_unspaced(language):
+        return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * _num_letters(text)
     words = _WORD.findall(text.lower())
     english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
-    return language != "en" and english > _MAX_ENGLISH_WORDS * len(words)
+    return without_country(language) != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 
 def form_fault(text: str) -> str | None:
@@ -130,23 +139,18 @@ def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     if in_another_language(text, language):
         return "another language"
     # In a language without spaces, the letters minus one count as words.
-    is_unspaced = language in UNSPACED_LANGUAGES
-    num_words = sum(map(str.isalpha, text)) - 1 if is_unspaced else len(_WORD.findall(text))
+    num_words = _num_letters(text) - 1 if is_unspaced(language) else len(_WORD.findall(text))
     return "too short" if num_words < min_words else None
 
 
-def _plain(language: str) -> str:
-    return language.partition("_")[0]  # "pt" of "pt_BR"
-
-
 def _is_recognisable(language: str) -> bool:
-    return _plain(language) in _model().nb_classes
+    return without_country(language) in _model().nb_classes
 
 
 def looks_foreign(text: str, language: str, languages: Collection[str]) -> bool:
     """Returns True if a sentence is recognised, among some languages, as another than its own."""
     recognised = language_of(text, languages)
-    return _is_recognisable(language) and recognised not in (None, _plain(language))
+    return _is_recognisable(language) and recognised not in (None, without_country(language))
 
 
 def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
@@ -161,7 +165,7 @@ def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
 def require_known(language: str, used: Collection[str] = ()) -> None:
     """Raises a `UserError` for a code that is unknown to py3langid and `locale` and not in `used`."""
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
-    if language in used or _plain(language) in known or _is_recognisable(language):
+    if language in used or without_country(language) in known or _is_recognisable(language):
         return
     raise UserError(f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}")
 
@@ -171,9 +175,9 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
 
     It is a code without a country, and None if the text is too short or the language uncertain.
     """
-    language, probability = _identifier(frozenset(map(_plain, expected))).classify(text)
-    shortest = _MIN_LETTER_COUNT_UNSPACED if language in UNSPACED_LANGUAGES else _MIN_LETTER_COUNT
-    if probability < _MIN_PROBABILITY or sum(map(str.isalpha, text)) < shortest:
+    language, probability = _identifier(frozenset(map(without_country, expected))).classify(text)
+    shortest = _MIN_LETTER_COUNT_UNSPACED if is_unspaced(language) else _MIN_LETTER_COUNT
+    if probability < _MIN_PROBABILITY or _num_letters(text) < shortest:
         return None
     return str(language)
 
@@ -199,7 +203,7 @@ def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
             recognised = (language_of(text, languages.split("-")) for text in list(texts)[:SAMPLE_SIZE])
             counts = Counter(filter(None, recognised))
             total = counts.total()
-            del counts[_plain(language)]
+            del counts[without_country(language)]
             if total >= _MIN_RECOGNISED and counts.total() > _MAX_FOREIGN * total:
                 frequent = [code for code, n in counts.most_common() if n > counts.total() / 4]
                 share = f"{counts.total() / total:.0%} of the {language} side"

@@ -13,7 +13,7 @@ from xling_tf.errors import UserError
 from xling_tf.files import replacing
 
 # Languages and scripts without spaces between words: Chinese, Japanese and Thai. Korean uses spaces.
-UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
+_UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
 UNSPACED_RANGES = (
     ("\u0e00", "\u0e7f"),  # Thai
     ("\u3040", "\u30ff"),  # kana
@@ -102,6 +102,16 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             output = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
         with output as lines_file:
             lines_file.writelines(f"{line}\n".encode() for line in lines)
+
+
+def without_country(language: str) -> str:
+    """Returns the language of a code such as "pt_BR": "pt"."""
+    return language.partition("_")[0]
+
+
+def is_unspaced(language: str) -> bool:
+    """Returns True for a language without spaces between words."""
+    return without_country(language) in _UNSPACED_LANGUAGES
 
 
 def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
