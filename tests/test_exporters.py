@@ -121,6 +121,25 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(kind, form, folder_o
         export(folder, form, output, data=tmp_path / "data")
 
 
+def test_corpora_without_a_usable_line_are_refused(folder_of, tmp_path):
+    data = write_files(tmp_path / "data", {"parallel/x.en-es.tsv": "no tab\n"})
+    with pytest.raises(UserError, match="--data must be a folder of corpora with texts"):
+        export(folder_of("static words"), "model2vec", tmp_path / "output", data=data)
+    with pytest.raises(UserError, match="none in es"):
+        export(folder_of("words"), "savedmodel", tmp_path / "output", data=data, languages=["es"])
+    with pytest.raises(UserError, match="needs translations"):
+        export(folder_of("bert"), "savedmodel", tmp_path / "output", data=data, neutral=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_a_prompt_of_unknown_words_is_part_of_their_cost(folder_of, tmp_path):
+    model = Model.from_pretrained(folder_of("static words"))
+    model.info = ModelInfo(prompts={"query": "zyxwvut: "}, default_prompt_name="query")
+    model.export(tmp_path / "model", {})
+    export(tmp_path / "model", "model2vec", tmp_path / "output")
+    assert "in 100% of the texts" in " ".join((tmp_path / "output/README.md").read_text("utf-8").split())
+
+
 def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(folder_of, tmp_path):
     output = tmp_path / "output"
     (output / "onnx").mkdir(parents=True)
