@@ -18,7 +18,7 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model, resolve
+from xling_tf.savedmodel.saved_models import licence_files, load_saved_model, resolve
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -121,7 +121,7 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
             with (temporary / "README.md").open("a", encoding="utf-8") as file:
                 file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
-        for path in (path for pattern in LICENCE_FILES for path in folder.glob(pattern)):
+        for path in licence_files(folder):
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form != "savedmodel":
             card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")

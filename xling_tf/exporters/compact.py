@@ -74,7 +74,8 @@ def export(
     card = source.folder / "README.md"
     text = card.read_text("utf-8") if card.is_file() else ""
     if languages:
-        model = _keep_words(model, _texts_in_all(source.data, languages))
+        texts = chain(model.info.prompts.values(), _texts_in_all(source.data, languages))
+        model = _keep_words(model, texts)
         text += _FEWER_WORDS.format(languages=", ".join(languages))
     if neutral:
         codes, directions = _language_directions(source)
