@@ -64,6 +64,11 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
     files, read = FORMATS[format_name]
     counts: dict[str, int] = {}
     for name, columns, rows in read(source):
+        if name in counts:
+            raise UserError(
+                f"--input must hold a single file for each table, but {source} has several for {name}; give "
+                "one of their folders"
+            )
         number = itertools.count(-1)  # of rows that were written, without the header
         numbered = zip(itertools.chain([columns], rows), number, strict=False)
         lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) for row, _ in numbered)

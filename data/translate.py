@@ -29,6 +29,7 @@ from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS, Record
 from xling_tf.corpora.store import StoredCorpus, transient_store
 from xling_tf.errors import UserError, library, require_known
+from xling_tf.inputs import shown
 from xling_tf.program import progress, quiet_start, run
 
 # Translates texts from the first language to the second, each to one text.
@@ -54,6 +55,7 @@ def main() -> None:
         targets=values.target,
         names=values.corpus,
         similarity=_open_similarity(values.model) if values.model else None,
+        recipe=f"{values.translator} {values.model}",
     )
     for path, (written, translated) in counts.items():
         print(f"{path}: {written} of {translated} records")
@@ -140,12 +142,14 @@ def translate_folder(
     targets: Sequence[str],
     names: Sequence[str] = (),
     similarity: Similarity | None = None,
+    recipe: str = "",
 ) -> dict[Path, tuple[int, int]]:
     """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each corpus.
 
     Only training records are translated, so that no language learns from what another holds out. With
     `similarity`, texts are translated back, and a record is dropped if one of its texts is too unlike its
-    back-translation. Returns the numbers of records written and translated, by file.
+    back-translation. `recipe` names the translator and the model: what an interrupted call with another one
+    has left is not used. Returns the numbers of records written and translated, by file.
     """
     corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
     for name in names:
@@ -163,9 +167,10 @@ def translate_folder(
                 paths[path] = corpus
 
         def rows_of(batch: Sequence[str], target: str = target) -> list[_Row]:
-            translations = [*map(normalise, translator(batch, source, target))]
-            if len(translations) != len(batch):
-                raise UserError(f"the translator must return {len(batch)} texts, got {len(translations)}")
+            answers = [*translator(batch, source, target)]
+            if len(answers) != len(batch) or not all(isinstance(answer, str) for answer in answers):
+                raise UserError(f"the translator must return {len(batch)} texts, got {shown(answers)}")
+            translations = [*map(normalise, answers)]
             cosines: Iterable[float] = [1.0] * len(batch)
             if similarity:
                 cosines = similarity(batch, translator(translations, target, source))
@@ -174,7 +179,7 @@ def translate_folder(
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
         with progress(f"translating {len(records)} records to {target}") as report:
-            rows = _read_or_make(_texts(records), rows_of, saved, report)
+            rows = _read_or_make(_texts(records), rows_of, saved, recipe, report)
         for path, corpus in paths.items():
             lines = [line for record in corpus.train if (line := _line(record, rows))]
             write_lines(path, lines)
@@ -191,12 +196,20 @@ def _read_or_make(
     texts: Sequence[str],
     make: Callable[[Sequence[str]], list[_Row]],
     saved: Path,
+    recipe: str,
     report: Callable[[str], None],
 ) -> dict[str, _Row]:
-    """Returns the row of each text; a file keeps them for the next start of the program."""
+    """Returns the row of each text; a file keeps the recipe and them for the next start of the program."""
     rows: dict[str, _Row] = {}
+    header = json.dumps(recipe).encode() + b"\n"
     with saved.open("a+b") as file:
         file.seek(0)
+        if (first := file.readline()) != header:
+            if first:
+                logging.warning("%s is from another translator or model, and starts again", saved)
+            file.truncate(0)
+            file.seek(0)
+            file.write(header)
         for line in file:
             if line.endswith(b"\n"):
                 row = tuple(json.loads(line))

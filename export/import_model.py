@@ -40,7 +40,7 @@ with quiet_start():
     from xling_tf.model import Model
     from xling_tf.savedmodel.card import model_card
     from xling_tf.savedmodel.module import require_replaceable
-    from xling_tf.savedmodel.saved_models import LICENCE_FILES, model_name, read_front_matter, resolve
+    from xling_tf.savedmodel.saved_models import licence_files, model_name, read_front_matter, resolve
 
 _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
@@ -94,8 +94,7 @@ def import_model(source: str | None, output: Path) -> str:
         model, licence = Model.from_pretrained(source), read_licence(folder)
         what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)" if find_e5(folder) else "files"
         origin = f"The {what} of `{model_name(source)}`, in float32 here."
-        notices = (path for pattern in LICENCE_FILES for path in folder.glob(pattern))
-        files |= {path.name: path.read_bytes() for path in notices}
+        files |= {path.name: path.read_bytes() for path in licence_files(folder)}
     module = model.module()
     card = model_card(
         output.name,
@@ -117,7 +116,7 @@ def read_licence(folder: Path) -> str:
         return "mit"
     if names := read_front_matter(folder, "license"):
         return names[0]
-    for path in sorted(folder.glob("LICEN[CS]E*")):
+    for path in licence_files(folder):
         text = path.read_text("utf-8", errors="replace")
         for beginning, name in _LICENCES.items():
             if text.lstrip().startswith(beginning):

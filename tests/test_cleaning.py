@@ -3,8 +3,19 @@
 import pytest
 from debian import pair_fault
 
-from xling_tf.corpora.cleaning import corpus_faults, language_of, lengths_agree, require_known, sentence_fault
+from xling_tf.corpora.cleaning import (
+    bitext_fault,
+    corpus_faults,
+    form_fault,
+    language_of,
+    lengths_agree,
+    normalise,
+    require_known,
+    sentence_fault,
+)
 from xling_tf.corpora.records import ResponsePair, TranslationPair
+from xling_tf.corpora.sentences import sentences
+from xling_tf.documents import divide
 from xling_tf.errors import UserError
 
 
@@ -45,6 +56,30 @@ def test_pair_faults():
         ("Modern paint brush tool", "Modern paint brush herramienta"): "not translated",
     }
     assert {sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected} == expected
+
+
+def test_the_marks_of_other_scripts_are_parts_of_words():
+    # Half of the characters, or more, are vowel signs and other marks.
+    for text in ("မြန်မာနိုင်ငံတွင် ကျွန်ုပ်တို့ နေထိုင်ကြသည်။", "ខ្ញុំទៅផ្សារនៅព្រឹកនេះ។"):
+        assert form_fault(text) is None
+    assert sentence_fault("स्टेशन", "hi") == "too short"  # one word
+    assert normalise("e\u200b\u0301") == "é"
+
+
+def test_a_country_changes_no_rule_of_a_language():
+    pair = TranslationPair(
+        "I have to go to the railway station tomorrow morning because my sister is coming.",
+        "我明天早上要去火車站，因為我的妹妹要來了。",
+    )
+    assert bitext_fault(pair, "en", "zh_TW") is None
+    assert sentence_fault(pair.target, "zh_TW") is None
+    assert sentence_fault(pair.source, "zh_TW") == "another language"
+    assert sentence_fault(pair.source, "en_GB") is None
+    assert sentences("Er kam ca. Drei Meter weiter. Dann ging er.", "de_AT") == [
+        "Er kam ca. Drei Meter weiter.",
+        "Dann ging er.",
+    ]
+    assert divide("火車站" * 50, "zh_TW", "windows") == divide("火車站" * 50, "zh", "windows")
 
 
 SENTENCES = {

@@ -217,3 +217,10 @@ def test_what_is_missing_or_damaged_is_told(name, files, message, tmp_path):
     with pytest.raises(UserError, match=message):
         convert.convert(name, write_files(tmp_path, files), output)
     assert tables(output) == {}  # nothing half done
+
+
+def test_a_table_is_not_overwritten_by_a_second_file_of_its_name(tmp_path):
+    lines = {f"{side}/sts-dev.csv": f"news\tnews\t2015\t1\t4.0\t{side}\tsun\n" for side in ("left", "right")}
+    with pytest.raises(UserError, match=r"has several for sts/stsb\.en\.dev"):
+        convert.convert("stsbenchmark", write_files(tmp_path / "input", lines), tmp_path / "out")
+    assert "left" in tables(tmp_path / "out")["sts/stsb.en.dev"]

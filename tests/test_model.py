@@ -75,6 +75,26 @@ def test_a_model_is_read_in_the_precision_of_the_process(tmp_path):
     np.testing.assert_allclose(model(UNSEEN), trained(UNSEEN), atol=0.05)
 
 
+def test_a_call_takes_texts_in_every_form():
+    model = make_model("words and n-grams")
+    expected = model(tf.constant(TEXTS[:2])).numpy()
+    for texts in (TEXTS[:2], np.array(TEXTS[:2]), iter(TEXTS[:2]), [text.encode() for text in TEXTS[:2]]):
+        np.testing.assert_array_equal(model(texts), expected)
+    np.testing.assert_allclose(model(TEXTS[0]), expected[:1], atol=1e-6)  # not a vector for each letter
+    with pytest.raises(UserError, match="texts must be strings"):
+        model([1, 2])
+
+
+def test_an_export_replaces_a_model_and_nothing_else(tmp_path):
+    model = make_model("words and n-grams")
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match="holds something else"):
+        model.export(str(tmp_path), {})
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    with pytest.raises(UserError, match="tables expects one of float32, float16, int8"):
+        model.module("int4")
+
+
 def test_a_call_has_gradients(tmp_path):
     model = make_model("words and n-grams")
     with tf.GradientTape() as tape:

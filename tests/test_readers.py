@@ -69,15 +69,15 @@ def test_documents_give_their_contiguous_triplets(tmp_path):
 
 
 def test_moses(tmp_path):
-    source = write(tmp_path / "x.en-es.en", b"one\n\ntwo\n\xff\nfive")
-    target = write(tmp_path / "x.en-es.es.gz", "uno\nvacío\ndos\ncuatro\ncinco\n")
+    source = write(tmp_path / "x.en-es.en", b"one\n\ntwo\n\xff\nfive\n\t\n\xe3\x80\x80")
+    target = write(tmp_path / "x.en-es.es.gz", "uno\nvacío\ndos\ncuatro\ncinco\nseis\nsiete\n")
     reading = read_moses(source, target)
     assert read(reading) == [
         TranslationPair("one", "uno"),
         TranslationPair("two", "dos"),
         TranslationPair("five", "cinco"),
     ]
-    assert reading.first_lines == {"empty side": (2,), "not UTF-8": (4,)}
+    assert reading.first_lines == {"empty side": (2, 6, 7), "not UTF-8": (4,)}
 
     source, target = write(tmp_path / "x.en", "a\n" * 2), write(tmp_path / "x.es", "b\n" * 3)
     with pytest.raises(UserError, match=r"x\.en has 2 lines and .*x\.es has 3"):

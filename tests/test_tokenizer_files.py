@@ -188,6 +188,9 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path):
     tokenizer = read(write(tmp_path, BERT))
     assert tokenizer.config == WordPieceConfig(max_tokens=16, max_context_tokens=16)
     assert rows(tokenizer, ["Café!", "café"]) == [[2, 5, 6, 7, 3], [2, 1, 3]]
+    # Early versions of the library do not name the kind of the model; `Tokenizer.from_str` reads their files.
+    untyped = {name: value for name, value in BERT["model"].items() if name != "type"}
+    assert read(write(tmp_path, {**BERT, "model": untyped})).files() == tokenizer.files()
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "vocab.txt").write_bytes("\r\n".join(BERT["model"]["vocab"]).encode())
     assert read(tmp_path).config == WordPieceConfig(
@@ -261,6 +264,7 @@ ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
         (changed(model=3), "damaged or of another form"),
         ([1], "damaged or of another form"),
         ({"model": {"type": "Unigram"}}, "damaged or of another form"),
+        ({"model": {"vocab": {}, "merges": []}}, 'must be "WordPiece" or "Unigram", got "BPE"'),
     ],
 )
 def test_other_tokenizers_are_refused_by_name(tmp_path, content, message):

@@ -94,7 +94,7 @@ def test_a_killed_program_continues(tmp_path):
     flags = ("--data=data", "--target=de", "--translator=python:mine:translate")
     assert run_python(tmp_path, PROGRAM, *flags).status == 9
     saved = tmp_path / "data/.translations.en-de.jsonl"
-    assert len(saved.read_text("utf-8").splitlines()) == 256
+    assert len(saved.read_text("utf-8").splitlines()) == 1 + 256
     assert not (tmp_path / "data/nli/snli.de.train.tsv.gz").exists()
     with saved.open("a") as file:
         file.write('["cut')
@@ -109,6 +109,21 @@ def test_a_killed_program_continues(tmp_path):
     assert len(log) == 400 + 144
     assert len(set(log)) == 400
     assert not saved.exists()
+
+
+def test_another_translator_starts_again(tmp_path):
+    write_files(tmp_path, {**DEV, NLI: FILES[NLI]})
+
+    def interrupted(texts, source, target):
+        if texts[0] != "a man 0":
+            raise KeyboardInterrupt
+        return [f"first {text}" for text in texts]
+
+    options = {"source": "en", "targets": ["de"]}
+    with pytest.raises(KeyboardInterrupt):
+        translate.translate_folder(tmp_path, interrupted, recipe="first", **options)
+    translate.translate_folder(tmp_path, upper, recipe="second", **options)
+    assert "first" not in shards(tmp_path / "nli")["snli.de.train.tsv.gz"]
 
 
 def test_a_server_translates(monkeypatch):
@@ -169,7 +184,8 @@ def test_mistakes_say_what_to_do(tmp_path, monkeypatch):
     for name, message in {"deepl": "openai:URL#MODEL", "python:nowhere:f": "module:function"}.items():
         with pytest.raises(UserError, match=message):
             translate.open_translator(name)
-    with pytest.raises(UserError, match="must return 256 texts, got 1"):
-        translate.translate_folder(tmp_path, lambda *_: ["one"], source="en", targets=["de"])
+    for answers in (["one"], [None] * 256):
+        with pytest.raises(UserError, match=r"must return 256 texts, got list \["):
+            translate.translate_folder(tmp_path, lambda *_, a=answers: a, source="en", targets=["de"])
     with pytest.raises(UserError, match="did you mean snli"):
         translate.translate_folder(tmp_path, upper, source="en", targets=["de"], names=["sni"])

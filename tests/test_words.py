@@ -187,7 +187,7 @@ def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
 def test_common_words_of_each_language_join_those_of_the_texts():
     pytest.importorskip("wordfreq")
     config = WordsConfig(common_words=100, lowercase=True)
-    words = common_words(["en", "es", "zh", "xx"], [EMPTY_TOKEN, "the"], config)
+    words = common_words(["en", "es_MX", "zh", "xx"], [EMPTY_TOKEN, "the"], config)
     # The lists take turns, from the most frequent word. "don't" and Chinese words are several tokens.
     assert words.index("of") < words.index("you")
     assert words.index("que") < words.index("pero")

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +15,10 @@ from xling_tf import __version__
 from xling_tf.config import TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.encoders.serving import ServingEncoder, restored_tables
-from xling_tf.errors import UserError, one_line
+from xling_tf.errors import UserError, one_line, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
+from xling_tf.inputs import Texts, as_texts
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
 from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve
@@ -164,10 +165,17 @@ class Model:
         """The variables that training updates."""
         return [variable for variable in self.weights.values() if variable.trainable]
 
-    def __call__(self, texts: Iterable[str] | tf.Tensor) -> tf.Tensor:
-        """Encodes texts, after the default prompt if there is one, as `[texts, hidden_dim]` unit vectors."""
-        texts = tf.convert_to_tensor(texts if tf.is_tensor(texts) else list(texts), tf.string)
-        prompted = tf.strings.join([self.info.role_prompts["default"], texts])
+    def __call__(self, texts: Texts | tf.Tensor) -> tf.Tensor:
+        """Encodes texts, after the default prompt if there is one.
+
+        Args:
+            texts: A `[texts]` tensor, or texts in any form that `xling_tf.inputs.as_texts` takes.
+
+        Returns:
+            `[texts, hidden_dim]` unit vectors.
+        """
+        strings = texts if tf.is_tensor(texts) else tf.constant(as_texts(texts, "texts"), tf.string)
+        prompted = tf.strings.join([self.info.role_prompts["default"], strings])
         return unit_length(self.encoder(self.tokenizer(prompted)))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -189,11 +197,15 @@ class Model:
 
     def module(self, tables: str = "float32") -> ExportedModule:
         """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or "int8"."""
+        require_known("tables", tables, ("float32", "float16", "int8"))
         serving = ServingEncoder(self.tokenizer, self.encoder, tables)
         return ExportedModule(serving, self.heads, self.info)
 
     def export(
-        self, path: Path, files: Mapping[str, str | bytes], module: ExportedModule | None = None
+        self,
+        path: str | PathLike[str],
+        files: Mapping[str, str | bytes],
+        module: ExportedModule | None = None,
     ) -> None:
         """Writes the model as a SavedModel, which `from_pretrained` also loads.
 
@@ -201,8 +213,13 @@ class Model:
             path: Folder; an earlier export there is replaced once the new one is complete.
             files: Contents, by name, of further files for the folder.
             module: The result of `module`, if there is one already.
+
+        Raises:
+            UserError: The folder holds something else, or cannot be written.
         """
-        export(module or self.module(), path, {**self.description_files(), **files})
+        folder = Path(path)
+        require_replaceable(folder, "path")
+        export(module or self.module(), folder, {**self.description_files(), **files})
 
 
 def read_config(folder: Path) -> dict[str, Any]:

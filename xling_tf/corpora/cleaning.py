@@ -3,6 +3,7 @@
 import copy
 import locale
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
@@ -46,7 +47,11 @@ _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
 _INVISIBLE = re.compile("[\0\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+# Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do not match.
+# Marks above U+FFFF, of rare scripts, would make matching four times as slow.
+_MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
+_WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
+_MARK = re.compile(f"[{_MARKS}]")
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
@@ -66,13 +71,17 @@ def normalise(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return _WHITE_SPACE.sub(" ", _INVISIBLE.sub("", normal_form(text))).strip()
+    return _WHITE_SPACE.sub(" ", normal_form(_INVISIBLE.sub("", text))).strip()
 
 
 def letter_share(text: str) -> float:
     """Returns the share of letters among the characters that are not spaces."""
     visible = text.replace(" ", "")
-    return sum(map(str.isalpha, visible)) / len(visible) if visible else 0.0
+    return _num_letters(visible) / len(visible) if visible else 0.0
+
+
+def _num_letters(text: str) -> int:
+    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
 
 
 def lengths_agree(source: str, target: str, source_language: str, target_language: str) -> bool:
@@ -85,10 +94,10 @@ def lengths_agree(source: str, target: str, source_language: str, target_languag
 def in_another_language(text: str, language: str) -> bool:
     """Returns True if a sentence is clearly English, or not in the script of an unspaced language."""
     if is_unspaced(language):
-        return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * sum(map(str.isalpha, text))
+        return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * _num_letters(text)
     words = _WORD.findall(text.lower())
     english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
-    return language != "en" and english > _MAX_ENGLISH_WORDS * len(words)
+    return without_country(language) != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 
 def form_fault(text: str) -> str | None:
@@ -130,7 +139,7 @@ def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     if in_another_language(text, language):
         return "another language"
     # In a language without spaces, the letters minus one count as words.
-    num_words = sum(map(str.isalpha, text)) - 1 if is_unspaced(language) else len(_WORD.findall(text))
+    num_words = _num_letters(text) - 1 if is_unspaced(language) else len(_WORD.findall(text))
     return "too short" if num_words < min_words else None
 
 
@@ -168,7 +177,7 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
     """
     language, probability = _identifier(frozenset(map(without_country, expected))).classify(text)
     shortest = _MIN_LETTER_COUNT_UNSPACED if is_unspaced(language) else _MIN_LETTER_COUNT
-    if probability < _MIN_PROBABILITY or sum(map(str.isalpha, text)) < shortest:
+    if probability < _MIN_PROBABILITY or _num_letters(text) < shortest:
         return None
     return str(language)
 

@@ -258,7 +258,7 @@ def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]
             if isinstance(source, Unreadable) or isinstance(target, Unreadable):
                 fault = source if isinstance(source, Unreadable) else target
                 reading.leave_out(str(fault), counts[0])
-            elif source and target:
+            elif (source := source.strip()) and (target := target.strip()):
                 yield TranslationPair(source, target), None
             else:
                 reading.leave_out("empty side", counts[0])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import sentencex
 
 from xling_tf.corpora.cleaning import normalise
+from xling_tf.corpora.line_files import without_country
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
@@ -25,7 +26,7 @@ def paragraphs(text: str) -> list[str]:
 def sentences(paragraph: str, language: str) -> list[str]:
     """Splits a normalised paragraph into sentences, by the rules of a language (sentencex)."""
     joined: list[str] = []
-    for segment in sentencex.segment(language, paragraph):
+    for segment in sentencex.segment(without_country(language), paragraph):
         piece = _BULLET.sub("", segment.strip())
         if piece and joined and _STUB.fullmatch(joined[-1]):
             joined[-1] += " " + piece
@@ -41,7 +42,8 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
         >>> sentence_spans("One. Two.", "en")
         [(0, 5), (5, 9)]
     """
-    boundaries = sentencex.get_sentence_boundaries(language, _SPACE.sub(" ", paragraph))
+    text = _SPACE.sub(" ", paragraph)
+    boundaries = sentencex.get_sentence_boundaries(without_country(language), text)
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
 

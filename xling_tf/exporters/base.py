@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import islice
 from os import PathLike
@@ -18,7 +18,7 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import LICENCE_FILES, load_saved_model, resolve
+from xling_tf.savedmodel.saved_models import licence_files, load_saved_model, resolve
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -109,8 +109,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     module, _, function = exporter.partition(":")
     with replacing_folder(output) as temporary:
         write = getattr(import_module(f"xling_tf.exporters.{module}"), function)
-        if comparable := write(source, temporary, **options):
-            texts, encode = comparable
+        texts, encode = write(source, temporary, **options) or ((), source.encode)
+        if texts:
             difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
             if not difference <= _TOLERANCE:
                 raise UserError(
@@ -121,7 +121,7 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
             with (temporary / "README.md").open("a", encoding="utf-8") as file:
                 file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
-        for path in (path for pattern in LICENCE_FILES for path in folder.glob(pattern)):
+        for path in licence_files(folder):
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form != "savedmodel":
             card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
@@ -177,21 +177,13 @@ def reject(source: Source, form: str, expected: str) -> NoReturn:
 
 
 def read_texts(
-    data: Path | None, languages: Sequence[str] = (), *, per_file: int | None = None
-) -> Iterator[str]:
-    """Yields the texts in some languages, or all, of a folder of corpora; None is the built-in sample.
+    data: Path | None, languages: Collection[str] = (), *, per_file: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yields the language and the text of all texts in some languages, or all, of a folder of corpora.
 
-    Each file gives up to `per_file` records. Raises a `UserError` if a language has no texts.
+    None is the built-in sample. Each file gives up to `per_file` records.
     """
-    folder = data or SAMPLE_FOLDER
-    files = list(discover(folder))
-    known = {language for file in files for language in file.languages}
-    if missing := [language for language in languages if language not in known]:
-        raise UserError(
-            f"--data {folder} must have texts in every language of --languages, but has none in "
-            f"{', '.join(missing)}; remove the language, or add documents/NAME.{missing[0]}.txt"
-        )
-    for file in files:
+    for file in discover(data or SAMPLE_FOLDER):
         if languages and not {*file.languages} & {*languages}:
             continue
         for record, _ in islice(file.read(*file.paths), per_file):
@@ -200,15 +192,18 @@ def read_texts(
             codes = file.languages if len(file.languages) > 1 else file.languages * len(texts)
             for text, code in zip(texts, codes, strict=True):
                 if not languages or code in languages:
-                    yield text
+                    yield code, text
 
 
-def sample_texts(data: Path | None, languages: Sequence[str]) -> list[str]:
-    """Returns up to 2,000 different texts of `read_texts`, in those of the languages that it has."""
-    known = {language for file in discover(data or SAMPLE_FOLDER) for language in file.languages}
-    available = [language for language in languages if language in known]
-    texts = [*dict.fromkeys(read_texts(data, available, per_file=_TEXTS))]
-    return texts[:: -(-len(texts) // _TEXTS) or 1]
+def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
+    """Returns up to 2,000 different texts in some languages, or in all if a folder has none in these.
+
+    For the folder, see `read_texts`. Raises a `UserError` if it has no texts.
+    """
+    for codes in (languages, ()):
+        if texts := [*dict.fromkeys(text for _, text in read_texts(data, codes, per_file=_TEXTS))]:
+            return texts[:: -(-len(texts) // _TEXTS)]
+    raise UserError(f"--data must be a folder of corpora with texts, but {data} has none; give another")
 
 
 def compare_unknown_words(
@@ -220,7 +215,9 @@ def compare_unknown_words(
     tokenizer, of the `tokenizers` library; `unknown` is its id of other words.
     """
     texts = sample_texts(source.data, source.model.info.languages)
-    ids = [np.array(encoding.ids) for encoding in tokenizer.encode_batch([*texts, *PROBES])]
+    # A prompt may have unknown words, too.
+    encodings = tokenizer.encode_batch([source.prompt + text for text in (*texts, *PROBES)])
+    ids = [np.array(encoding.ids) for encoding in encodings]
     known = [t for t, row in zip([*texts, *PROBES], ids, strict=True) if len(row) and unknown not in row]
     del ids[len(texts) :]
     cosines = np.sum(encode(texts) * source.encode(texts), axis=1)

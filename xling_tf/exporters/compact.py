@@ -74,7 +74,8 @@ def export(
     card = source.folder / "README.md"
     text = card.read_text("utf-8") if card.is_file() else ""
     if languages:
-        model = _keep_words(model, read_texts(source.data, languages))
+        texts = chain(model.info.prompts.values(), _texts_in_all(source.data, languages))
+        model = _keep_words(model, texts)
         text += _FEWER_WORDS.format(languages=", ".join(languages))
     if neutral:
         codes, directions = _language_directions(source)
@@ -105,16 +106,16 @@ def _language_directions(source: Source) -> tuple[list[str], NDArray[np.floating
     for file in discover(source.data) if source.data else ():
         if file.kind == "parallel":
             by_languages[file.languages].append(file)
-    differences = []
-    for files in by_languages.values():
+    differences: dict[tuple[str, ...], NDArray[np.floating]] = {}
+    for languages, files in by_languages.items():
         rows = (islice(file.read(*file.paths), -(-_TRANSLATIONS // len(files))) for file in files)
-        pairs = [record[:2] for record, _ in chain.from_iterable(rows)]
-        first, second = (source.encode([pair[side] for pair in pairs]) for side in (0, 1))
-        differences.append((second - first).mean(axis=0))
-    codes = sorted({code for languages in by_languages for code in languages})
+        if pairs := [record[:2] for record, _ in chain.from_iterable(rows)]:
+            first, second = (source.encode([pair[side] for pair in pairs]) for side in (0, 1))
+            differences[languages] = (second - first).mean(axis=0)
+    codes = sorted({code for languages in differences for code in languages})
     if not codes:
         raise UserError(f"neutral needs translations, parallel/NAME.en-es.tsv in --data, got {source.data}")
-    directions = np.linalg.svd(np.stack(differences), full_matrices=False)[2]
+    directions = np.linalg.svd(np.stack([*differences.values()]), full_matrices=False)[2]
     return codes, directions[: len(codes) - 1]
 
 
@@ -135,6 +136,19 @@ def _project_out(model: Model, directions: NDArray[np.floating]) -> None:
     model.info = dataclasses.replace(model.info, same_meaning=())  # fitted on other cosines
     model.encoder = build_encoder(model.encoder_settings)
     assign_weights(model.weights, weights, "the model")
+
+
+def _texts_in_all(data: Path | None, languages: Sequence[str]) -> Iterator[str]:
+    """Yields the texts of a folder of corpora in some languages; raises a `UserError` if one has no text."""
+    seen = set()
+    for language, text in read_texts(data, languages):
+        seen.add(language)
+        yield text
+    if missing := [language for language in languages if language not in seen]:
+        raise UserError(
+            f"--data {data} must have texts in every language of --languages, but has none in "
+            f"{', '.join(missing)}; remove the language, or add documents/NAME.{missing[0]}.txt"
+        )
 
 
 def _keep_words(model: Model, texts: Iterator[str]) -> Model:

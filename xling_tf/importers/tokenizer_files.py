@@ -47,7 +47,7 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
         # Sentence-transformers lowercases texts before the tokenizer if this is true.
         lowercase = read_settings(folder / "sentence_bert_config.json", {}).get("do_lower_case", False)
         content = read_settings(folder / _JSON, {})
-        kind = content["model"]["type"] if content else None
+        kind = _kind(content["model"]) if content else None
         _require("the kind of tokenizer", kind, None, "WordPiece", "Unigram")
         if kind == "WordPiece" or path.name == _VOCABULARY:
             settings, vocabulary = _read_wordpiece(content) if content else _read_vocabulary(folder)
@@ -63,6 +63,12 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
             f"{path} must be as Hugging Face's libraries save it, but is damaged or of another form "
             f"({type(error).__name__}: {error}); download it again"
         ) from error
+
+
+def _kind(model: Mapping[str, Any]) -> str:
+    """Returns the kind of the model of tokenizer.json, which early versions of `tokenizers` do not name."""
+    marks = {"merges": "BPE", "unk_id": "Unigram", "max_input_chars_per_word": "WordPiece"}
+    return model.get("type") or next((kind for mark, kind in marks.items() if mark in model), "WordLevel")
 
 
 def _require(what: str, value: Any, *expected: Any) -> None:

@@ -22,8 +22,8 @@ from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
 
 HUGGING_FACE = "hf://"
-# Patterns of the files that are copied with every model.
-LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
+# Patterns of the files that are copied with every model; folders may have such names, too.
+_LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
 _WHEEL = ".whl"
 
 # The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
@@ -183,6 +183,12 @@ def checksum(folder: Path) -> str:
             content = hashlib.file_digest(file, "blake2b").hexdigest()
         digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
     return digest.hexdigest()
+
+
+def licence_files(folder: Path) -> list[Path]:
+    """Returns the licences and notices in a model's folder."""
+    paths = (path for pattern in _LICENCE_FILES for path in sorted(folder.glob(pattern)))
+    return [path for path in paths if path.is_file()]
 
 
 def is_foreign(folder: Path) -> bool:

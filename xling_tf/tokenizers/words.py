@@ -14,6 +14,7 @@ from absl import logging
 from numpy.typing import NDArray
 
 from xling_tf.config import WordsConfig
+from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES, character_classes, tokenize
@@ -185,7 +186,8 @@ def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: Wo
     # wordfreq counts them in subtitles, books, news, the web and Wikipedia.
     wordfreq = library("wordfreq", "wordfreq", "tensorflow")
     known = wordfreq.available_languages()
-    lists = [wordfreq.top_n_list(code, config.common_words) for code in languages if code in known]
+    codes = dict.fromkeys(map(without_country, languages))
+    lists = [wordfreq.top_n_list(code, config.common_words) for code in codes if code in known]
     ranked = dict.fromkeys(word for words in zip_longest(*lists) for word in words if word is not None)
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
