@@ -15,8 +15,8 @@ from xling_tf.corpora.cleaning import (
 )
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import sentences
-from xling_tf.documents import divide
 from xling_tf.errors import UserError
+from xling_tf.evaluators.documents import divide
 
 
 def test_sentence_faults():
