@@ -32,7 +32,15 @@ def override(*overrides):
         *("tokenizer.max_tokens", "tokenizer.max_tokens=3.5", "tokenizer=3", "tasks.inference=3"),
         "tokenizer.max_tokens.x.y=3",
         *("training.steps=-5", "training.minutes=nan", "optimizer.learning_rate=nan", "heads.tower_dims=0"),
-        *("optimizer.warmup=2", "heads.inference_dim=-3", "similarity.scale=-1"),
+        *("optimizer.warmup=2", "heads.inference_dim=-3", "similarity.scale=-1", "similarity.margin=nan"),
+        *("training.seed=-1", "training.checkpoint_minutes=nan", "initial.model=x initial.max_tokens=0"),
+        *("tokenizer.max_words=-1", "tokenizer.ngram_sizes=3,3", "data.targets=es,es", "data.targets=pt-BR"),
+        "tokenizer.ngram_sizes= encoder.kind=cnn encoder.filter_widths=1,3,3",
+        # Powers beyond what float32 numbers can be raised to.
+        *(
+            f"tokenizer.ngram_sizes= initial.vectors=x encoder.kind=p_mean encoder.p_values={p}"
+            for p in (-4, 50)
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(settings):
@@ -59,7 +67,7 @@ def test_every_type():
     assert override("tokenizer.lowercase=true").tokenizer == changed
     assert default == ExperimentConfig()
     config = override(
-        *("tokenizer.max_tokens=32", "optimizer.learning_rate=1e-3", "data.targets=fr"),
+        *("tokenizer.max_tokens=32", "optimizer.learning_rate=1e-3", "data.targets=fr, de"),
         *("encoder.norm_first=Yes", "encoder.num_layers=auto", " tokenizer.lowercase = 1 "),
         *("tokenizer.ngram_sizes=2,3,4", "data.corpus_weights.my.corpus=2.5"),
         *(
@@ -72,7 +80,7 @@ def test_every_type():
         *("encoder.num_heads=3", "encoder.hidden_dim=66"),
     )
     assert (config.tokenizer.max_tokens, type(config.tokenizer.max_tokens)) == (32, int)
-    assert (config.optimizer.learning_rate, config.data.targets) == (0.001, ("fr",))
+    assert (config.optimizer.learning_rate, config.data.targets) == (0.001, ("fr", "de"))
     assert (config.encoder.norm_first, config.tokenizer.lowercase) == (True, True)
     assert (config.encoder.num_layers, config.encoder.hidden_dim) == (None, 66)
     assert config.tokenizer.ngram_sizes == (2, 3, 4)

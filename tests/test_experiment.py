@@ -5,16 +5,24 @@ from pathlib import Path
 
 import pytest
 from raw_files import read_files
+from testing import corpus as corpus_of
 from testing import tiny_config, tiny_model
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import resolution
-from xling_tf.trainer.experiment import Run, _read_corpora, _trained_on, _with_examples
+from xling_tf.trainer.experiment import (
+    Run,
+    _read_corpora,
+    _trained_on,
+    _with_examples,
+    run_experiment,
+)
 from xling_tf.trainer.resolution import Resolved, fit_to_machine
 
 
@@ -79,6 +87,25 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     parallel = [c.train for c in store.corpora if c.kind == "parallel"]
     pairs = [tuple(record)[:2] for records in parallel for record in records]
     assert _trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
+
+
+def test_a_mistake_that_shows_before_the_training_can_be_corrected(tmp_path):
+    corpora = [corpus_of("parallel", [TranslationPair(f"hello {n}", f"hola {n}") for n in range(60)])]
+    off = [f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")]
+    config = tiny_config("training.steps=1", *off)
+
+    def train(*settings):
+        changed = apply_overrides(config, settings)
+        folders = {"run_dir": tmp_path / "run", "output": tmp_path / "model"}
+        return run_experiment(Run(name="x", config=changed, corpora=corpora, **folders))
+
+    with pytest.raises(UserError, match="corpus_weights must be at least 0"):
+        train("data.corpus_weights.x=-1")
+    assert train("encoder.hidden_dim=12")["steps"] == 1
+    # Once it is trained, only the budget may change.
+    with pytest.raises(UserError, match=r"encoder\.hidden_dim=12, not 8"):
+        train()
+    assert train("encoder.hidden_dim=12", "training.steps=2")["steps"] == 2
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):

@@ -150,6 +150,13 @@ def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):
         fine_tune(tmp_path, pairs, output=tmp_path / "mine")
 
 
+@pytest.mark.parametrize("languages", [("en", "en"), "en", ("en", "es", "fr"), ("pt-BR", "en")])
+def test_languages_that_are_no_pair_are_refused_before_the_training(languages, tmp_path):
+    (tmp_path / CONFIG).write_text(json.dumps({"format": FORMAT, "encoder": {"kind": "static"}}))
+    with pytest.raises(UserError, match=r"expects? (two different )?codes"):
+        fine_tune(tmp_path, PAIRS, output=tmp_path / "mine", languages=languages)
+
+
 def test_a_file_gives_scores_as_text_and_they_are_learnt_as_scores(tmp_path):
     pairs = [(*pair, str(number % 3 / 2)) for number, pair in enumerate(PAIRS)]
     corpus = PairCorpus.of(pairs, ("en", "es"))

@@ -200,6 +200,8 @@ def test_sinusoidal_positions():
             angle = position / 10_000 ** (2 * i / 6)
             expected = [np.sin(angle), np.cos(angle)]
             assert table[position, 2 * i : 2 * i + 2] == pytest.approx(expected, abs=1e-6)
+    # Of an odd width, the last number is a sine.
+    assert sinusoidal_positions(2, 3)[1] == pytest.approx([np.sin(1), np.cos(1), np.sin(10_000 ** (-2 / 3))])
 
 
 def test_tables_have_sparse_gradients():

@@ -1,5 +1,6 @@
 """Rücklé et al. 2018: power means, word vectors and the maps between their spaces, derived by hand."""
 
+import dataclasses
 import gzip
 import json
 from collections import Counter
@@ -154,14 +155,24 @@ def test_words_are_found_in_any_form_of_unicode(tmp_path):
     }
 
 
+def test_glove_has_words_with_spaces_and_published_files_have_words_twice(tmp_path):
+    content = b"the 1 2\n. . . 3 4\nthe 5 6\n\xff 7 8\n\xfe 9 9\n\n"
+    for name, lines in (("glove.txt", content), ("fast.vec", b"5 2\r\n" + content.replace(b"\n", b" \r\n"))):
+        (tmp_path / name).write_bytes(lines)
+        words = read_vectors(tmp_path / name)
+        vectors = {word: words.rows[place].tolist() for word, place in words.places.items()}
+        assert vectors == {"the": [1, 2], ". . .": [3, 4], "\ufffd": [7, 8]}
+
+
 BINARY = b"2 2\na %b" % np.array([1, 2], np.float32).tobytes()
 DAMAGED = {
     "count.vec": b"3 2\na 1 2\nb 3 4\n",
-    "twice.vec": b"2 2\na 1 2\na 3 4\n",
     "width.vec": b"2 2\na 1 2\nb 3\n",
+    "header.vec": b"2 3\na 1 2\nb 3 4\n",
+    "long.vec": b"a 1 2\n" + b"b" * (1 << 21) + b" 3 4\n",
+    "no_numbers.vec": b"a\nb\n",
     "nan.vec": b"1 2\na 1 nan\n",
     "words.vec": b"1 2\na x y\n",
-    "twice.bin": BINARY + BINARY[4:],
     "nan.bin": b"1 2\na %b" % np.array([1, np.nan], np.float32).tobytes(),
 }
 
@@ -171,8 +182,10 @@ def test_damaged_vectors_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(DAMAGED[name])
     with pytest.raises(UserError, match=name):
         read_vectors(tmp_path / name)
-    (tmp_path / "x.bin").write_bytes(b"1" + BINARY[1:])
-    assert read_vectors(tmp_path / "x.bin").rows.tolist() == [[1, 2]]
+    for content in (b"1" + BINARY[1:], BINARY + BINARY[4:]):  # once, and twice
+        (tmp_path / "x.bin").write_bytes(content)
+        words = read_vectors(tmp_path / "x.bin")
+        assert {word: words.rows[place].tolist() for word, place in words.places.items()} == {"a": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -192,6 +205,15 @@ def test_what_makes_no_space_is_refused(folder, name):
     (folder / "phrases.tsv").write_text("the house\tdas haus\n")
     with pytest.raises(UserError):
         fit_vectors([name.format(folder=folder)], BITEXT, TOKENIZER, seed=1)
+
+
+def test_vectors_of_other_words_are_refused(folder):
+    # Without a vector of any word, the mean vector of the space would be no number.
+    (folder / "other.vec").write_text("perro 1 2\ngato 3 4\n")
+    few = dataclasses.replace(TOKENIZER, max_words=5)
+    names = [f"{folder}/{name}" for name in ("{}.vec", "other.vec")]
+    with pytest.raises(UserError, match=r"other\.vec must have words of the translations"):
+        fit_vectors(names, BITEXT, few, seed=1)
 
 
 def test_hinges_by_hand():

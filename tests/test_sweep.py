@@ -5,6 +5,7 @@ import json
 import charts
 import pytest
 from programs import ROOT, run_python, the_error
+from raw_files import write_files
 
 from xling_tf.errors import UserError
 
@@ -57,3 +58,57 @@ def test_each_training_has_a_gpu_with_a_share_of_the_cores_or_else_a_core(tmp_pa
     gpus, cores = map(json.loads, run.output.splitlines())
     assert gpus == [[[0, 2], "3"], [[1], "5"]]
     assert cores == [[[0], ""], [[1], ""], [[2], ""]]
+
+
+def run_code(folder, code):
+    """Runs code that sees the program as `sweep`, and returns the JSON values that it prints."""
+    begin = f"import json, os, sys; sys.path.insert(0, {str(ROOT)!r}); from training import sweep\n"
+    run = run_python(folder, "-c", begin + code)
+    assert run.status == 0, run.errors
+    return [json.loads(line) for line in run.output.splitlines()]
+
+
+def test_only_lines_about_gpus_are_counted_as_gpus(tmp_path):
+    smi = tmp_path / "nvidia-smi"
+    code = (
+        f"os.environ['PATH'] = {str(tmp_path)!r} + ':/bin'; os.sched_getaffinity = lambda _: {{0}}\n"
+        "os.environ.pop('CUDA_VISIBLE_DEVICES', None); print(json.dumps(sweep._devices()))"
+    )
+    for listing, devices in [
+        ("NVIDIA-SMI has failed because it could not communicate with the driver.", [[[0], ""]]),
+        ("GPU 0: H100 (UUID: GPU-1)\n  MIG 1g.10gb Device 0: (UUID: MIG-1)", [[[0], "0"]]),
+    ]:
+        smi.write_text(f"#!/bin/sh\necho '{listing}'\n")
+        smi.chmod(0o755)
+        assert run_code(tmp_path, code) == [devices]
+
+
+def test_a_training_that_fails_does_not_stop_the_others_and_a_cut_result_is_made_again(tmp_path):
+    code = """
+from pathlib import Path
+def train(trial, data, output, device):
+    if trial.recipe == "bad":
+        raise sweep.UserError("it failed")
+    return {**sweep.asdict(trial), "scores": {"sts": 0.5}}
+sweep._train_and_evaluate = train
+trials = [sweep.Trial(recipe, "smoke", (), 1.0, 1) for recipe in ("bad", "a", "b", "c")]
+for _ in range(2):
+    results, failures = sweep._run(trials, None, Path("."))
+    lines = Path("results.jsonl").read_text().splitlines()
+    print(json.dumps([sorted(r["recipe"] for r in results), failures, len(lines)]))
+    Path("results.jsonl").write_text("\\n".join(lines)[:-9])  # as a full disk leaves it
+"""
+    assert run_code(tmp_path, code) == [[["a", "b", "c"], ["it failed"], 3]] * 2
+
+
+def test_trainings_in_the_same_folder_are_refused(tmp_path):
+    recipes = ("--recipe=a b: pair=smoke", "--recipe=a-b: pair=smoke")
+    assert "another name" in the_error(run_python(tmp_path, PROGRAM, *recipes))
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_data_sets_that_are_there_are_evaluated(tmp_path):
+    code = "from pathlib import Path; print(json.dumps(sweep._datasets(Path('eval'))))"
+    assert run_code(tmp_path, code) == [[]]
+    write_files(tmp_path, {"eval/senteval/CR.tsv": "label\ttext\n1\ta\n0\tb\n"})
+    assert run_code(tmp_path, code) == [["senteval/CR"]]

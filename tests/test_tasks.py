@@ -113,6 +113,11 @@ def test_quick_thought_is_the_sum_of_two_losses_with_three_towers(model):
     losses, _ = task_losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
     assert losses == pytest.approx(before + after, rel=1e-4, abs=1e-5)
     assert len({tower.get_weights()[0].tobytes() for tower in task.heads.values()}) == 3
+    # A model's description names its heads in any order.
+    task.heads = dict(sorted(task.heads.items()))
+    assert list(task.heads) == ["following_tower", "previous_tower", "sentence_tower"]
+    again, _ = task_losses(model, task.name, make_examples(FIRST, SECOND, THIRD))
+    assert again == pytest.approx(losses)
 
 
 def test_inference_classifies_u_v_their_difference_and_their_product(model):

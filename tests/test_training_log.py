@@ -5,6 +5,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 from programs import read_lines
+from raw_files import small_disk
 from tensorboard.plugins.projector import projector_config_pb2
 
 from xling_tf import program
@@ -63,6 +64,20 @@ def test_each_step_is_a_line_and_a_restart_drops_those_that_are_repeated(tmp_pat
     path.write_text(path.read_text()[:-2])
     train(tmp_path, range(7, 9))
     assert steps_of(tmp_path) == list(range(9))
+
+
+def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplog):
+    with (
+        caplog.at_level("WARNING", logger="absl"),
+        small_disk(1000),
+        TrainingLog(tmp_path, first_step=0, progress=0.0) as log,
+    ):
+        for step in range(20):
+            log.report(result(step), 0.1)
+    assert [r.getMessage()[:43] for r in caplog.records] == ["the log of the training cannot be written ("]
+    # The lines before, and perhaps a part of the next, which a restart drops.
+    train(tmp_path, range(2, 4))
+    assert steps_of(tmp_path) == [0, 1, 2, 3]
 
 
 def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):

@@ -3,10 +3,12 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from programs import ONE_TASK, read_lines
 from testing import (
     DIM,
     LSTM,
+    SMALL,
     WORDS,
     encoded,
     find_task,
@@ -248,3 +250,19 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
     assert loaded.translate([], "es") == []
     with pytest.raises(UserError, match="expected one of en, es for every text"):
         loaded.translate(["a"], "fr")
+    translate = tf.saved_model.load(str(tmp_path / "float32")).translate
+    (source, target), (more, other), _ = rows_of(EXAMPLES)
+    both = translate([source, more], "es").numpy().tolist()
+    assert (
+        both == translate([source, more], ["es", "es"]).numpy().tolist() == [target.encode(), other.encode()]
+    )
+    with pytest.raises(tf.errors.InvalidArgumentError, match="as many languages as texts"):
+        translate([source, more, "a"], ["es", "es"])
+
+
+@pytest.mark.parametrize(
+    "settings", [("tokenizer.ngram_sizes=3",), ("encoder.kind=cnn", *SMALL, "encoder.num_filters=4")]
+)
+def test_an_encoder_without_a_row_for_each_word_cannot_translate(settings):
+    with pytest.raises(UserError, match="predicts words by their rows of the encoder's table"):
+        yu("encoder.kind=static", *SMALL[:2], *settings)

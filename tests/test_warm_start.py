@@ -46,6 +46,7 @@ def start(folder, run_dir, *overrides):
     run_dir.mkdir(exist_ok=True)
     store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
     resolved = _resolve(run, config.data, store)
+    run.folder.start(config, store.contents(), resolved)
     model = Model.from_config(resolved.model, resolved.files.__getitem__)
     _, new_heads = make_tasks(config, config.data, model)
     start_weights(Workers(make_strategy()), run_dir, model, new_heads)
@@ -160,12 +161,14 @@ def test_heads_are_the_models_and_new_where_it_has_others(tmp_path):
 def test_what_is_exported_can_be_a_mean_of_the_start_and_the_end(tmp_path):
     begin, model = make_model("cnn", seed=1), make_model("cnn", seed=2)
     end = arrays(model.weights)
-    del begin.heads["inference"]  # a new head has no start
+    del begin.heads["inference"]
     begin.save_pretrained(tmp_path / START)
-    average_with_start(tmp_path, model, 0.25)
+    # Heads that were new have no start, whether the starting model had others of the same sizes or none.
+    average_with_start(tmp_path, model, 0.25, {"inference": {}, "quick_thought": {}})
     first = arrays(begin.weights)
     for name, value in arrays(model.weights).items():
-        expected = 0.25 * first[name] + 0.75 * end[name] if name in first else end[name]
+        is_new = name.startswith(("heads/inference", "heads/quick_thought"))
+        expected = end[name] if is_new else 0.25 * first[name] + 0.75 * end[name]
         np.testing.assert_allclose(value, expected, rtol=1e-6)
 
 

@@ -63,7 +63,7 @@ def main() -> None:
     _keep_freed_memory()
     config = _config()
     distillation = config.task("distillation")
-    needs_published = distillation.weight and PUBLISHED in distillation.teacher.split(",")
+    needs_published = distillation.weight and PUBLISHED in map(str.strip, distillation.teacher.split(","))
     with ExitStack() as stack:
         if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
             # Runs while the corpora are prepared and TensorFlow starts here.

@@ -7,6 +7,7 @@ A recipe is a preset and settings. Each run adds a line to runs/sweep/results.js
 continues a sweep that was stopped, and repeats no run.
 """
 
+import fnmatch
 import json
 import os
 import re
@@ -29,7 +30,8 @@ from absl import flags, logging
 from tabulate import tabulate
 
 from xling_tf.errors import UserError
-from xling_tf.files import locked, read_json
+from xling_tf.evaluators.running import SUITES
+from xling_tf.files import locked, read_json, replacing
 from xling_tf.presets import get_preset
 from xling_tf.program import provenance, run
 from xling_tf.settings import apply_overrides
@@ -40,7 +42,7 @@ _MINUTES = flags.DEFINE_list("minutes", ["3"], "Budgets of training, for each re
 _SEEDS = flags.DEFINE_list("seeds", ["1"], "Seeds of training, for each recipe; the table has medians.")
 _OUTPUT = flags.DEFINE_string("output", "runs/sweep", "Folder for the runs and results.jsonl.")
 
-_SUITES = "nli/xnli.*.dev,senteval/CR,senteval/SUBJ"  # of DIR/eval; training adds STS
+_DATASETS = ("nli/xnli.*.dev", "senteval/CR", "senteval/SUBJ")  # of DIR/eval, if there; training adds STS
 _PROGRAMS = Path(__file__).resolve().parents[1]
 
 
@@ -74,11 +76,19 @@ def main() -> None:
     trials = [Trial(*recipe, m, int(seed)) for m, seed, recipe in product(budgets, _SEEDS.value, recipes)]
     if not trials:
         raise UserError("expected at least one --recipe, as 'three layers: pair=en-es'")
+    if len({trial.folder for trial in trials}) < len(trials):
+        raise UserError(
+            "--recipe, --minutes and --seeds must give each training another name, but two are equal; rename "
+            "a recipe, or remove a repeated budget or seed"
+        )
     output, data = Path(_OUTPUT.value), Path(_DATA.value) if _DATA.value is not None else None
     output.mkdir(parents=True, exist_ok=True)
     with locked(output):
-        results = _run(trials, data, output)
-    print(table(results))
+        results, failures = _run(trials, data, output)
+    if results:
+        print(table(results))
+    if failures:
+        raise UserError(f"{len(failures)} of {len(trials)} trainings failed: {failures[0]}")
 
 
 def parse_recipe(text: str) -> tuple[str, str, tuple[str, ...]]:
@@ -99,10 +109,10 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     return tabulate(medians.astype(object).where(medians.notna(), None), headers="keys", floatfmt=".3f")
 
 
-def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[str, Any]]:
+def _run(trials: list[Trial], data: Path | None, output: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Returns all results, and the messages of the trainings that failed."""
     results_path = output / "results.jsonl"
-    lines = results_path.read_text().splitlines() if results_path.exists() else []
-    results = [json.loads(line) for line in lines]
+    results, failures = read_results(results_path), list[str]()
     done = {(r["recipe"], tuple(r["settings"]), r["minutes"], r["seed"]) for r in results}
     remaining = [t for t in trials if (t.recipe, t.settings, t.minutes, t.seed) not in done]
     devices: SimpleQueue[Device] = SimpleQueue()
@@ -116,14 +126,32 @@ def _run(trials: list[Trial], data: Path | None, output: Path) -> list[Mapping[s
         finally:
             devices.put(device)
 
-    with ThreadPoolExecutor(devices.qsize()) as pool:
+    pool = ThreadPoolExecutor(devices.qsize())
+    try:
         for future in as_completed([pool.submit(run, trial) for trial in remaining]):
-            result = future.result()
+            try:
+                result = future.result()
+            except UserError as error:  # the other trainings go on
+                logging.error("%s", error)
+                failures.append(str(error))
+                continue
             results.append(result)
-            with results_path.open("a") as file:
+            with results_path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(result) + "\n")
             logging.info("%s, %g minutes: %s", result["recipe"], result["minutes"], result["scores"])
-    return results
+    finally:
+        pool.shutdown(cancel_futures=True)  # after Ctrl-C, no further training starts
+    return results, failures
+
+
+def read_results(path: Path) -> list[Mapping[str, Any]]:
+    """Reads the results of earlier calls; removes the last line if a full disk has cut it."""
+    lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+    if lines and not lines[-1].endswith("\n"):
+        lines.pop()
+        with replacing(path) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
+    return [json.loads(line) for line in lines]
 
 
 def _devices() -> list[Device]:
@@ -133,7 +161,9 @@ def _devices() -> list[Device]:
         gpus = [gpu for gpu in visible.split(",") if gpu]
     elif shutil.which("nvidia-smi"):
         listing = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True).stdout
-        gpus = [str(number) for number, _ in enumerate(listing.splitlines())]
+        # Its other lines are MIG devices, or say why there are no GPUs.
+        lines = [line for line in listing.splitlines() if line.startswith("GPU ")]
+        gpus = [str(number) for number, _ in enumerate(lines)]
     if not gpus:
         return [Device((core,)) for core in cores]
     return [Device(tuple(cores[n :: len(gpus)] or cores), gpu) for n, gpu in enumerate(gpus)]
@@ -154,12 +184,12 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, device: D
     results = read_json(run / "results.json")
     scores_by_name = {name: next(iter(values.values())) for name, values in results["scores"].items()}
     scores_by_name |= {n: v["accuracy"] for n, v in results["scores"].items() if n.startswith("task/")}
-    if data and (data / "eval").is_dir():
+    if data and (datasets := _datasets(data / "eval")):
         _call(
             folder / "evaluation.log",
             device,
             *("evaluation/main.py", f"--model={model}", f"--data={data / 'eval'}"),
-            *(f"--suite={_SUITES}", f"--output={scores}", f"--cache={folder / 'vectors'}"),
+            *(f"--suite={','.join(datasets)}", f"--output={scores}", f"--cache={folder / 'vectors'}"),
         )
         for suite, datasets in read_json(scores)["scores"].items():
             for name, values in datasets.items():
@@ -170,6 +200,13 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, device: D
         "scores": {name: round(value, 4) for name, value in scores_by_name.items()},
         **{key: value for key, value in provenance().items() if key != "command"},
     }
+
+
+def _datasets(folder: Path) -> list[str]:
+    """Returns the patterns of `_DATASETS` that match files of a folder."""
+    suites = {pattern.partition("/")[0] for pattern in _DATASETS}
+    names = [f"{suite}/{dataset.name}" for suite in suites for dataset in SUITES[suite].find(folder, 0)]
+    return [pattern for pattern in _DATASETS if fnmatch.filter(names, pattern)]
 
 
 def _call(log: Path, device: Device, *arguments: str) -> None:

@@ -7,6 +7,7 @@ reads and writes settings.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -40,6 +41,8 @@ NotNegative = Annotated[float, _NOT_NEGATIVE]
 Count = Annotated[int, _NOT_NEGATIVE]
 _SHARE = Check("at least 0 and below 1", lambda share: 0 <= share < 1)
 Share = Annotated[float, _SHARE]
+_DIFFERENT = Check("different numbers", lambda sizes: len(set(sizes)) == len(sizes))
+DifferentSizes = Annotated[Sizes, _DIFFERENT]
 
 
 class Section:
@@ -125,11 +128,11 @@ class TokenizerConfig(Section, name="tokenizer"):
 class WordsConfig(TokenizerConfig):
     """Treebank-style words, optionally with character n-grams."""
 
-    max_words: int = 200_000  # 2019, sec. 3.2
-    min_word_count: int = 1
-    common_words: int = 0  # number of each language's most frequent words to add to those of the corpora
+    max_words: Count = 200_000  # 2019, sec. 3.2
+    min_word_count: Count = 1
+    common_words: Count = 0  # number of each language's most frequent words to add to those of the corpora
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
-    ngram_sizes: Sizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
+    ngram_sizes: DifferentSizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
 
 
@@ -195,7 +198,7 @@ class CnnConfig(Section, name="encoder"):
     hidden_dim: Positive = 512
     intermediate_dim: Positive = 320  # of the feed-forward layers after the pooling
     num_layers: Positive = 2  # number of convolutions of each width
-    filter_widths: Sizes = (1, 2, 3, 5)
+    filter_widths: DifferentSizes = (1, 2, 3, 5)
     num_filters: Positive = 256  # for each width
 
 
@@ -226,14 +229,16 @@ class LstmConfig(Section, name="encoder"):
         self._require(is_valid, "hidden_dim", expected)
 
 
-def _are_numbers(texts: tuple[str, ...]) -> bool:
+def _are_powers(texts: tuple[str, ...]) -> bool:
     try:
-        return bool(texts) and not any(math.isnan(float(text)) for text in texts)
+        powers = [float(text) for text in texts]
     except ValueError:
         return False
+    # Other powers of float32 numbers overflow.
+    return bool(powers) and all(math.isinf(p) or -3 <= p <= 10 for p in powers)
 
 
-_Powers = Annotated[tuple[str, ...], Check("numbers such as -inf,1,inf", _are_numbers)]
+_Powers = Annotated[tuple[str, ...], Check("numbers from -3 to 10, -inf or inf", _are_powers)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,16 +284,12 @@ class SimilarityConfig(Section, name="similarity"):
     normalize: bool = False  # cosines; False for the dot products of 2019, eq. 1
     # Multiplies the scores.
     scale: Annotated[float, Check("above 0", lambda scale: 0 < scale < math.inf)] = 1.0
-    margin: float = 0.0  # subtracted from the right candidate's score, before the scale
+    # Subtracted from the right candidate's score, before the scale.
+    margin: Annotated[float, Check("a finite number", math.isfinite)] = 0.0
     bidirectional: bool = False  # translation ranking ranks sources for targets and targets for sources
     # Lengths of prefixes of the vectors that are ranked too, so that vectors can be cut to them (Kusupati et
     # al. 2022, "Matryoshka Representation Learning", eq. 1).
-    matryoshka_dims: Sizes = ()
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        dims = self.matryoshka_dims
-        self._require(len(set(dims)) == len(dims), "matryoshka_dims", "different numbers, such as 64,128,256")
+    matryoshka_dims: DifferentSizes = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -457,7 +458,8 @@ class InitialConfig(Section, name="initial"):
 
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
     model: str = ""
-    max_tokens: int | None = None  # cuts sentences at this length; None for the model's
+    # Cuts sentences at this length; None for the model's.
+    max_tokens: Annotated[int | None, Check("at least 1", lambda n: n is None or n >= 1)] = None
     # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
     # built with the starting model stay usable.
     anchor_weight: NotNegative = 0.0
@@ -515,10 +517,16 @@ class DataConfig(Section, name="data"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1
-        if not self.targets or self.source in self.targets or is_mixed:
+        is_repeated = len(set(self.languages)) < len(self.languages)
+        if not self.targets or is_repeated or is_mixed:
             raise UserError(
-                f"data.targets expects at least one language besides data.source, {self.source!r}, or "
-                f"{ALL_LANGUAGES} alone for every language in the data, got {list(self.targets)}"
+                f"data.targets expects one or more different languages besides data.source, {self.source!r}, "
+                f"or {ALL_LANGUAGES} alone for every language in the data, got {list(self.targets)}"
+            )
+        if invalid := [code for code in self.languages if not re.fullmatch(r"\w+", code)]:
+            raise UserError(
+                "data.source and data.targets expect codes of languages such as es or pt_BR, without "
+                f"hyphens, which separate the languages of a pair, got {invalid[0]!r}"
             )
 
     @property
@@ -549,9 +557,9 @@ class TrainingConfig(Section, name="training"):
     bow_steps: Count = 0  # minimum number of steps of this phase, at the later phase's expense
     bow_batch: Positive = 1024  # examples per batch of this phase
     bow_rate: NotNegative = 1.0  # multiplies the average's learning rates in the later phase
-    seed: int = 1
+    seed: Count = 1
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"  # the faster one on this machine
-    checkpoint_minutes: float = 3.0
+    checkpoint_minutes: NotNegative = 3.0
     dev_batches: Positive = 8  # held-out batches on which each task is scored at the end
 
 

@@ -128,7 +128,7 @@ def _parse(kind: Any, value: str, name: str) -> Any:
         if kind is bool:
             return _BOOLEANS[value.lower()]
         if get_origin(kind) is tuple:
-            return tuple(get_args(kind)[0](part) for part in value.split(",") if part)
+            return tuple(get_args(kind)[0](part) for part in map(str.strip, value.split(",")) if part)
         return kind(value)
     except (KeyError, ValueError) as error:
         expected = getattr(kind, "__name__", str(kind))

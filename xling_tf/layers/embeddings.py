@@ -151,5 +151,5 @@ def sinusoidal_positions(max_length: int, dim: int) -> np.ndarray:
     rates = 10_000.0 ** (-np.arange(0, dim, 2) / dim)
     encodings = np.zeros((max_length, dim), np.float32)
     encodings[:, 0::2] = np.sin(positions * rates)
-    encodings[:, 1::2] = np.cos(positions * rates)
+    encodings[:, 1::2] = np.cos(positions * rates[: dim // 2])
     return encodings

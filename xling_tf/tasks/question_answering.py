@@ -17,7 +17,7 @@ from xling_tf.tasks.signatures import (
     SentenceSignature,
     Served,
     Signature,
-    require_as_many,
+    one_for_each,
     texts,
 )
 from xling_tf.tokenizers.base import TokenFeatures
@@ -44,13 +44,8 @@ class AnswerSignature(Signature):
             `[answers, dim]` float32 of unit length.
         """
         answers = tf.reshape(inputs, [-1])
-        contexts = tf.cond(
-            tf.equal(tf.rank(context), 0),
-            lambda: tf.fill(tf.shape(answers), tf.reshape(context, [])),
-            lambda: tf.reshape(context, [-1]),
-        )
         message = "expected as many contexts as answers, or a single string"
-        contexts = require_as_many(contexts, answers, message)
+        contexts = one_for_each(context, answers, message)
         contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
         averages = self.head("context_encoder")(self.scaled_for_heads(self.encoder.average(contexts)))
         vectors = tf.concat([self.scaled_for_heads(self.encode(answers)), averages], axis=1)

@@ -221,7 +221,7 @@ class QuickThought(RankingTask):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: sums the losses of previous and following sentences."""
         previous, sentence, following = (
-            tower(column) for tower, column in zip(self.heads.values(), columns, strict=True)
+            self.heads[f"{name}_tower"](column) for name, column in zip(self.columns, columns, strict=True)
         )
         before, before_hits = self.rank(sentence, previous, batch.fingerprints[1::-1])
         after, after_hits = self.rank(sentence, following, batch.fingerprints[1:])

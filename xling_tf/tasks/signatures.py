@@ -123,6 +123,16 @@ class RawSignature(Signature):
         return self.encode(inputs)
 
 
+def one_for_each(values: tf.Tensor, texts: tf.Tensor, message: str) -> tf.Tensor:
+    """Returns a string for each of `[n]` texts, repeating a single one; otherwise see `require_as_many`."""
+    repeated = tf.cond(
+        tf.equal(tf.rank(values), 0),
+        lambda: tf.fill(tf.shape(texts), tf.reshape(values, [])),
+        lambda: tf.reshape(values, [-1]),
+    )
+    return require_as_many(repeated, texts, message)
+
+
 def require_as_many(texts: tf.Tensor, others: tf.Tensor, message: str) -> tf.Tensor:
     """Returns `texts`; the graph fails with `message` if their number is not that of `others`."""
     with tf.control_dependencies([tf.debugging.assert_equal(tf.size(texts), tf.size(others), message)]):

@@ -11,11 +11,12 @@ from keras import ops
 
 from xling_tf.config import DataConfig, ExperimentConfig, TranslationConfig
 from xling_tf.encoders.base import TokenEncoder
+from xling_tf.errors import UserError
 from xling_tf.layers.base import Layer
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.losses import token_likelihood
 from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
-from xling_tf.tasks.signatures import About, Served, Signature, texts
+from xling_tf.tasks.signatures import About, Served, Signature, one_for_each, texts
 from xling_tf.tokenizers.base import Tokenizer
 
 _MARGIN = 1.0  # of the distance to another sentence's vector; our choice
@@ -120,9 +121,19 @@ class TranslationSignature(Signature):
 
     @tf.function(input_signature=texts("inputs", "language"), autograph=False)
     def __call__(self, inputs: tf.Tensor, language: tf.Tensor) -> tf.Tensor:
-        """Returns `[sentences]` translations; inputs and their languages, of any shape, are flattened."""
-        decoder = self.head("decoder")
-        is_target = tf.equal(tf.reshape(language, [-1])[:, None], tf.constant(decoder.languages)[None, :])
+        """Translates sentences.
+
+        Args:
+            inputs: Sentences, in a tensor of any shape, which is flattened.
+            language: The target language of each sentence, or a single string for all of them.
+
+        Returns:
+            `[sentences]` translations.
+        """
+        decoder, inputs = self.head("decoder"), tf.reshape(inputs, [-1])
+        message = "expected as many languages as texts, or a single string"
+        language = one_for_each(language, inputs, message)
+        is_target = tf.equal(language[:, None], tf.constant(decoder.languages)[None, :])
         message = f"expected one of {', '.join(decoder.languages)} for every text"
         with tf.control_dependencies(
             [tf.debugging.assert_equal(tf.reduce_any(is_target, axis=1), True, message)]
@@ -154,7 +165,13 @@ class Translation(Task):
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
         """See `Task.make_heads`: a decoder for all languages."""
-        decoder = Decoder(data.languages, encoder.embedding.words.dim, name="decoder")
+        dim = encoder.embedding.words.dim
+        if encoder.num_ngrams or encoder.embed_words(encoder.example_words()).shape[-1] != dim:
+            raise UserError(
+                "tasks.translation predicts words by their rows of the encoder's table: set an empty "
+                "tokenizer.ngram_sizes=, and no encoder.kind=cnn"
+            )
+        decoder = Decoder(data.languages, dim, name="decoder")
         decoder.build((None, encoder.hidden_dim))
         return {"decoder": decoder}
 

@@ -20,7 +20,7 @@ _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 
 # Errors of reading a damaged checkpoint.
-_UNREADABLE = (OSError, ValueError, LookupError)
+_UNREADABLE = (AttributeError, OSError, ValueError, LookupError)
 
 
 class CheckpointError(UserError):
@@ -62,7 +62,7 @@ class Checkpoints:
                 f"the newest is {newest.name if newest else 'still none'}; free space on that disk"
             ) from error
         for old in newest_first(self._folder)[_MAX_CHECKPOINTS:]:
-            shutil.rmtree(old)
+            shutil.rmtree(old, ignore_errors=True)  # the next call tries again
         return path
 
     def restore(self) -> dict[str, Any] | None:

@@ -3,7 +3,7 @@
 import json
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -108,7 +108,7 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(lambda: _resolve(run, data, store))
     with progress("making the model"):
-        model, tasks, examples = _build(run, data, workers, resolved, store)
+        model, tasks, examples, new_heads = _build(run, data, workers, resolved, store)
     if Distillation in teachers:
         require_width(run.config, teachers[Distillation], model.encoder.hidden_dim)
     run_folder_vectors = run.run_dir / "teacher" if workers.is_chief else None
@@ -130,10 +130,13 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     trainer = Trainer(
         model=model, tasks=tasks, config=run.config, examples=train, workers=workers, run_dir=run.run_dir
     )
+    _start(run, workers, resolved, tasks, store)
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
         return None
     with progress("evaluating and exporting"):
+        if workers.is_chief and run.config.initial.average:
+            average_with_start(run.run_dir, model, run.config.initial.average, new_heads)
         results = _finish(run, data, trainer, model, tasks, held_out, store) if workers.is_chief else {}
     workers.wait()  # the chief would consider a process that ends earlier as lost
     return results
@@ -177,17 +180,17 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
 
 def _resolve(run: Run, data: DataConfig, store: CorpusStore) -> Resolved:
     """Decides what depends on the data and the machine, or reads the decisions of the first start."""
-    resolved = run.folder.resolved()
-    if resolved is None:
-        resolved = resolve(run.config, data, store, run.run_dir)
-        run.folder.start(run.config, store.contents(), resolved)
-    return resolved
+    return run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
 
 
 def _build(
     run: Run, data: DataConfig, workers: Workers, resolved: Resolved, store: CorpusStore
-) -> tuple[Model, list[Task], dict[str, TaskExamples]]:
-    """Makes the model, with random or starting weights, and the tasks that have examples."""
+) -> tuple[Model, list[Task], dict[str, TaskExamples], dict[str, Heads]]:
+    """Makes the model, with random or starting weights, and the tasks that have examples.
+
+    Returns:
+        The model, the tasks, their examples by name, and by task the heads that are not the starting model's.
+    """
     config = run.config
     random.seed(config.training.seed)  # Keras draws the seeds of layers from it
     keras.config.set_dtype_policy(resolved.precision)
@@ -201,47 +204,63 @@ def _build(
     model.heads = {name: heads for name, heads in model.heads.items() if name not in unused}
     if workers.is_chief:
         run.folder.write("config.json", model.description_files()["config.json"])
-    _write_trained_on(run, workers, tasks, store)
     if config.initial.model:
         start_weights(workers, run.run_dir, model, new_heads)
     elif config.initial.vectors:
         if workers.is_chief:
             model.encoder.assign_word_vectors(**np.load(run.run_dir / VECTORS))
         workers.share([table.value for table in model.encoder.table_variables])
-    return model, tasks, examples
+    return model, tasks, examples, new_heads
+
+
+def _start(run: Run, workers: Workers, resolved: Resolved, tasks: Sequence[Task], store: CorpusStore) -> None:
+    """Saves what a restart needs; until then, the folder accepts other settings, to correct mistakes."""
+    written = run.run_dir / TRAINED_ON
+    if workers.from_chief(lambda: written.exists() and run.folder.resolved() is not None):
+        return
+    # The texts of the starting model and of other workers were trained on, too.
+    trained_on = _trained_on(run.config, tasks, store)
+    parts = workers.gather(trained_on) if run.config.data.shards_by_worker else [trained_on]
+    if workers.is_chief:
+        if run.config.initial.model:
+            parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
+        run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
+        run.folder.start(run.config, store.contents(), resolved)
 
 
 def start_weights(workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]) -> None:
     """Assigns the weights that training starts from, read by the chief; those of new heads stay random."""
-    prefixes = tuple(f"heads/{task}/" for task in new_heads)
-    variables = {n: v.value for n, v in model.weights.items() if not n.startswith(prefixes)}
-
-    def read() -> None:
-        used = {n: array for n, array in _start_weights(run_dir).items() if not n.startswith(prefixes)}
-        assign_weights(variables, used, str(run_dir / START))
-
-    workers.from_chief(read)
+    variables = {name: variable.value for name, variable in _without(new_heads, model.weights).items()}
+    workers.from_chief(
+        lambda: assign_weights(variables, _start_weights(run_dir, new_heads), str(run_dir / START))
+    )
     workers.share([*variables.values()])
     for task in new_heads:
         logging.info("%s: the starting model has no fitting heads; new ones are initialised at random", task)
 
 
-def average_with_start(run_dir: Path, model: Model, share: float) -> None:
+def average_with_start(run_dir: Path, model: Model, share: float, new_heads: Mapping[str, Any]) -> None:
     """Averages a trained model's weights with a share of its start's (Wortsman et al. 2022, eq. 1)."""
-    start = _start_weights(run_dir)
-    for name, variable in model.weights.items():
-        if name in start and start[name].shape == tuple(variable.shape):
-            variable.assign(share * start[name] + (1 - share) * np.asarray(variable.value))
+    variables = model.weights
+    for name, start in _start_weights(run_dir, new_heads).items():
+        variables[name].assign(share * start + (1 - share) * np.asarray(variables[name].value))
 
 
-def _start_weights(run_dir: Path) -> Weights:
+def _start_weights(run_dir: Path, new_heads: Mapping[str, Any]) -> Weights:
+    """Reads the weights that training started from, but for tasks with new heads."""
     try:
-        return read_weights(run_dir / START / WEIGHTS)
+        return _without(new_heads, read_weights(run_dir / START / WEIGHTS))
     except OSError as error:
         raise UserError(
             f"{run_dir / START} must have the weights that training started from, but cannot be read "
             f"({error.strerror}); restore it from a backup, or train again with another --run_dir"
         ) from error
+
+
+def _without(heads: Iterable[str], weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out the weights of the heads of some tasks."""
+    prefixes = tuple(f"heads/{task}/" for task in heads)
+    return {name: value for name, value in weights.items() if not name.startswith(prefixes)}
 
 
 def make_tasks(
@@ -258,22 +277,6 @@ def make_tasks(
             model.heads[name] = new_heads[name] = heads
         tasks += kind.mirrored(name, config, data, heads)
     return tasks, new_heads
-
-
-def _write_trained_on(run: Run, workers: Workers, tasks: Sequence[Task], store: CorpusStore) -> None:
-    """Writes the hashes of the training texts, those of the starting model and of other workers included."""
-    if workers.from_chief((run.run_dir / TRAINED_ON).exists):
-        return
-    with_shards = run.config.data.shards_by_worker
-    if not with_shards and not workers.is_chief:
-        return
-    parts = [_trained_on(run.config, tasks, store)]
-    if with_shards:
-        parts = workers.gather(parts[0])
-    if workers.is_chief:
-        if run.config.initial.model:
-            parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
-        run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
 
 
 def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:
@@ -325,8 +328,6 @@ def _finish(
 ) -> dict[str, Any]:
     """Evaluates and exports a trained model."""
     config = run.config
-    if share := config.initial.average:
-        average_with_start(run.run_dir, model, share)
     module = model.module()
     precision = keras.config.dtype_policy().name
     encoder = SentenceEncoder(module, "bfloat16" if precision == "mixed_bfloat16" else "float32")

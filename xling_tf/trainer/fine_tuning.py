@@ -96,6 +96,11 @@ def fine_tune(
             f"expected the folder of a model as the first argument, got {type(model).__name__}; call "
             "fine_tune(folder, pairs, output=...)"
         )
+    if isinstance(languages, str) or len(languages) != 2 or languages[0] == languages[1]:
+        raise UserError(
+            'languages expects two different codes, such as ("en", "es"), got '
+            f"{languages!r}; leave it out if all texts are in one language"
+        )
     output = Path(output)
     corpus = PairCorpus.of(pairs, languages)
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))

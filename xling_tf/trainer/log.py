@@ -3,16 +3,18 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from xling_tf.errors import one_line
 from xling_tf.files import replacing
 from xling_tf.program import progress as log_progress
 
@@ -37,7 +39,8 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
     If the output is not a terminal, a line every half minute replaces the progress bar. Removes lines of
-    steps from `first_step` on, left by a killed process; `progress` is the used share of the budget.
+    steps from `first_step` on, left by a killed process; `progress` is the used share of the budget. On a
+    full disk, training continues without the files, because a later checkpoint may still find room.
     """
 
     def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
@@ -54,14 +57,14 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._stack.callback(self._bar.close)
         self._begin = time.monotonic()
         self._sentences = 0
+        self._is_failing = False
 
     def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+        with self._despite_full_disk():
+            self._stack.__exit__(*error)
 
     def report(self, result: StepResult, progress: float) -> None:
         """Reports one step; `progress` is the share of the budget that is used after it."""
-        self._lines.write(json.dumps(result._asdict()) + "\n")
-        self._lines.flush()
         self._sentences += result.sentences
         rate = self._sentences / (time.monotonic() - self._begin)
         scalars = {
@@ -71,7 +74,10 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             "learning_rate": result.learning_rate,
             "sentences_per_second": rate,
         }
-        with self._writer.as_default(step=result.step):
+        with self._despite_full_disk():
+            self._lines.write(json.dumps(result._asdict()) + "\n")
+            self._lines.flush()
+        with self._despite_full_disk(), self._writer.as_default(step=result.step):
             for name, value in scalars.items():
                 tf.summary.scalar(name, value)
         before = self._losses.get(result.task, result.loss)
@@ -82,6 +88,16 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         if not self._bar.disable:
             self._bar.set_postfix_str(status, refresh=False)
             self._bar.update(100 * progress - self._bar.n)
+
+    @contextmanager
+    def _despite_full_disk(self) -> Iterator[None]:
+        """Warns, the first time, of a file that cannot be written."""
+        try:
+            yield
+        except (OSError, tf.errors.OpError) as error:
+            if not self._is_failing:
+                logging.warning("the log of the training cannot be written (%s)", one_line(error))
+            self._is_failing = True
 
 
 def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: NDArray[np.float32]) -> None:

@@ -61,7 +61,8 @@ def sampling_weights(weight: int, sizes: Sequence[float], temperature: float) ->
     """
     if not temperature:
         return [weight] * len(sizes)
-    powers = [size ** (1 / temperature) for size in sizes]
+    # Relative to the largest, so that a low temperature does not overflow.
+    powers = [(size / max(sizes)) ** (1 / temperature) for size in sizes]
     steps = 10 * weight * len(sizes)
     return [max(1, round(steps * power / sum(powers))) for power in powers]
 

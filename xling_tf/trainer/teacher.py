@@ -83,7 +83,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
     """
     name, source = config.task("distillation").teacher, config.data.source
     logging.info("opening the teacher %s", name)
-    systems = [open_embedder(part) for part in name.split(",")]
+    systems = [open_embedder(part.strip()) for part in name.split(",")]
     for system in systems:
         # Only models of this package say which languages they know.
         languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]

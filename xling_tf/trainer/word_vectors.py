@@ -121,6 +121,12 @@ def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed:
     vocabulary = [EMPTY_TOKEN, *ranked[: config.max_words]]
     # A word of several languages has the vector of the language that uses it most often.
     parts = [_rows(space, vocabulary, shares) for space in spaces]
+    for name, (_, is_known) in zip(names, parts, strict=True):
+        if not is_known.any():
+            raise UserError(
+                f"initial.vectors={name} must have words of the translations, but has none: use vectors of "
+                "their languages, or set tokenizer.lowercase as in the file"
+            )
     return WordVectors(
         vocabulary,
         np.concatenate([rows for rows, _ in parts], axis=1),
@@ -202,12 +208,13 @@ def read_vectors(path: Path) -> Words:
     try:
         with path.open("rb") as file:
             blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
-            lines = (line or b"" for block in blocks for line in block)
+            lines = itertools.chain.from_iterable(blocks)
             first = next(lines, b"")
             # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary files.
-            header = first.split() if re.fullmatch(rb"\d+ \d+\s*", first) else None
+            header = first.split() if re.fullmatch(rb"\d+ \d+\s*", first or b"") else None
             if is_text:
                 places, rows = _read_text(lines if header else itertools.chain([first], lines))
+                _require_shape(rows, header)
             else:
                 keyed = (
                     models.KeyedVectors.load_word2vec_format(str(path), binary=True)
@@ -219,21 +226,33 @@ def read_vectors(path: Path) -> Words:
         raise
     except _DAMAGED as error:
         raise UserError(f"{path} must be a file of word vectors, as word2vec writes it: {error}") from error
-    if len(places) != int(header[0] if header else len(rows)) or not np.isfinite(rows).all():
-        raise UserError(f"{path} must have as many different words as its header says, and finite numbers")
+    if not rows.size or not np.isfinite(rows).all():
+        raise UserError(f"{path} must have finite numbers after each word; download it again")
     # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is used.
     in_nfc = {normal_form(word): place for word, place in places.items()}
     in_nfc.update((word, place) for word, place in places.items() if word in in_nfc)
     return Words(in_nfc, rows)
 
 
-def _read_text(lines: Iterable[bytes]) -> tuple[dict[str, int], Matrix]:
-    places, rows = dict[str, int](), list[Matrix]()
+def _read_text(lines: Iterable[bytes | None]) -> tuple[dict[str, int], Matrix]:
+    """Reads lines of a word and its numbers; of equal words, the first is kept, as gensim does."""
+    places, rows, width = dict[str, int](), list[Matrix](), None
     for line in lines:
-        word, *numbers = line.decode("utf-8", "replace").rstrip().split(" ")
-        places[word] = len(rows)
+        if line is None:
+            raise ValueError(f"a line is longer than {MAX_LINE} bytes")
+        if not line.strip():
+            continue
+        text = line.decode("utf-8", "replace").rstrip()
+        width = text.count(" ") if width is None else width
+        word, *numbers = text.rsplit(" ", width)  # GloVe's words may have spaces, such as ". . ."
+        places.setdefault(word, len(rows))
         rows.append(np.array(numbers, np.float32))
     return places, np.stack(rows)
+
+
+def _require_shape(rows: Matrix, header: Sequence[bytes] | None) -> None:
+    if header and rows.shape != (expected := tuple(map(int, header))):
+        raise ValueError(f"words and width are {rows.shape}, but its header says {expected}")
 
 
 def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
