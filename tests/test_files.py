@@ -51,6 +51,22 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert names(path.parent) == ["model"]
 
 
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    disk = make_folder(tmp_path / "disk" / "model", "old")
+    (tmp_path / "link").symlink_to(disk)
+    for text in ("new", "newer"):
+        with replacing_folder(tmp_path / "link") as temporary:
+            assert temporary.parent == disk.parent
+            (temporary / "file").write_text(text)
+        assert (disk / "file").read_text() == text
+    (tmp_path / "file").symlink_to(disk / "file")
+    with replacing(tmp_path / "file") as temporary:
+        temporary.write_text("newest")
+    assert (disk / "file").read_text() == "newest"
+    assert (names(tmp_path), names(disk.parent)) == (["disk", "file", "link"], ["model"])
+    assert all((tmp_path / name).is_symlink() for name in ("link", "file"))
+
+
 def test_a_kill_between_the_two_renames_is_undone(tmp_path, monkeypatch):
     path = make_folder(tmp_path / "model", "old")
     replace, killed = os.replace, []

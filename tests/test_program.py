@@ -1,5 +1,6 @@
 """The log lines of the parts of a program."""
 
+import errno
 import subprocess
 import sys
 import time
@@ -9,7 +10,7 @@ from absl import flags
 from programs import ROOT
 
 from xling_tf import program
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error, library
 
 # A program beside the package, like those of a checkout, in a part that takes a while.
 PROGRAM = """
@@ -69,6 +70,22 @@ def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line
     with pytest.raises(SystemExit) as end, program.one_line_errors("the same command continues"):
         raise error
     assert (end.value.code, capsys.readouterr().err) == (status, line)
+
+
+def test_a_full_disk_is_no_damaged_file():
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left") as caught, as_user_error("download again", OSError):
+        raise full
+    assert caught.value is full
+
+
+def test_a_package_that_fails_is_not_called_missing(tmp_path, monkeypatch):
+    (tmp_path / "broken_package.py").write_text("import missing_dependency")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"Broken, which cannot be imported \(No module named 'missing_dep"):
+        library("broken_package", "Broken", "x")
+    with pytest.raises(UserError, match=r"needs None, which is not installed; .*xling_tf\[x\]"):
+        library("missing_package.part", "None", "x")
 
 
 def test_the_home_folder_is_expanded_in_flags(monkeypatch):

@@ -72,6 +72,14 @@ def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(pub
     assert sizes == {("tiny", "lengths"): [1, 1, 8, 32], ("tiny", "pairs"): [1, 1, 8, 32]}
 
 
+def test_others_can_read_a_version_whose_source_only_its_owner_can(small, tmp_path):
+    source = shutil.copytree(small, tmp_path / "source")
+    source.chmod(0o700)
+    (tmp_path / "as usual").mkdir()
+    folder, _ = publish(source, tmp_path / "serving", "m")
+    assert folder.stat().st_mode == (tmp_path / "as usual").stat().st_mode
+
+
 def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     folders = [publish(small, tmp_path, "m", version)[0].name for version in (None, 7, None)]
     assert folders == ["1", "7", "8"]

@@ -33,7 +33,11 @@ _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary file name beside `path`, which is renamed to `path` if the block succeeds."""
+    """Yields a temporary file name beside `path`, which is renamed to `path` if the block succeeds.
+
+    The file that a symbolic link points to is replaced, and the link stays.
+    """
+    path = path.resolve()
     temporary = _temporary(path)
     try:
         yield temporary
@@ -47,8 +51,10 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `path`, which replaces `path` if the block succeeds.
 
     A folder cannot be renamed over one with content, so the old folder is first renamed to a hidden name. If
-    the process is killed between the two renames, the next call restores the old folder first.
+    the process is killed between the two renames, the next call restores the old folder first. The folder
+    that a symbolic link points to, perhaps on another disk, is replaced, and the link stays.
     """
+    path = path.resolve()
     recover_folder(path)
     with new_folder(path) as temporary:
         yield temporary
@@ -84,6 +90,7 @@ def folder_of_this_process() -> Path:
 
 def recover_folder(path: Path) -> None:
     """Restores the previous folder if the process was killed between the two renames of a replacement."""
+    path = path.resolve()
     if _previous(path).exists():
         if path.exists():
             shutil.rmtree(_previous(path), ignore_errors=True)
@@ -147,6 +154,13 @@ def require_writable_folder(path: Path, remedy: str) -> None:
         ) from error
 
 
+def require_writable_file(path: Path, remedy: str) -> None:
+    """Creates a file's folder, and checks that the file can be written or replaced there."""
+    if path.is_dir():
+        raise UserError(f"{path} must be a file, but is a folder; {remedy}")
+    require_writable_folder(path.parent, remedy)
+
+
 def _previous(path: Path) -> Path:
     return path.with_name(f".{path.name}.previous")
 
@@ -156,7 +170,11 @@ def _temporary(path: Path) -> Path:
     names = f".{glob.escape(path.name)}.*.tmp"
     for leftover in path.parent.glob(names):
         if not _is_running(leftover.name.split(".")[-2]):
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+            # Another process may be removing it, too.
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 

@@ -1,6 +1,5 @@
 """What programs share: flags, one-line errors, log lines, tables, and the provenance of results."""
 
-import errno
 import importlib.metadata
 import os
 import platform
@@ -20,7 +19,7 @@ from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, is_disk_full
 
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.
@@ -51,7 +50,7 @@ def one_line_errors(again: str) -> Iterator[None]:
     except UserError as error:
         _exit(f"error: {error}")
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_disk_full(error):
             raise
         _exit(f"error: the disk is full; make room, and {again}")
     except KeyboardInterrupt:

@@ -72,7 +72,10 @@ def model_name(name: str | os.PathLike[str]) -> str:
         >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]
         ['en-es', 'en-es', 'e5']
     """
-    last = Path(os.path.expanduser(os.fsdecode(name).partition("@")[0])).resolve().name
+    text = os.fsdecode(name)
+    if text.startswith(HUGGING_FACE):
+        text = text.partition("@")[0]
+    last = Path(os.path.expanduser(text)).resolve().name
     if last.endswith(_WHEEL):
         return last.partition("-")[0]
     ending = _archive_ending(last) or next(filter(last.endswith, _DATA_FILES), "")
