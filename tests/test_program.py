@@ -1,6 +1,7 @@
 """The log lines of the parts of a program."""
 
 import errno
+import os
 import subprocess
 import sys
 import time
@@ -70,6 +71,16 @@ def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line
     with pytest.raises(SystemExit) as end, program.one_line_errors("the same command continues"):
         raise error
     assert (end.value.code, capsys.readouterr().err) == (status, line)
+
+
+@pytest.mark.parametrize("num_lines", [1, 100_000])
+def test_a_reader_that_stops_ends_the_program_without_a_message(num_lines):
+    code = f"from xling_tf import program\nprogram.run(lambda: print('line\\n' * {num_lines}), '')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_a_full_disk_is_no_damaged_file():

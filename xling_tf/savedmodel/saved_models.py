@@ -5,6 +5,7 @@ TensorFlow is imported when a SavedModel is loaded, and not before.
 
 import difflib
 import hashlib
+import lzma
 import os
 import re
 import shutil
@@ -132,7 +133,8 @@ def _unpacked(archive: Path, changed: int) -> Path:
         return folder
     # "data" rejects paths outside the folder; zip files are always unpacked like that, and take no filter.
     options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
-    damage = (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+    damage = (EOFError, OSError, RuntimeError)
+    damage += (lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *damage):
         shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
     if ending == _WHEEL:
