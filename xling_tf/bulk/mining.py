@@ -32,7 +32,7 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
-_PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
+_PROGRAM_BYTES = 3 << 28  # of the program without vectors: libraries, and vectors of a chunk of queries
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
 _PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
 _MAX_CLUSTERS = 8192  # below that, there are as many as the root of the number of rows
@@ -127,8 +127,8 @@ class _Side:
     def texts(self, shard: int) -> pa.LargeStringArray:
         """Returns all texts of a shard."""
         name = self.folder.description["text_column"]
-        table = self.folder.columns(shard, [name]).combine_chunks()
-        return column_of_texts(table.to_batches()[0], name).fill_null("")
+        batches = self.folder.columns(shard, [name]).to_batches()
+        return pa.concat_arrays([column_of_texts(batch, name) for batch in batches]).fill_null("")
 
     def texts_of(self, numbers: NDArray[np.int64]) -> pa.LargeStringArray:
         """Returns the texts of sentences, reading each shard once."""
