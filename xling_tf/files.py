@@ -1,6 +1,5 @@
 """Writes files and folders so that a killed program leaves them whole, and reads JSON."""
 
-import atexit
 import fcntl
 import glob
 import json
@@ -10,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,12 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def folder_of_this_process() -> Path:
-    """Makes a folder that is deleted when this process ends, but not when a process forked from it ends."""
-    folder, process = Path(tempfile.mkdtemp(prefix="xling_tf-")), os.getpid()
+    """Makes a folder that is deleted when this process ends, but not when a process forked from it ends.
 
-    def remove() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
+    Private: `Finalize`. Forked workers of multiprocessing do not call the functions of `atexit`.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="xling_tf-"))
+    Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)
     return folder
 
 
