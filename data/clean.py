@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.errors import library
 from xling_tf.program import progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
@@ -32,7 +31,6 @@ _SCORES = flags.DEFINE_string("scores", None, "File for all pairs: margin, fault
 def main() -> None:
     """Cleans what the flags describe, and prints the counts."""
     with quiet_start():
-        library("tensorflow", "tensorflow", "tensorflow")
         from xling_tf.bulk.bitext_cleaning import clean_bitext
         from xling_tf.sentence_encoder import SentenceEncoder
 

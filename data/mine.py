@@ -16,8 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.errors import library
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.program import progress, run
 from xling_tf.search.search import MIN_MARGIN
 
 _SOURCE = flags.DEFINE_string("source", None, "Folder of the sources' vectors.", required=True)
@@ -31,9 +30,8 @@ _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=
 
 def main() -> None:
     """Mines what the flags describe, and prints the counts."""
-    with quiet_start():
-        library("tensorflow", "tensorflow", "tensorflow")
-        from xling_tf.bulk.mining import mine_translations
+    from xling_tf.bulk.mining import mine_translations
+
     with progress("mining") as report:
         paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
         counts = mine_translations(*paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report)

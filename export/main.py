@@ -100,8 +100,9 @@ def main() -> None:
         raise UserError("--name and --version need --serving")
     if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
         raise UserError("--languages needs --to savedmodel and --data")
-    if (_SAME_MEANING.value or _NEUTRAL.value) and _TO.value != "savedmodel":
-        raise UserError("--same_meaning and --neutral need --to savedmodel")
+    unused = [f.name for f in (_TABLES, _SAME_MEANING, _NEUTRAL) if f.present and _TO.value != "savedmodel"]
+    if unused:
+        raise UserError(f"--{unused[0]} needs --to savedmodel")
     for message in _make(resolve(_MODEL.value)):
         print(message)
 

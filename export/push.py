@@ -5,7 +5,7 @@ import tarfile
 from pathlib import Path
 
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import replacing
+from xling_tf.files import replacing, require_writable_file
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, require_saved_model
 
 
@@ -17,8 +17,9 @@ def archive(model: Path, output: Path) -> Path:
     require_saved_model(model)
     if not output.name.endswith(".tar.gz"):
         raise UserError(f"--archive must end in .tar.gz, got {output}")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(output) as temporary, tarfile.open(temporary, "w:gz") as file:
+    require_writable_file(output, "give another --archive")
+    # Files of Hugging Face's cache are links.
+    with replacing(output) as temporary, tarfile.open(temporary, "w:gz", dereference=True) as file:
         file.add(model, arcname=".")
     with output.open("rb") as packed:
         digest = hashlib.file_digest(packed, "sha256").hexdigest()

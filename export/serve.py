@@ -18,10 +18,10 @@ from typing import Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import app, flags
+from absl import flags
 
 from xling_tf.errors import UserError
-from xling_tf.program import one_line_errors, parse_flags, quiet_start
+from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import resolve
 
 _MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; may be repeated.")
@@ -55,34 +55,33 @@ _LOG = flags.DEFINE_enum(
 )
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Serves the models that the flags name, until SIGTERM or SIGINT."""
-    with one_line_errors("the same command starts the server again"):
-        parameters: dict[str, Any] = {name: flags.FLAGS[name].value for name in _PARAMETERS}
-        models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
-        listener = _bind()
-        with quiet_start():
-            from xling_tf.serving.app import ServerConfig, run
-            from xling_tf.serving.batching import BatchingParameters
-            from xling_tf.serving.models import ModelConfig
+    parameters: dict[str, Any] = {name: flags.FLAGS[name].value for name in _PARAMETERS}
+    models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
+    listener = _bind()
+    with quiet_start():
+        from xling_tf.serving.app import ServerConfig, serve
+        from xling_tf.serving.batching import BatchingParameters
+        from xling_tf.serving.models import ModelConfig
 
-        run(
-            [ModelConfig(name, path, labels) for name, (path, labels) in models.items()],
-            listener,
-            BatchingParameters(**parameters),
-            ServerConfig(
-                api_key=api_key,
-                origins=_ORIGINS.value,
-                body_bytes=_BODY.value,
-                request_seconds=_TIMEOUT.value / 1e3,
-                client_seconds=_CLIENT.value,
-                connections=_CONNECTIONS.value,
-                enable_batching=_BATCHING.value,
-                poll_seconds=_POLL.value,
-                drain_seconds=_DRAIN.value,
-                log_level=_LOG.value,
-            ),
-        )
+    serve(
+        [ModelConfig(name, path, labels) for name, (path, labels) in models.items()],
+        listener,
+        BatchingParameters(**parameters),
+        ServerConfig(
+            api_key=api_key,
+            origins=_ORIGINS.value,
+            body_bytes=_BODY.value,
+            request_seconds=_TIMEOUT.value / 1e3,
+            client_seconds=_CLIENT.value,
+            connections=_CONNECTIONS.value,
+            enable_batching=_BATCHING.value,
+            poll_seconds=_POLL.value,
+            drain_seconds=_DRAIN.value,
+            log_level=_LOG.value,
+        ),
+    )
 
 
 def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, dict[str, int]]]:
@@ -130,9 +129,10 @@ def _bind() -> socket.socket:
         listener.bind((_HOST.value, _PORT.value))
     except OSError as error:
         address = f"--host {_HOST.value} --port {_PORT.value}"
-        raise UserError(f"cannot listen on {address}: {error.strerror}; give another --port") from error
+        message = f"cannot listen on {address}: {error.strerror}; give another --host or --port"
+        raise UserError(message) from error
     return listener
 
 
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse_flags)
+    run(main, "the same command starts the server again")

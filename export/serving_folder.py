@@ -104,7 +104,9 @@ def publish(model: Path, serving: Path, name: str, version: int | None = None) -
         _require_place(base, name, number)
         try:
             with new_folder(base / str(number)) as temporary:
+                mode = temporary.stat().st_mode
                 shutil.copytree(model, temporary, dirs_exist_ok=True)
+                temporary.chmod(mode)  # only its owner can read the folder of an unpacked archive
                 _write_requests(temporary / WARMUP_REQUESTS, requests)
         except (OSError, tf.errors.ResourceExhaustedError) as error:  # shutil.Error is an OSError
             raise UserError(f"{model} cannot be copied to {base / str(number)}: {error}") from error

@@ -1,6 +1,8 @@
 """Cleaning of noisy bitexts: rules, margins, thresholds, files."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +33,11 @@ def encode(texts: list[str]) -> np.ndarray:
     return np.array([VECTORS[text] for text in texts], np.float32)
 
 
-def clean(folder: Path, **options) -> tuple[dict[str, int], list[tuple[str, ...]]]:
+def clean(
+    folder: Path, *, pairs: Sequence[tuple[str, str]] = PAIRS, **options: Any
+) -> tuple[dict[str, int], list[tuple[str, ...]]]:
     noisy, output = folder / "noisy.tsv", folder / "out" / "clean.tsv"
-    noisy.write_text("".join("\t".join(pair) + "\n" for pair in PAIRS), encoding="utf-8")
+    noisy.write_text("".join("\t".join(pair) + "\n" for pair in pairs), encoding="utf-8")
     options = {"threshold": 0.0, "source": "en", "target": "es", **options}
     counts = clean_bitext(encode, noisy, output, **options)
     return counts, [tuple(line.split("\t")) for line in output.read_text(encoding="utf-8").splitlines()]
@@ -61,6 +65,10 @@ def test_margins_and_faults(tmp_path):
     assert clean(tmp_path, best=1)[1] == [PAIRS[4]]
     assert clean(tmp_path, best=1, threshold=1.9)[1] == []
     assert clean(tmp_path, best=5)[1] == [PAIRS[0], PAIRS[4], PAIRS[5]]
+    # Of equal margins, the first are kept; pairs with a fault never are.
+    for best in (1, 2, 3):
+        counts, kept = clean(tmp_path, pairs=[PAIRS[1], *[PAIRS[4]] * 3], best=best, threshold=-np.inf)
+        assert (len(kept), counts["kept"], counts["dropped: low margin"]) == (best, best, 3 - best)
 
 
 def test_other_files_are_refused(tmp_path):
@@ -73,3 +81,10 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(UserError, match=r"a language code .* got 'spanish'"):
         clean_bitext(encode, tmp_path / "one.tsv", tmp_path / "out.tsv", **{**options, "target": "spanish"})
     assert not (tmp_path / "out.tsv").exists()
+    with pytest.raises(UserError, match="must be a file, but is a folder"):
+        clean_bitext(encode, tmp_path / "one.tsv", tmp_path, **options)
+    for scores in ("one.tsv", "out.tsv"):
+        with pytest.raises(UserError, match="besides the input and the output"):
+            clean_bitext(
+                encode, tmp_path / "one.tsv", tmp_path / "out.tsv", scores=tmp_path / scores, **options
+            )

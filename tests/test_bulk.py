@@ -1,10 +1,13 @@
 """Files of texts to shards of vectors: contents, a kill, other settings, faults; Arrow record batches."""
 
+import shutil
 import sys
+import tarfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,9 +19,10 @@ from pyarrow import parquet
 from raw_files import read_files
 
 from xling_tf.bulk import vector_files
-from xling_tf.bulk.record_batches import encode_batches
+from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
+from xling_tf.savedmodel.saved_models import resolve
 from xling_tf.search.quantization import quantize_embeddings
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -141,6 +145,47 @@ def test_a_full_disk_stops_it_and_nothing_is_lost(model, tmp_path, monkeypatch):
     encode_files(model, [pattern], output, rows_per_shard=100)
     encode_files(model, [pattern], tmp_path / "whole", rows_per_shard=100)
     assert content(output) == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "npy"])
+def test_a_kill_before_the_counts_are_written_loses_none(model, tmp_path, file_format, monkeypatch):
+    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
+    options = {"rows_per_shard": 100, "columns": [], "file_format": file_format}
+
+    def killed(path: Path, description: dict[str, Any]) -> None:
+        if "counts" in description:
+            raise KeyboardInterrupt
+        write(path, description)
+
+    with monkeypatch.context() as patch:
+        write = vector_files.write_json
+        patch.setattr(vector_files, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            encode_files(model, [pattern], output, **options)
+    assert (output / "shard-00002.parquet").exists()
+    assert encode_files(model, [pattern], output, **options) == {"rows": 250}
+    encode_files(model, [pattern], tmp_path / "whole", **options)
+    assert content(output) == content(tmp_path / "whole")
+
+
+def test_a_model_is_loaded_from_a_remote_archive(model, tmp_path):
+    packed = tmp_path / "hashed.tar.gz"
+    with tarfile.open(packed, "w:gz") as file:
+        file.add(model, ".")
+    with fsspec.open("memory://bucket/hashed.tar.gz", "wb") as file:
+        file.write(packed.read_bytes())
+    [batch] = encode_batches([pa.record_batch({"text": ["a"]})], "memory://bucket/hashed.tar.gz")
+    np.testing.assert_allclose(vectors_of(batch.column("vector")), expected(["a"]), atol=1e-6)
+
+
+def test_a_model_whose_files_are_links_is_sent_whole(model, tmp_path):
+    folder = tmp_path / "snapshot"
+    for file in filter(Path.is_file, model.rglob("*")):
+        link = folder / file.relative_to(model)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
+    packed = shutil.copy(model_archive(folder), tmp_path)
+    assert read_files(resolve(packed)) == read_files(model)
 
 
 def test_damage_stops_it_or_is_counted(model, tmp_path):

@@ -1,12 +1,22 @@
+import multiprocessing
 import os
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
+from programs import ROOT
 
 from xling_tf.errors import UserError
-from xling_tf.files import locked, new_folder, recover_folder, replacing, replacing_folder
+from xling_tf.files import (
+    folder_of_this_process,
+    locked,
+    new_folder,
+    recover_folder,
+    replacing,
+    replacing_folder,
+)
 
 NO_PROCESS = 999999999
 
@@ -49,6 +59,22 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
     assert (path / "file").read_text() == "new"
     assert names(path) == ["file"]
     assert names(path.parent) == ["model"]
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    disk = make_folder(tmp_path / "disk" / "model", "old")
+    (tmp_path / "link").symlink_to(disk)
+    for text in ("new", "newer"):
+        with replacing_folder(tmp_path / "link") as temporary:
+            assert temporary.parent == disk.parent
+            (temporary / "file").write_text(text)
+        assert (disk / "file").read_text() == text
+    (tmp_path / "file").symlink_to(disk / "file")
+    with replacing(tmp_path / "file") as temporary:
+        temporary.write_text("newest")
+    assert (disk / "file").read_text() == "newest"
+    assert (names(tmp_path), names(disk.parent)) == (["disk", "file", "link"], ["model"])
+    assert all((tmp_path / name).is_symlink() for name in ("link", "file"))
 
 
 def test_a_kill_between_the_two_renames_is_undone(tmp_path, monkeypatch):
@@ -97,6 +123,30 @@ def test_a_new_folder_never_replaces_another(tmp_path):
         (temporary / "file").write_text("second")
     assert names(path.parent) == ["folder"]
     assert (path / "file").read_text() == "first"
+
+
+def file_in_folder_of_process(_: int) -> Path:
+    path = folder_of_this_process() / "file"
+    path.write_text("")
+    return path
+
+
+def test_a_folder_lives_as_long_as_its_process():
+    code = (
+        "import os, sys; sys.path.insert(0, 'tests'); from test_files import file_in_folder_of_process as f\n"
+        "path = f(0); child = os.fork()\n"
+        "if child: os.waitpid(child, 0); print(path, path.exists())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    path, existed = done.stdout.split()
+    assert (existed, Path(path).exists(), Path(path).parent.exists()) == ("True", False, False)
+    for method in ("forkserver", "spawn"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            [path] = pool.map(file_in_folder_of_process, [0])
+            assert path.exists()
+            pool.close()
+            pool.join()
+        assert not path.parent.exists()
 
 
 def test_a_locked_folder_is_refused_until_its_process_ends(tmp_path):

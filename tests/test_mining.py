@@ -116,6 +116,10 @@ def test_nothing_to_find(tmp_path):
     counts = mine_translations(source, target, tmp_path / "out.tsv")
     assert counts == {"sources": 1, "targets": 0, "pairs": 0}
     assert read(tmp_path / "out.tsv") == []
+    counts = mine_translations(target, target, tmp_path / "none.tsv")
+    assert counts == {"sources": 0, "targets": 0, "pairs": 0}
+    with pytest.raises(UserError, match="must be a file, but is a folder; choose another --output"):
+        mine_translations(source, target, tmp_path / "s")
 
 
 @pytest.mark.slow

@@ -160,6 +160,8 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
     for name in ("~/m", "~/m/", tmp_path / "m"):
         assert resolve(name) == tmp_path / "m"
     assert resolve(tmp_path / "served") == tmp_path / "served" / "10"
+    names = ("/home/me@example.org/en-es", "hf://owner/en-es@v1", "hf://owner/en-es")
+    assert [model_name(name) for name in names] == ["en-es"] * 3
     archive = tmp_path / "served.tar.gz"
     for number in ("2", "10"):  # another archive replaces it
         with tarfile.open(archive, "w:gz", dereference=True) as file:

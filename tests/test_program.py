@@ -1,5 +1,7 @@
 """The log lines of the parts of a program."""
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -9,7 +11,7 @@ from absl import flags
 from programs import ROOT
 
 from xling_tf import program
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error, library
 
 # A program beside the package, like those of a checkout, in a part that takes a while.
 PROGRAM = """
@@ -69,6 +71,32 @@ def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line
     with pytest.raises(SystemExit) as end, program.one_line_errors("the same command continues"):
         raise error
     assert (end.value.code, capsys.readouterr().err) == (status, line)
+
+
+@pytest.mark.parametrize("num_lines", [1, 100_000])
+def test_a_reader_that_stops_ends_the_program_without_a_message(num_lines):
+    code = f"from xling_tf import program\nprogram.run(lambda: print('line\\n' * {num_lines}), '')"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_full_disk_is_no_damaged_file():
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left") as caught, as_user_error("download again", OSError):
+        raise full
+    assert caught.value is full
+
+
+def test_a_package_that_fails_is_not_called_missing(tmp_path, monkeypatch):
+    (tmp_path / "broken_package.py").write_text("import missing_dependency")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match=r"Broken, which cannot be imported \(No module named 'missing_dep"):
+        library("broken_package", "Broken", "x")
+    with pytest.raises(UserError, match=r"needs None, which is not installed; .*xling_tf\[x\]"):
+        library("missing_package.part", "None", "x")
 
 
 def test_the_home_folder_is_expanded_in_flags(monkeypatch):

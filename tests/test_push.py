@@ -20,6 +20,7 @@ import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.importers.base import read_base_model
+from xling_tf.savedmodel.saved_models import resolve
 
 
 @pytest.fixture
@@ -83,6 +84,12 @@ def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vector
     with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
         loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
     assert loaded(SENTENCES).numpy() == pytest.approx(hub_vectors, abs=1e-6)
+
+    (tmp_path / "snapshot").mkdir()  # as in Hugging Face's cache
+    for path in hub_folder.iterdir():
+        (tmp_path / "snapshot" / path.name).symlink_to(path)
+    archive(tmp_path / "snapshot", packed)
+    assert read_files(resolve(packed)) == read_files(hub_folder)
 
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(packed.read_bytes()[:1000])

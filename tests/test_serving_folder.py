@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from programs import ROOT
+from programs import ROOT, run_python
 from raw_files import read_files
 from serving_folder import next_version, publish
 from serving_models import save
@@ -72,6 +72,14 @@ def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(pub
     assert sizes == {("tiny", "lengths"): [1, 1, 8, 32], ("tiny", "pairs"): [1, 1, 8, 32]}
 
 
+def test_others_can_read_a_version_whose_source_only_its_owner_can(small, tmp_path):
+    source = shutil.copytree(small, tmp_path / "source")
+    source.chmod(0o700)
+    (tmp_path / "as usual").mkdir()
+    folder, _ = publish(source, tmp_path / "serving", "m")
+    assert folder.stat().st_mode == (tmp_path / "as usual").stat().st_mode
+
+
 def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     folders = [publish(small, tmp_path, "m", version)[0].name for version in (None, 7, None)]
     assert folders == ["1", "7", "8"]
@@ -82,6 +90,14 @@ def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     (tmp_path / "m" / "8").rename(tmp_path / "m" / "8.bad")  # a rollback
     assert list(find_versions(tmp_path / "m")) == [1, 7]
     assert next_version(tmp_path / "m") == 9
+
+
+@pytest.mark.parametrize("flag", ["--tables=float16", "--neutral", "--same_meaning=pairs.tsv"])
+def test_options_of_another_format_are_refused(flag, tmp_path):
+    flags = ["--model=m", "--to=onnx", "--output=out", flag]
+    done = run_python(tmp_path, PROGRAM, *flags)
+    name = flag.partition("=")[0]
+    assert (done.status, done.errors) == (2, f"error: {name} needs --to savedmodel\n")
 
 
 def test_models_names_and_places_that_cannot_be_published_are_refused(small, tmp_path):

@@ -152,6 +152,13 @@ def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tm
     assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
 
 
+def test_files_that_vanish_stop_no_poll(serve, tmp_path):
+    for version in (1, 2):
+        put_export(tmp_path / "m" / str(version), version)
+    (tmp_path / "m" / "2" / ".copy.tmp").symlink_to(tmp_path / "gone")
+    assert answering(serve()) == 2
+
+
 def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path):
     put_export(tmp_path / "m", 5)
     model = serve()

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import zstandard
 from pyarrow import feather, ipc, parquet
 
-from xling_tf.bulk.text_files import Position, TextFiles, find_files
+from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
 from xling_tf.errors import UserError
 
 ROWS = [
@@ -120,6 +121,9 @@ def test_columns_of_other_types_are_refused(tmp_path, values):
 @pytest.mark.parametrize(
     ("name", "content", "rows", "message"),
     [
+        ("x.txt", "a\n".encode("utf-16-le") + b"\nc\n", ["c"], "row 1 of .*x.txt is not UTF-8"),
+        ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', ["a"], "line 2 of .*x.jsonl is not UTF-8"),
+        ("x.jsonl", b'{"text": "a"}\n{"text": "", "n": "\xff"}\n', ["a"], "line 2 of .*x.jsonl is not UTF-8"),
         ("x.txt", b"a\nb\xff\nc\n", ["a", "c"], "row 2 of .*x.txt is not UTF-8"),
         ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
         ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "x.tsv .* Row #3: Expected 2 columns, got 1"),
@@ -150,3 +154,55 @@ def test_damaged_files(tmp_path, name):
     files = read(tmp_path / "*", skip_damaged=True)
     assert files.rows[-len(ROWS) :] == ROWS
     assert files.counts["damaged files"] == 1
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
+    texts = pa.array([b"a", None, b"\xff", b"d"], pa.binary()).cast(kind, safe=False)
+    table = pa.table({"n": [1, 2, 3, 4], "text": texts})
+    if name == "x.parquet":
+        parquet.write_table(table, tmp_path / name)
+    else:
+        feather.write_feather(table, tmp_path / name)
+    with pytest.raises(UserError, match=rf"row 3 of .*{name} is not UTF-8.*--skip_damaged"):
+        read(tmp_path / name)
+    files = read(tmp_path / name, skip_damaged=True)
+    assert [row["n"] for row in files.rows] == [1, 2, 4]
+    assert files.counts == {"damaged rows": 1, "empty texts": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "header", "rows"),
+    [
+        ("x.csv", b'"a\nb",text\n1,x\n', True, [{"a\nb": "1", "text": "x"}]),
+        ("x.csv", b'"a\nb",x\nc,y\n', False, [{"f0": "a\nb", "f1": "x"}, {"f0": "c", "f1": "y"}]),
+        ("x.csv", b"\ntext,id\nx,1\n", True, [{"text": "x", "id": "1"}]),
+        ("x.tsv", b"a" * 99_999 + b"\tx\n", False, [{"f0": "a" * 99_999, "f1": "x"}]),
+        ("x.tsv", b"text\tid\rx\t1\r", True, [{"text": "x", "id": "1"}]),
+    ],
+)
+def test_first_rows_of_any_form_name_the_columns(tmp_path, name, content, header, rows):
+    (tmp_path / name).write_bytes(content)
+    text_column = "text" if header else "f1"
+    assert read(tmp_path / name, text_column=text_column, header=header).rows == rows
+
+
+@pytest.mark.parametrize("ending", ["zstd", "ZST", "zst?download=true"])
+def test_compressed_tables_are_no_plain_lines(tmp_path, ending):
+    name = f"x.tsv.{ending}"
+    (tmp_path / name).write_bytes(zstandard.compress(TSV))
+    [file] = [InputFile(str(tmp_path / name), 1, "", partial((tmp_path / name).open, "rb"))]
+    [batch] = TextFiles([file], "text").batches(Position(), 0)
+    assert batch.to_pylist() == ROWS
+
+
+def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b",,text\n1,2,x\n")
+    with pytest.raises(UserError, match=r"must have one column '', but has more; rename .*--columns"):
+        read(tmp_path / "x.csv", skip_damaged=True)
+    assert read(tmp_path / "x.csv", columns=[]).rows == [{"text": "x"}]
+    (tmp_path / "y.csv").write_bytes("text,año\nx,1\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"y.csv is damaged after row 0: 'utf-8' codec can't decode"):
+        read(tmp_path / "y.csv")
+    assert read(tmp_path / "y.csv", skip_damaged=True).counts == {"damaged files": 1}

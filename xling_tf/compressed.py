@@ -3,6 +3,7 @@
 import bz2
 import itertools
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -11,8 +12,6 @@ from typing import Any, BinaryIO
 
 from xling_tf.errors import UserError, library
 
-# Endings of the names of compressed tables and texts, as a regular expression.
-PACKED = r"(?:\.(?i:gz|bz2|xz|zst))?"
 HEAD_BYTES = 512  # enough to recognise an archive or a compressed file
 _PIECE = 1 << 16  # bytes read at once
 _PACKED_PIECE = 1 << 10  # bytes decompressed at once; the worst zstd bomb makes 32 MiB of them
@@ -34,6 +33,8 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
     ".zstd": _zstd,
     ".deflate": zlib.decompressobj,
 }
+# These endings, or none, as a regular expression.
+PACKED = rf"(?i:{'|'.join(map(re.escape, _UNPACKERS))})?"
 _FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
 _BZIP2_BLOCK = b"1AY&SY"  # follows "BZh" and a digit; without it, the file may be text
 # The first bytes of unsupported formats: zip, 7z, rar, compress and lz4; tar has "ustar" at `_TAR`.

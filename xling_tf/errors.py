@@ -1,6 +1,7 @@
 """The exception for users' mistakes, imports of optional packages, and TensorFlow's messages in one line."""
 
 import difflib
+import errno
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ class UserError(ValueError):
 def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns exceptions into a `UserError`; "{error}" in its message stands for theirs.
 
+    That the disk is full stays an `OSError`, for which programs have a message.
+
     Example:
         >>> with as_user_error("--port must be a number ({error})", ValueError):
         ...     int("x")
@@ -36,7 +39,14 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     except UserError:
         raise
     except errors as error:
+        if is_disk_full(error):
+            raise
         raise UserError(message.replace("{error}", one_line(error))) from error
+
+
+def is_disk_full(error: Exception) -> bool:
+    """True if a disk, or a user's part of it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def one_line(error: Exception) -> str:
@@ -49,8 +59,10 @@ def library(module: str, package: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        fault = "is not installed" if is_missing else f"cannot be imported ({one_line(error)})"
         raise UserError(
-            f"this needs {package}, which is not installed; install the extra with: "
+            f"this needs {package}, which {fault}; install the extra with: "
             f"pip install 'xling_tf[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
         ) from error
 

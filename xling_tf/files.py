@@ -1,6 +1,5 @@
 """Writes files and folders so that a killed program leaves them whole, and reads JSON."""
 
-import atexit
 import fcntl
 import glob
 import json
@@ -10,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,11 @@ _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary file name beside `path`, which is renamed to `path` if the block succeeds."""
+    """Yields a temporary file name beside `path`, which is renamed to `path` if the block succeeds.
+
+    The file that a symbolic link points to is replaced, and the link stays.
+    """
+    path = path.resolve()
     temporary = _temporary(path)
     try:
         yield temporary
@@ -47,8 +51,10 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `path`, which replaces `path` if the block succeeds.
 
     A folder cannot be renamed over one with content, so the old folder is first renamed to a hidden name. If
-    the process is killed between the two renames, the next call restores the old folder first.
+    the process is killed between the two renames, the next call restores the old folder first. The folder
+    that a symbolic link points to, perhaps on another disk, is replaced, and the link stays.
     """
+    path = path.resolve()
     recover_folder(path)
     with new_folder(path) as temporary:
         yield temporary
@@ -71,19 +77,18 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def folder_of_this_process() -> Path:
-    """Makes a folder that is deleted when this process ends, but not when a process forked from it ends."""
-    folder, process = Path(tempfile.mkdtemp(prefix="xling_tf-")), os.getpid()
+    """Makes a folder that is deleted when this process ends, but not when a process forked from it ends.
 
-    def remove() -> None:
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
+    Private: `Finalize`. Forked workers of multiprocessing do not call the functions of `atexit`.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="xling_tf-"))
+    Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)
     return folder
 
 
 def recover_folder(path: Path) -> None:
     """Restores the previous folder if the process was killed between the two renames of a replacement."""
+    path = path.resolve()
     if _previous(path).exists():
         if path.exists():
             shutil.rmtree(_previous(path), ignore_errors=True)
@@ -150,6 +155,13 @@ def require_writable_folder(path: Path, remedy: str) -> None:
         ) from error
 
 
+def require_writable_file(path: Path, remedy: str) -> None:
+    """Creates a file's folder, and checks that the file can be written or replaced there."""
+    if path.is_dir():
+        raise UserError(f"{path} must be a file, but is a folder; {remedy}")
+    require_writable_folder(path.parent, remedy)
+
+
 def _previous(path: Path) -> Path:
     return path.with_name(f".{path.name}.previous")
 
@@ -159,7 +171,11 @@ def _temporary(path: Path) -> Path:
     names = f".{glob.escape(path.name)}.*.tmp"
     for leftover in path.parent.glob(names):
         if not _is_running(leftover.name.split(".")[-2]):
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+            # Another process may be removing it, too.
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 

@@ -1,10 +1,10 @@
 """What programs share: flags, one-line errors, log lines, tables, and the provenance of results."""
 
-import errno
 import importlib.metadata
 import os
 import platform
 import re
+import select
 import shlex
 import sys
 import threading
@@ -20,7 +20,7 @@ from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, is_disk_full
 
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.
@@ -48,14 +48,28 @@ def one_line_errors(again: str) -> Iterator[None]:
     """Ends the program with one line after a `UserError`, a full disk or Ctrl-C; see `run` for `again`."""
     try:
         yield
+        if sys.stdout is not None:  # None: the program was started without standard output
+            sys.stdout.flush()
     except UserError as error:
         _exit(f"error: {error}")
+    except BrokenPipeError:  # perhaps `head` has read enough
+        if not _has_lost_its_reader(sys.stdout.fileno()):
+            raise
+        # Python writes what is left when it ends, and would print another error.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_disk_full(error):
             raise
         _exit(f"error: the disk is full; make room, and {again}")
     except KeyboardInterrupt:
         _exit(f"interrupted; {again}", status=130)
+
+
+def _has_lost_its_reader(pipe: int) -> bool:
+    poll = select.poll()
+    poll.register(pipe, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def parse_flags(argv: list[str]) -> list[str]:

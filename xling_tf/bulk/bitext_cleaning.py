@@ -14,7 +14,8 @@ from xling_tf.corpora.cleaning import bitext_fault, normalise, require_known
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
-from xling_tf.files import require_writable_folder
+from xling_tf.errors import UserError
+from xling_tf.files import require_writable_file
 from xling_tf.search.neighbours import nearest, require_positive, unit_vectors
 from xling_tf.search.search import NUM_NEIGHBOURS, margins
 
@@ -62,7 +63,9 @@ def clean_bitext(
     if best is not None:
         require_positive(best, "best")
     for file in filter(None, (output, scores)):
-        require_writable_folder(file.parent, "choose another file")
+        require_writable_file(file, "choose another file")
+    if scores and scores.resolve() in (path.resolve(), output.resolve()):
+        raise UserError(f"expected a file for the scores besides the input and the output, got {scores}")
     reading, all_margins, counts = read_parallel(path), array("d"), Counter[str]()
 
     def score_lines() -> Iterator[str]:
@@ -82,12 +85,14 @@ def clean_bitext(
         deque(score_lines(), maxlen=0)
     if not all_margins:
         raise reading.nothing_usable()
-    ranked = np.sort(np.asarray(all_margins))[::-1]
-    limit = threshold if best is None or best >= len(ranked) else max(threshold, ranked[best - 1])
-    rows = zip(read_parallel(path), all_margins, strict=True)
-    write_lines(output, (f"{pair.source}\t{pair.target}" for (pair, _), margin in rows if margin >= limit))
-    num_kept = int((ranked >= limit).sum())
-    num_low = len(ranked) - num_kept - counts.total()
+    scored = np.asarray(all_margins)
+    is_kept = np.zeros(len(scored), bool)
+    is_kept[np.argsort(-scored, kind="stable")[:best]] = True  # of equal margins, the first are kept
+    is_kept &= np.isfinite(scored) & (scored >= threshold)
+    rows = zip(read_parallel(path), is_kept, strict=True)
+    write_lines(output, (f"{pair.source}\t{pair.target}" for (pair, _), keep in rows if keep))
+    num_kept = int(is_kept.sum())
+    num_low = len(scored) - num_kept - counts.total()
     return {"kept": num_kept, "dropped: low margin": num_low, **dict(counts.most_common())}
 
 

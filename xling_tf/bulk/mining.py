@@ -18,7 +18,7 @@ from tqdm import tqdm
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import locked, replacing, require_writable_folder
+from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
 from xling_tf.search.neighbours import (
     IndexKind,
     Neighbours,
@@ -32,7 +32,7 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
-_PROGRAM_BYTES = 3 << 28  # of the program without vectors: TensorFlow, and vectors of a chunk of queries
+_PROGRAM_BYTES = 3 << 28  # of the program without vectors: libraries, and vectors of a chunk of queries
 _BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
 _PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
 _MAX_CLUSTERS = 8192  # below that, there are as many as the root of the number of rows
@@ -84,6 +84,7 @@ def mine_translations(
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
     work = output.with_name(f"{output.name}.neighbours")
+    require_writable_file(output, "choose another --output")
     require_writable_folder(work, "choose another --output")
     with locked(work, "--output"):
         sides = [_Side(folder) for folder in folders]
@@ -126,8 +127,8 @@ class _Side:
     def texts(self, shard: int) -> pa.LargeStringArray:
         """Returns all texts of a shard."""
         name = self.folder.description["text_column"]
-        table = self.folder.columns(shard, [name]).combine_chunks()
-        return column_of_texts(table.to_batches()[0], name).fill_null("")
+        batches = self.folder.columns(shard, [name]).to_batches()
+        return pa.concat_arrays([column_of_texts(batch, name) for batch in batches]).fill_null("")
 
     def texts_of(self, numbers: NDArray[np.int64]) -> pa.LargeStringArray:
         """Returns the texts of sentences, reading each shard once."""
@@ -161,7 +162,8 @@ class _Search:
         row_bytes = 8 * dim if self._kind == "flat" else size * dim + 2 * (dim / 2 / _CODED + 8) + 4
         if self._kind == "ivf":
             room -= 8 * dim * _TRAINING * _num_clusters(len(candidates))  # two copies in float32
-        shard_rows = min(description["rows_per_shard"], max(map(len, (queries.folder, candidates.folder))))
+        longest = max(len(queries.folder), len(candidates.folder), 1)
+        shard_rows = min(description["rows_per_shard"], longest)
         room -= 3 * size * dim * shard_rows  # to read a shard
         self._shards_at_once = int(room / row_bytes / shard_rows)
         if self._shards_at_once < 1:
@@ -224,10 +226,10 @@ class _Block:
     def __init__(self, side: _Side, begin: int, end: int, kind: IndexKind) -> None:
         self.begin = begin
         self._first = int(side.starts[begin])
-        first_vectors = side.vectors(begin)
-        rows, dim = int(side.starts[end]) - self._first, first_vectors.shape[1]
-        dtype = np.float32 if kind == "flat" else first_vectors.dtype
-        self._vectors = np.empty((rows, dim), dtype)
+        description = side.folder.description
+        rows, dim = int(side.starts[end]) - self._first, description["dim"]
+        is_int8 = kind == "ivf" and description["precision"] == "int8"
+        self._vectors = np.empty((rows, dim), np.int8 if is_int8 else np.float32)
         filled = 0
         for shard in range(begin, end):
             vectors = side.vectors(shard)

@@ -1,10 +1,10 @@
 """Encodes the texts of Arrow record batches: the one function that files, Spark, Ray and Beam all call."""
 
+import tarfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
-from shutil import make_archive
 from threading import Lock
 from typing import Any
 
@@ -73,16 +73,20 @@ def encode_batches(
 
 def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     """Returns a column of strings, or of bytes in UTF-8; anything else raises a `UserError`."""
+    with as_user_error(f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid):
+        return column_of_bytes(batch, name).cast(pa.large_string())
+
+
+def column_of_bytes(batch: pa.RecordBatch, name: str) -> pa.LargeBinaryArray:
+    """Returns a column of strings or bytes; strings from files are not known to be UTF-8."""
     if name not in (columns := batch.schema.names):
         raise UserError(f"expected the column {name}, but there is only {', '.join(columns)}")
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    other_type = f"expected texts in the column {name}, but it holds {column.type}; choose another column"
-    other_bytes = f"expected UTF-8 in the column {name}, but it has other bytes"
-    with as_user_error(other_type, pa.ArrowNotImplementedError), as_user_error(other_bytes, pa.ArrowInvalid):
-        # Strings, null, and any of Arrow's types of bytes. Those from files are not known to be UTF-8.
-        return column.cast(pa.large_binary()).cast(pa.large_string())
+    message = f"expected texts in the column {name}, but it holds {column.type}; choose another column"
+    with as_user_error(message, pa.ArrowNotImplementedError):
+        return column.cast(pa.large_binary())  # from strings, null, and any of Arrow's types of bytes
 
 
 def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:
@@ -96,7 +100,8 @@ def load_once(model: str) -> SentenceEncoder:
         if model not in _loaded:
             path = model
             if "://" in model and not model.startswith(HUGGING_FACE):
-                path = fsspec.open_local(f"filecache::{model}")
+                # The ending of the name tells the format.
+                path = fsspec.open_local(f"filecache::{model}", filecache={"same_names": True})
             _loaded[model] = SentenceEncoder(path)
         return _loaded[model]
 
@@ -109,4 +114,7 @@ def model_archive(model: str | PathLike[str]) -> Path:
 
 @cache
 def _packed(folder: Path, name: str) -> Path:
-    return Path(make_archive(str(folder_of_this_process() / name), "tar", folder.parent, folder.name))
+    archive = folder_of_this_process() / f"{name}.tar"
+    with tarfile.open(archive, "w", dereference=True) as file:  # files of Hugging Face's cache are links
+        file.add(folder, folder.name)
+    return archive

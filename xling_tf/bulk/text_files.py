@@ -10,20 +10,21 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from absl import logging
 from fsspec.core import url_to_fs
 from pyarrow import compute, csv, ipc, parquet
 from pyarrow import json as arrow_json
 
-from xling_tf.bulk.record_batches import column_of_texts
+from xling_tf.bulk.record_batches import column_of_bytes, column_of_texts
 from xling_tf.compressed import PACKED, unpacked
-from xling_tf.corpora.line_files import MAX_LINE, Unreadable, split_blocks
+from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, split_blocks
 from xling_tf.errors import UserError, as_user_error, one_line
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
 _CSV_BLOCK = 4 * MAX_LINE  # bytes parsed at once; a row must fit
-_DAMAGE = (pa.ArrowException, OSError, EOFError, UserError)
+_DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, UserError)
 
 
 class InputFile(NamedTuple):
@@ -89,8 +90,9 @@ class TextFiles:
         self.bytes_read = sum(file.size for file in self.files[: start.file])
         for number, file in enumerate(self.files[start.file :], start.file):
             self._starts.append((rows, Position(number, 0, dict(self.counts))))
-            bytes_before = self.bytes_read
+            bytes_before, first = self.bytes_read, rows
             for batch in self._read(file):
+                batch = self._in_utf8(batch, [self.text_column], file.name, rows - first)
                 rows += len(batch)
                 is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
                 self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
@@ -108,7 +110,8 @@ class TextFiles:
 
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
-        ending = PurePosixPath(re.sub(f"{PACKED}$", "", file.name)).suffix.lower()
+        # The address of a remote file may end in a query.
+        ending = PurePosixPath(re.sub(rf"{PACKED}(\?.*)?$", "", file.name)).suffix.lower()
         reader, bytes_before, row = _READERS.get(ending, TextFiles._lines), self.bytes_read, 0
         try:
             with file.open() as stream:
@@ -129,14 +132,20 @@ class TextFiles:
         if kind == "file" or self.counts[f"damaged {kind}s"] == 1:
             logging.warning("%s; skipped", message)
 
-    def _chosen(self, columns: Sequence[str], name: str) -> list[str]:
+    def _chosen(self, columns: list[str], name: str) -> list[str]:
         """Returns the columns of a file to read: the text's and those to keep."""
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
             raise _FinalError(
                 f"{name}: expected the column {missing[0]}, but there is only {', '.join(columns)}"
             )
-        return list(columns) if self.columns is None else wanted
+        chosen = list(columns) if self.columns is None else wanted
+        if repeated := [column for column in chosen if columns.count(column) > 1]:
+            raise _FinalError(
+                f"{name} must have one column {repeated[0]!r}, but has more; rename them, or choose other "
+                "columns with --columns"
+            )
+        return chosen
 
     def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         """Brings a batch's columns into the order and types of the first one's."""
@@ -160,14 +169,22 @@ class TextFiles:
         for block in split_blocks(unpacked(stream, name), b"\n", MAX_LINE):
             if number == 0 and block[0]:
                 block[0] = block[0].removeprefix(b"\xef\xbb\xbf")
-            lines = [line and line.removesuffix(b"\r") for line in block]
-            yield self._decoded(pa.record_batch([pa.array(lines)], [self.text_column]), name, number)
+            texts = []
+            for row, text in enumerate(map(decoded, block), number + 1):
+                if isinstance(text, Unreadable):
+                    self._damaged("row", f"row {row} of {name} is {text}")
+                else:
+                    texts.append(text.removesuffix("\r"))
+            yield pa.record_batch([pa.array(texts, pa.string())], [self.text_column])
             number += len(block)
 
     def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
-        pieces = unpacked(stream, name)
-        first = next(pieces, b"")
-        if not first:
+        pieces, head = unpacked(stream, name), bytearray()
+        for piece in pieces:
+            head += piece
+            if len(head) > 2 * _CSV_BLOCK:  # more than the first block, which tells the names of columns
+                break
+        if not head.strip():
             return
         is_quoted = delimiter == ","
 
@@ -176,26 +193,32 @@ class TextFiles:
             self._damaged("row", f"row {row.number} of {name} {message}")
             return "skip"
 
-        rules = csv.ParseOptions(
-            delimiter=delimiter,
-            quote_char=is_quoted and '"',
-            newlines_in_values=is_quoted,
-            invalid_row_handler=skip if self.skip_damaged else None,
+        def open_table(file: Any, skip: Any, **conversion: Any) -> csv.CSVStreamingReader:
+            return csv.open_csv(
+                file,
+                csv.ReadOptions(
+                    block_size=_CSV_BLOCK, autogenerate_column_names=not self.header, use_threads=False
+                ),
+                csv.ParseOptions(
+                    delimiter=delimiter,
+                    quote_char=is_quoted and '"',
+                    newlines_in_values=is_quoted,
+                    invalid_row_handler=skip,
+                ),
+                csv.ConvertOptions(**conversion),
+            )
+
+        names = open_table(io.BytesIO(head), lambda row: "skip").schema.names
+        columns = self._chosen(names, name)
+        whole = io.BufferedReader(_Pieces(chain([bytes(head)], pieces)), 1 << 18)
+        types = dict.fromkeys(names, pa.binary())
+        reader = open_table(
+            whole, skip if self.skip_damaged else None, column_types=types, include_columns=columns
         )
-        options: dict[str, Any] = {"autogenerate_column_names": not self.header, "use_threads": False}
-        head = io.BytesIO(first.partition(b"\n")[0] + b"\n")
-        names = csv.read_csv(head, csv.ReadOptions(**options), rules).column_names
-        chosen = self._chosen(names, name)
-        reader = csv.open_csv(
-            io.BufferedReader(_Pieces(chain([first], pieces)), 1 << 18),
-            csv.ReadOptions(**options, block_size=_CSV_BLOCK),
-            rules,
-            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.binary()), include_columns=chosen),
-        )
-        number = 0
+        schema, row = pa.schema([(column, pa.string()) for column in columns]), 0
         for batch in reader:
-            yield self._decoded(batch, name, number)
-            number += len(batch)
+            yield self._in_utf8(batch, columns, name, row).cast(schema)
+            row += len(batch)
 
     def _json_lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         schema, number = None, 0
@@ -203,12 +226,13 @@ class TextFiles:
             schema = schema or self._json_schema(block, name)
             try:
                 yield from _parsed(block, schema)
-            except pa.ArrowInvalid:
+            except ValueError:
                 for line_number, line in enumerate(block, number + 1):
                     try:
                         yield from _parsed([line], schema)
-                    except pa.ArrowInvalid:
-                        fault = Unreadable.TOO_LONG if line is None else "no JSON like the others"
+                    except ValueError:
+                        text = decoded(line)
+                        fault = text if isinstance(text, Unreadable) else "no JSON like the others"
                         self._damaged("row", f"line {line_number} of {name} is {fault}")
             number += len(block)
 
@@ -217,7 +241,7 @@ class TextFiles:
         for lines in (block, *([line] for line in block)):
             try:
                 schema = next(_parsed(lines)).schema
-            except (pa.ArrowInvalid, StopIteration):
+            except (ValueError, StopIteration):
                 continue
             columns = self._chosen(schema.names, name)
             is_clear = [not (pa.types.is_null(t) or pa.types.is_timestamp(t)) for t in schema.types]
@@ -231,7 +255,8 @@ class TextFiles:
     def _parquet(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         # Without buffering ahead, which would hold whole row groups.
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
-        yield from file.iter_batches(_BATCH_ROWS, columns=self._chosen(file.schema_arrow.names, name))
+        columns = self._chosen(file.schema_arrow.names, name)
+        yield from file.iter_batches(_BATCH_ROWS, columns=columns)
 
     def _arrow(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         try:
@@ -244,22 +269,20 @@ class TextFiles:
         for batch in batches:
             yield batch.select(chosen)
 
-    def _decoded(self, batch: pa.RecordBatch, name: str, number: int) -> pa.RecordBatch:
-        """Decodes columns of bytes, without the rows that are not UTF-8; `number` counts earlier rows."""
-        schema = pa.schema([(column, pa.string()) for column in batch.schema.names])
+    def _in_utf8(self, batch: pa.RecordBatch, columns: list[str], name: str, row: int) -> pa.RecordBatch:
+        """Leaves out the rows where one of the columns is not UTF-8; `row` counts earlier rows."""
+        values = [column_of_bytes(batch, column) for column in columns]
         try:
-            if not any(column.null_count for column in batch.columns):
-                return batch.cast(schema)
+            for column in values:
+                column.cast(pa.large_string())
+            return batch
         except pa.ArrowInvalid:
             pass
-        sound = []
-        for row_number, row in enumerate(batch.to_pylist(), number + 1):
-            try:
-                sound.append({column: value.decode() for column, value in row.items()})
-            except (UnicodeDecodeError, AttributeError):  # AttributeError: None, a line that is too long
-                fault = Unreadable.TOO_LONG if None in row.values() else Unreadable.NOT_UTF8
-                self._damaged("row", f"row {row_number} of {name} is {fault}")
-        return pa.RecordBatch.from_pylist(sound, schema)
+        rows = zip(*(column.fill_null(b"").to_pylist() for column in values), strict=True)
+        is_sound = [not any(isinstance(decoded(value), Unreadable) for value in values) for values in rows]
+        for number in np.flatnonzero(np.logical_not(is_sound)) + row + 1:
+            self._damaged("row", f"row {number} of {name} is {Unreadable.NOT_UTF8}")
+        return batch.filter(pa.array(is_sound))
 
 
 class _Pieces(io.RawIOBase):
@@ -280,9 +303,9 @@ class _Pieces(io.RawIOBase):
 
 
 def _parsed(lines: Sequence[bytes | None], schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
-    """Parses JSON lines; a line that is too long, None, is not JSON either."""
+    """Parses JSON lines, or raises a `ValueError`; a line that is too long, None, is not JSON either."""
     content = b"\n".join(b"?" if line is None else line for line in lines)
-    if not content.strip():
+    if not content.decode().strip():  # Arrow does not check that JSON is UTF-8
         return
     extra = "infer" if schema is None else "ignore"
     table = arrow_json.read_json(

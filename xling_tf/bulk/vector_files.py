@@ -101,8 +101,7 @@ def encode_files(
         description = continue_with(output / _DESCRIPTION, settings)
         if _fault(output, description) is None:
             return dict(description["counts"])
-        number, position = _whole_shards(output, settings)
-        rows = number * rows_per_shard
+        number, rows, position = _whole_shards(output, settings)
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         if number:  # the first file has set the types of all shards
             texts.schema = next(replace(texts).batches(Position(), 0)).schema
@@ -113,7 +112,7 @@ def encode_files(
         begin, num_done = time.monotonic(), rows
         # On errors, the stack discards the unfinished shard.
         with ExitStack() as shard, bar, ThreadPoolExecutor(1) as thread:
-            writer = _Writer(output, settings, texts, number, shard)
+            writer = _Writer(output, settings, texts, number, rows, shard)
             pending: Future[None] = thread.submit(lambda: None)
             for batch in encode_batches(chunks, encoder, text_column, **options):
                 pending.result()
@@ -172,11 +171,16 @@ class _Writer:
     """Writes batches, which do not straddle shards, into shards that appear once they are complete."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, Any], texts: TextFiles, number: int, shard: ExitStack
+        self,
+        folder: Path,
+        settings: Mapping[str, Any],
+        texts: TextFiles,
+        number: int,
+        rows: int,
+        shard: ExitStack,
     ) -> None:
         self._folder, self._settings, self._texts, self._shard = folder, settings, texts, shard
-        self.number = number  # of whole shards
-        self.rows = number * settings["rows_per_shard"]
+        self.number, self.rows = number, rows  # of whole shards, and so far
         self._write: Callable[[pa.RecordBatch], None] | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -222,7 +226,7 @@ class _Writer:
 
             yield write
             position = self._texts.position(self.rows)._asdict()
-            record = json.dumps({**self._settings, "position": position})
+            record = json.dumps({**self._settings, "rows": self.rows, "position": position})
             file.add_key_value_metadata({_RECORD: record})
 
 
@@ -300,16 +304,18 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     return description
 
 
-def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, Position]:
-    """Returns the number of shards up to the first that is missing, and the place in the input after them."""
+def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int, Position]:
+    """Returns the number of shards before the first missing one, of their rows, and where they end."""
     number = next(number for number in count() if not _is_whole(folder, number, settings))
     if number == 0:
-        return 0, Position()
+        return 0, 0, Position()
     path = _shard(folder, number - 1)
     message = f"{path} is damaged; remove it, and run the same command again"
     with as_user_error(message, pa.ArrowException, OSError, KeyError, TypeError, ValueError):
         record = json.loads(parquet.read_metadata(path).metadata[_RECORD])
-        return number, Position(**record["position"])
+        # Earlier versions did not write the number of rows, which is smaller after the last shard.
+        rows = record.get("rows", number * settings["rows_per_shard"])
+        return number, rows, Position(**record["position"])
 
 
 def _chunks(

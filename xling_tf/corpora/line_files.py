@@ -119,11 +119,22 @@ def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
     return unicodedata.normalize(form, text)
 
 
-def _text(raw: bytes | None) -> str | Unreadable:
+def decoded(raw: bytes | None) -> str | Unreadable:
+    r"""Decodes a line, or gives the reason for having no text; None is a line that is too long.
+
+    Example:
+        >>> decoded(b"Hola"), decoded(b"\xff").value
+        ('Hola', 'not UTF-8')
+    """
     if raw is None:
         return Unreadable.TOO_LONG
     # UTF-16 of ASCII letters is valid UTF-8 with a NUL beside each letter; no text has NUL.
     try:
-        return Unreadable.NOT_UTF8 if b"\0" in raw else normal_form(raw.decode()).strip(" \r\ufeff")
+        return Unreadable.NOT_UTF8 if b"\0" in raw else raw.decode()
     except UnicodeDecodeError:
         return Unreadable.NOT_UTF8
+
+
+def _text(raw: bytes | None) -> str | Unreadable:
+    text = decoded(raw)
+    return text if isinstance(text, Unreadable) else normal_form(text).strip(" \r\ufeff")

@@ -5,6 +5,7 @@ TensorFlow is imported when a SavedModel is loaded, and not before.
 
 import difflib
 import hashlib
+import lzma
 import os
 import re
 import shutil
@@ -72,7 +73,10 @@ def model_name(name: str | os.PathLike[str]) -> str:
         >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]
         ['en-es', 'en-es', 'e5']
     """
-    last = Path(os.path.expanduser(os.fsdecode(name).partition("@")[0])).resolve().name
+    text = os.fsdecode(name)
+    if text.startswith(HUGGING_FACE):
+        text = text.partition("@")[0]
+    last = Path(os.path.expanduser(text)).resolve().name
     if last.endswith(_WHEEL):
         return last.partition("-")[0]
     ending = _archive_ending(last) or next(filter(last.endswith, _DATA_FILES), "")
@@ -129,7 +133,8 @@ def _unpacked(archive: Path, changed: int) -> Path:
         return folder
     # "data" rejects paths outside the folder; zip files are always unpacked like that, and take no filter.
     options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
-    damage = (EOFError, OSError, RuntimeError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+    damage = (EOFError, OSError, RuntimeError)
+    damage += (lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *damage):
         shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
     if ending == _WHEEL:

@@ -95,7 +95,7 @@ def make_app(
     return app
 
 
-def run(
+def serve(
     models: Sequence[ModelConfig], listener: socket.socket, batching: BatchingParameters, config: ServerConfig
 ) -> None:
     """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with status 0.

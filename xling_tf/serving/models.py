@@ -150,8 +150,7 @@ class ServedModel:
 
     def _load(self, version: int, folder: Path) -> bool:
         """Loads a version unless its files are those of the last attempt; returns True if it is served."""
-        files = [(path, path.stat()) for path in sorted(folder.rglob("*"))]
-        state = [(path, status.st_ino, status.st_size, status.st_mtime_ns) for path, status in files]
+        state = _state_of_files(folder)
         if self._tried.get(version) == state:
             return version in self._serving
         self._tried[version] = state
@@ -243,6 +242,16 @@ def find_versions(path: Path) -> dict[int, Path]:
     folders = sorted(path.iterdir()) if path.is_dir() else []
     numbered = {int(entry.name): entry for entry in folders if re.fullmatch("[0-9]{1,19}", entry.name)}
     return {key: entry for key, entry in numbered.items() if key <= MAX_VERSION and entry.is_dir()}
+
+
+def _state_of_files(folder: Path) -> list[tuple[Path, int, int, int]]:
+    """Returns what changes with the files in a folder."""
+    state = []
+    for path in sorted(folder.rglob("*")):
+        with suppress(FileNotFoundError):  # a temporary file that is gone, or a link to nothing
+            status = path.stat()
+            state.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+    return state
 
 
 def _call(function: Any, inputs: Tensors) -> Tensors:
