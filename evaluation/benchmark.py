@@ -42,6 +42,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError, library
@@ -461,11 +462,8 @@ def _runtimes() -> None:
 
 def _read_texts() -> list[str]:
     values = flags.FLAGS
-    try:
-        lines = Path(values.texts).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--texts must be a file of UTF-8 text, a sentence a line: {error}") from error
-    texts = [line for line in lines if line.strip()][: values.sentences]
+    lines = (line for _, line in read_every_line(Path(values.texts)) if line)
+    texts = [*itertools.islice(lines, values.sentences)]
     if not texts:
         raise UserError(f"--texts must have a sentence a line, but {values.texts} has none")
     return texts
@@ -577,7 +575,7 @@ def _mining() -> None:
         mined = Path(work, "mined.tsv")
         mine = [f"--source={work}/{values.source}", f"--target={work}/{values.target}", f"--output={mined}"]
         figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
-        rows = [line.split("\t") for line in mined.read_text(encoding="utf-8").splitlines()]
+        rows = [line.split("\t") for _, line in read_every_line(mined)]
     figures |= _precision_and_recall([(float(row[0]), row[1], row[2]) for row in rows], planted)
     _write("scale-mining.json", figures)
 
