@@ -50,7 +50,7 @@ from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 from xling_tf.evaluators.running import evaluate_embedder
-from xling_tf.files import read_json, replacing
+from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.presets import get_preset
 from xling_tf.program import provenance, quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
@@ -73,16 +73,15 @@ def main(*arguments: str) -> None:
     }
     if len(arguments) != 1 or arguments[0] not in benchmarks:
         raise UserError(f"expected one of {', '.join(benchmarks)}, got {' '.join(arguments) or 'none'}")
+    if flags.FLAGS.output:
+        require_writable_folder(Path(flags.FLAGS.output).parent, "give another --output")
     benchmarks[arguments[0]]()
 
 
 def _write(default: str, figures: Mapping[str, Any]) -> None:
-    path = Path(flags.FLAGS.output or f"evaluation/results/{default}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**provenance(), **figures}, indent=2) + "\n"
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    print(text)
+    figures = {**provenance(), **figures}
+    write_json(Path(flags.FLAGS.output or f"evaluation/results/{default}"), figures)
+    print(json.dumps(figures, indent=2))
 
 
 # Training and encoding, compared with the machine's matrix products.
@@ -561,6 +560,8 @@ def _mining() -> None:
     """Mines the translations of --texts, mixed with --sentences others on each side that have none."""
     values = flags.FLAGS
     planted = [pair for pair, _ in read_parallel(Path(values.texts))]
+    if values.work is not None:
+        require_writable_folder(Path(values.work), "give another --work")
     texts = [{pair.source for pair in planted}, {pair.target for pair in planted}]
     others = _without_translations(_read_pairs(sys.maxsize), texts)
     figures: dict[str, Any] = {"planted": len(planted), "sentences": values.sentences}
@@ -653,7 +654,7 @@ def _precision_and_recall(
 
     def measure(half: int, threshold: float) -> tuple[float, float, float]:
         hits = [is_right for score, is_right in by_half[half] if score >= threshold]
-        precision, recall = sum(hits) / max(1, len(hits)), sum(hits) / num_right[half]
+        precision, recall = sum(hits) / max(1, len(hits)), sum(hits) / max(1, num_right[half])
         return 2 * precision * recall / max(1e-9, precision + recall), precision, recall
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
