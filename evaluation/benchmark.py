@@ -42,6 +42,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
+from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError, library
@@ -49,7 +50,7 @@ from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 from xling_tf.evaluators.running import evaluate_embedder
-from xling_tf.files import read_json, replacing
+from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.presets import get_preset
 from xling_tf.program import provenance, quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
@@ -72,16 +73,15 @@ def main(*arguments: str) -> None:
     }
     if len(arguments) != 1 or arguments[0] not in benchmarks:
         raise UserError(f"expected one of {', '.join(benchmarks)}, got {' '.join(arguments) or 'none'}")
+    if flags.FLAGS.output:
+        require_writable_folder(Path(flags.FLAGS.output).parent, "give another --output")
     benchmarks[arguments[0]]()
 
 
 def _write(default: str, figures: Mapping[str, Any]) -> None:
-    path = Path(flags.FLAGS.output or f"evaluation/results/{default}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**provenance(), **figures}, indent=2) + "\n"
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    print(text)
+    figures = {**provenance(), **figures}
+    write_json(Path(flags.FLAGS.output or f"evaluation/results/{default}"), figures)
+    print(json.dumps(figures, indent=2))
 
 
 # Training and encoding, compared with the machine's matrix products.
@@ -461,11 +461,8 @@ def _runtimes() -> None:
 
 def _read_texts() -> list[str]:
     values = flags.FLAGS
-    try:
-        lines = Path(values.texts).read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"--texts must be a file of UTF-8 text, a sentence a line: {error}") from error
-    texts = [line for line in lines if line.strip()][: values.sentences]
+    lines = (line for _, line in read_every_line(Path(values.texts)) if line)
+    texts = [*itertools.islice(lines, values.sentences)]
     if not texts:
         raise UserError(f"--texts must have a sentence a line, but {values.texts} has none")
     return texts
@@ -563,6 +560,8 @@ def _mining() -> None:
     """Mines the translations of --texts, mixed with --sentences others on each side that have none."""
     values = flags.FLAGS
     planted = [pair for pair, _ in read_parallel(Path(values.texts))]
+    if values.work is not None:
+        require_writable_folder(Path(values.work), "give another --work")
     texts = [{pair.source for pair in planted}, {pair.target for pair in planted}]
     others = _without_translations(_read_pairs(sys.maxsize), texts)
     figures: dict[str, Any] = {"planted": len(planted), "sentences": values.sentences}
@@ -577,7 +576,7 @@ def _mining() -> None:
         mined = Path(work, "mined.tsv")
         mine = [f"--source={work}/{values.source}", f"--target={work}/{values.target}", f"--output={mined}"]
         figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
-        rows = [line.split("\t") for line in mined.read_text(encoding="utf-8").splitlines()]
+        rows = [line.split("\t") for _, line in read_every_line(mined)]
     figures |= _precision_and_recall([(float(row[0]), row[1], row[2]) for row in rows], planted)
     _write("scale-mining.json", figures)
 
@@ -655,7 +654,7 @@ def _precision_and_recall(
 
     def measure(half: int, threshold: float) -> tuple[float, float, float]:
         hits = [is_right for score, is_right in by_half[half] if score >= threshold]
-        precision, recall = sum(hits) / max(1, len(hits)), sum(hits) / num_right[half]
+        precision, recall = sum(hits) / max(1, len(hits)), sum(hits) / max(1, num_right[half])
         return 2 * precision * recall / max(1e-9, precision + recall), precision, recall
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))

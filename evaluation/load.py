@@ -230,7 +230,7 @@ def serving(name: str, command: Sequence[str]) -> Iterator[Server]:
 
 def _answers(address: str, body: Figures) -> bool:
     try:
-        return urllib3.request("POST", address, json=body, retries=False).status == 200
+        return urllib3.request("POST", address, json=body, retries=False, timeout=30.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
 

@@ -3,8 +3,9 @@
 import numpy as np
 from encode_functions import Counting, looked_up
 
-from xling_tf.evaluators import documents
-from xling_tf.evaluators.documents import DocumentClassification, divide, pool
+from xling_tf import documents
+from xling_tf.documents import divide, pool
+from xling_tf.evaluators.documents import DocumentClassification
 
 TOPICS = ("CCAT", "GCAT")
 LANGUAGES = ("en", "de", "fr")

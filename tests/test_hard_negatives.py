@@ -54,11 +54,12 @@ def test_right_answers_of_one_source_are_no_negatives():
     found, counts = negatives_of(("x", "b"), ("X ", "a"))
     assert found == "cd"
     assert counts["dropped by right_answer"] == 2
-    # Where a query has fewer candidates than the search makes room for, nothing is counted as dropped.
-    counts = Counter()
+    # With fewer candidates than are asked for, all wrong ones are taken, and only right ones dropped.
     pairs = [("x", "a"), ("y", "b"), ("x", "c")]
-    assert mine_hard_negatives(encode, pairs, counts=counts) == [("b",), ("c", "a"), ("b",)]
-    assert counts["dropped by right_answer"] == 2
+    for options in ({}, {"range_max": 10**9}, {"sampling_strategy": "random"}):
+        counts = Counter()
+        assert mine_hard_negatives(encode, pairs, counts=counts, **options) == [("b",), ("c", "a"), ("b",)]
+        assert counts["dropped by right_answer"] == 2
 
 
 @pytest.mark.parametrize(

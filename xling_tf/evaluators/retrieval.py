@@ -133,8 +133,8 @@ class SimilaritySearch:
 
     def __init__(self, rows: data.Rows, languages: Sequence[str], *, name: str) -> None:
         if len(languages) < 2 or not rows:
-            counts = f"{len(rows)} rows in {', '.join(languages) or 'no language'}"
-            raise UserError(f"{name} must have rows of a text in two languages or more, but has {counts}")
+            present = f"{len(rows)} rows in {', '.join(languages) or 'no language'}"
+            raise UserError(f"{name} must have rows of a text in two languages or more, but has {present}")
         # The distinct texts of each language, and the place of each row's text among them.
         self._sides = {
             language: np.unique(np.array([row[place] for row in rows], object), return_inverse=True)

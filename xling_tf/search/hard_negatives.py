@@ -127,7 +127,8 @@ def mine_hard_negatives(
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
     num_answers = np.unique(answers // len(candidates), return_counts=True)[1]
-    k = config.num_considered + min(int(num_answers.max(initial=0)), _MAX_ANSWERS)
+    num_right = min(int(num_answers.max(initial=0)), _MAX_ANSWERS)
+    k = min(config.num_considered + num_right, len(candidates))
     random = np.random.default_rng(config.seed)
     negatives: list[tuple[str, ...]] = []
     dropped: Counter[str] = Counter()
@@ -217,6 +218,6 @@ def _chosen(
     passes = passes & (np.cumsum(passes, axis=1) > config.range_min)
     if config.sampling_strategy == "random":
         draws = np.where(passes, random.random(passes.shape), 2)
-        limit = np.sort(draws, axis=1)[:, config.num_negatives - 1, None]
+        limit = np.sort(draws, axis=1)[:, : config.num_negatives][:, -1:]
         passes &= draws <= limit
     return passes & (np.cumsum(passes, axis=1) <= config.num_negatives)
