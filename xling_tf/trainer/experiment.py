@@ -282,7 +282,7 @@ def make_tasks(
 def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:
     """Returns the hashes of the texts that the tasks and the word vectors learn from."""
     parts = [
-        task.select(corpus.train)
+        task.learned(corpus.train)
         for task in tasks
         for corpus in store.corpora
         if (corpus.kind, corpus.languages) == (task.kind, task.languages)
