@@ -1,6 +1,7 @@
 """The corpora of an experiment: read once, stored for restarts, refused if they have changed."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,13 @@ def test_a_mistake_that_shows_before_the_training_can_be_corrected(tmp_path):
     with pytest.raises(UserError, match=r"encoder\.hidden_dim=12, not 8"):
         train()
     assert train("encoder.hidden_dim=12", "training.steps=2")["steps"] == 2
+
+
+@pytest.mark.parametrize("output", ["runs/x", "runs", "run/../runs/x"])
+def test_an_output_that_would_replace_the_run_is_refused(output, run, tmp_path):
+    with pytest.raises(UserError, match="would replace the run folder"):
+        run_experiment(replace(run, output=tmp_path / output, run_dir=tmp_path / "runs" / "x"))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):

@@ -90,6 +90,12 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
         stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
         if cluster.is_chief:
             # Checked now, rather than after hours of training.
+            run_dir = run.run_dir.resolve()
+            if run.output.resolve() in (run_dir, *run_dir.parents):
+                raise UserError(
+                    f"the export to {run.output} would replace the run folder, {run.run_dir}; give another "
+                    "--output or --run_dir"
+                )
             require_replaceable(run.output)
             require_writable_folder(run.run_dir, "give another with --run_dir")
             stack.enter_context(locked(run.run_dir))
