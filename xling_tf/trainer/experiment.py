@@ -83,7 +83,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
-        raise UserError("expected a budget, got none; give --minutes or --steps")
+        raise UserError("expected a budget, got none; give --minutes or --steps, or fine_tune(steps=...)")
     data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
