@@ -1,17 +1,18 @@
 """The corpora of an experiment: read once, stored for restarts, refused if they have changed."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from raw_files import read_files
+from testing import accept, tiny_config, tiny_model
 from testing import corpus as corpus_of
-from testing import tiny_config, tiny_model
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
-from xling_tf.corpora.records import TranslationPair
-from xling_tf.corpora.store import CorpusStore
+from xling_tf.corpora.records import NLI_LABELS, InferencePair, TranslationPair
+from xling_tf.corpora.store import CorpusStore, open_store
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
@@ -89,6 +90,16 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     assert _trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
 
 
+def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_path):
+    pairs = [InferencePair(f"premise {n // 3}", f"{NLI_LABELS[n % 3]} {n}", n % 3) for n in range(60)]
+    store = open_store(tmp_path / "store", [corpus_of("nli", pairs, split="train")], accept)
+    config = tiny_config("tasks.entailment_ranking.weight=1", "tasks.inference.weight=0")
+    known = _trained_on(config, tiny_model(config).tasks, store)
+    for label, share in zip(NLI_LABELS, (1, 0, 1), strict=True):
+        hypotheses = [pair.hypothesis for pair in store.corpora[0].train if pair.hypothesis.startswith(label)]
+        assert known.share_of_texts(hypotheses) == share
+
+
 def test_a_mistake_that_shows_before_the_training_can_be_corrected(tmp_path):
     corpora = [corpus_of("parallel", [TranslationPair(f"hello {n}", f"hola {n}") for n in range(60)])]
     off = [f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")]
@@ -106,6 +117,13 @@ def test_a_mistake_that_shows_before_the_training_can_be_corrected(tmp_path):
     with pytest.raises(UserError, match=r"encoder\.hidden_dim=12, not 8"):
         train()
     assert train("encoder.hidden_dim=12", "training.steps=2")["steps"] == 2
+
+
+@pytest.mark.parametrize("output", ["runs/x", "runs", "run/../runs/x"])
+def test_an_output_that_would_replace_the_run_is_refused(output, run, tmp_path):
+    with pytest.raises(UserError, match="would replace the run folder"):
+        run_experiment(replace(run, output=tmp_path / output, run_dir=tmp_path / "runs" / "x"))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):

@@ -115,6 +115,10 @@ class Task:
         """Selects the records of a corpus that are examples of the task; by default all."""
         return records
 
+    def learned(self, records: StoredRecords) -> StoredRecords:
+        """Selects the records of a corpus whose texts the task learns from; by default those of `select`."""
+        return self.select(records)
+
     def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
         """Returns the function that is called as `texts`; it may depend on all `records`, before `select`."""
         return self.texts

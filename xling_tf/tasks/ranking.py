@@ -153,6 +153,10 @@ class EntailmentRanking(RankingTask):
         """Keeps the pairs in which the premise entails the hypothesis."""
         return records[records.labels == _ENTAILMENT]
 
+    def learned(self, records: StoredRecords) -> StoredRecords:
+        """See `Task.learned`: also the contradictions."""
+        return records[np.isin(records.labels, (_ENTAILMENT, _CONTRADICTION))]
+
     def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
         """Pairs each premise with the first sentence that contradicts it, or else with the entailed one."""
         contradicting = records[records.labels == _CONTRADICTION]

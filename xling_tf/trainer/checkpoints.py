@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, one_line
 from xling_tf.files import read_json, replacing_folder
 from xling_tf.model import WEIGHTS, newest_first
 from xling_tf.weights import arrays, assign_weights, read_weights, write_weights
@@ -58,7 +58,7 @@ class Checkpoints:
         except (OSError, tf.errors.OpError) as error:
             newest = next(iter(newest_first(self._folder)), None)
             raise CheckpointError(
-                f"checkpoint {path} cannot be written ({_reason(error)}); "
+                f"checkpoint {path} cannot be written ({one_line(error)}); "
                 f"the newest is {newest.name if newest else 'still none'}; free space on that disk"
             ) from error
         for old in newest_first(self._folder)[_MAX_CHECKPOINTS:]:
@@ -78,7 +78,7 @@ class Checkpoints:
                 path.rename(damaged)
                 logging.warning(
                     "checkpoint %s cannot be read (%s); it is now %s, and the one before it is used",
-                    *(path, _reason(error), damaged.name),
+                    *(path, one_line(error), damaged.name),
                 )
         return None
 
@@ -102,7 +102,3 @@ def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
-
-
-def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -83,13 +83,19 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
-        raise UserError("expected a budget, got none; give --minutes or --steps")
+        raise UserError("expected a budget, got none; give --minutes or --steps, or fine_tune(steps=...)")
     data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
         if cluster.is_chief:
             # Checked now, rather than after hours of training.
+            run_dir = run.run_dir.resolve()
+            if run.output.resolve() in (run_dir, *run_dir.parents):
+                raise UserError(
+                    f"the export to {run.output} would replace the run folder, {run.run_dir}; give another "
+                    "--output or --run_dir"
+                )
             require_replaceable(run.output)
             require_writable_folder(run.run_dir, "give another with --run_dir")
             stack.enter_context(locked(run.run_dir))
@@ -282,7 +288,7 @@ def make_tasks(
 def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:
     """Returns the hashes of the texts that the tasks and the word vectors learn from."""
     parts = [
-        task.select(corpus.train)
+        task.learned(corpus.train)
         for task in tasks
         for corpus in store.corpora
         if (corpus.kind, corpus.languages) == (task.kind, task.languages)

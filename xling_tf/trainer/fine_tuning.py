@@ -55,7 +55,8 @@ def fine_tune(
     model learns to rank the second text of a pair over those of the other pairs (Chidambaram et al. 2019,
     sec. 2.2) and over texts that are known to be wrong. If pairs have scores, the model learns cosines that
     correlate with them. A tenth of the pairs is held out for evaluation. The exported model keeps all
-    signatures. Calling the function again continues a training that was stopped.
+    signatures, except for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds
+    it again. Calling the function again continues a training that was stopped.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.

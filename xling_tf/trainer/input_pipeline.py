@@ -124,10 +124,11 @@ class BatchSampler:
 
     def batch(self, position: int) -> NDArray[np.int64]:
         """Returns the indices of the examples of the batch at `position` (0, 1, ...)."""
-        pool, place = divmod(position, self._pool_batches)
-        if self._pool[0] != pool:
-            self._pool = (pool, self._cut(self._draw(pool), pool))
-        return self._pool[1][place]
+        number, place = divmod(position, self._pool_batches)
+        pool = self._pool  # another thread may replace it meanwhile
+        if pool[0] != number:
+            pool = self._pool = (number, self._cut(self._draw(number), number))
+        return pool[1][place]
 
     def _draw(self, pool: int) -> NDArray[np.int64]:
         """Returns the pool's part of each corpus' infinite sequence of random orders."""

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import json
 import math
 import signal
 import threading
@@ -21,7 +20,7 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
+from xling_tf.files import write_json
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.tasks.base import AnchorEncoder, Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
@@ -318,17 +317,12 @@ class Trainer:
 
     def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
         """Saves the texts of a step's batch."""
-        path, task, columns = (
-            self._run_dir / "non_finite_batch.json",
-            dispatched.task.name,
-            dispatched.texts(),
-        )
+        path, columns = self._run_dir / "non_finite_batch.json", dispatched.texts()
         if self._shards_by_worker:  # each worker has its part of the batch
             columns = [[*chain(*parts)] for parts in zip(*self._workers.gather(columns), strict=True)]
-        record = {"step": dispatched.step, "task": task, "loss": str(loss), "columns": columns}
         if self._workers.is_chief:
-            with replacing(path) as temporary:
-                temporary.write_text(json.dumps(record, ensure_ascii=False, indent=1), encoding="utf-8")
+            task = dispatched.task.name
+            write_json(path, {"step": dispatched.step, "task": task, "loss": str(loss), "columns": columns})
         return path
 
     def _save(self) -> None:

@@ -211,7 +211,7 @@ def read_vectors(path: Path) -> Words:
             lines = itertools.chain.from_iterable(blocks)
             first = next(lines, b"")
             # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary files.
-            header = first.split() if re.fullmatch(rb"\d+ \d+\s*", first or b"") else None
+            header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
             if is_text:
                 places, rows = _read_text(lines if header else itertools.chain([first], lines))
                 _require_shape(rows, header)
