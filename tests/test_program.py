@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+import tensorflow as tf
 from absl import flags
 from programs import ROOT
 
@@ -65,6 +66,11 @@ def test_a_part_that_fails_logs_no_more_lines(caplog, monkeypatch):
         (UserError("give a name"), 2, "error: give a name\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues\n"),
         (OSError(28, ""), 2, "error: the disk is full; make room, and the same command continues\n"),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "m/x; No space left on device [Op:SaveV2]"),
+            2,
+            "error: the disk is full; make room, and the same command continues\n",
+        ),
     ],
 )
 def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line, capsys):

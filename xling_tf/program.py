@@ -53,12 +53,12 @@ def one_line_errors(again: str) -> Iterator[None]:
     except UserError as error:
         _exit(f"error: {error}")
     except BrokenPipeError:  # perhaps `head` has read enough
-        if not _has_lost_its_reader(sys.stdout.fileno()):
+        if not _output_has_no_reader():
             raise
         # Python writes what is left when it ends, and would print another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
+    except Exception as error:
         if not is_disk_full(error):
             raise
         _exit(f"error: the disk is full; make room, and {again}")
@@ -66,9 +66,10 @@ def one_line_errors(again: str) -> Iterator[None]:
         _exit(f"interrupted; {again}", status=130)
 
 
-def _has_lost_its_reader(pipe: int) -> bool:
+def _output_has_no_reader() -> bool:
     poll = select.poll()
-    poll.register(pipe, 0)
+    if sys.stdout is not None:
+        poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
