@@ -125,9 +125,8 @@ class TextFiles:
             # Arrow raises plain OSErrors for damaged files; others are of disks and networks.
             if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
                 reason = one_line(error) or type(error).__name__
-                raise _FinalError(
-                    f"{file.name} cannot be read: {reason}; run the same command again"
-                ) from error
+                message = f"{file.name} cannot be read: {reason}; run the same command again"
+                raise _FinalError(message) from error
             self._damaged("file", f"{file.name} is damaged after row {row}: {one_line(error)}")
 
     def _damaged(self, kind: str, message: str) -> None:
