@@ -89,6 +89,14 @@ def test_a_reader_that_stops_ends_the_program_without_a_message(num_lines):
     assert (done.returncode, done.stderr) == (1, b"")
 
 
+def test_texts_and_paths_are_printed_in_any_encoding():
+    code = "from xling_tf import program; program.run(lambda: print('a\\u00f1o \\udcf1'), '')"
+    for encoding, output in {"ascii": b"a\\xf1o \\udcf1\n", "utf-8": "año \\udcf1\n".encode()}.items():
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
+        assert (done.returncode, done.stdout) == (0, output), done.stderr
+
+
 def test_a_full_disk_is_no_damaged_file():
     full = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError, match="No space left") as caught, as_user_error("download again", OSError):

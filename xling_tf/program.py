@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from io import TextIOWrapper
 from logging import ERROR, Formatter
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -37,6 +38,8 @@ def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> 
 
     def start(argv: list[str]) -> None:
         set_up_logging()
+        if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
+            sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
             main(*argv[1:])
 
