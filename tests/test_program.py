@@ -118,5 +118,5 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     values = flags.FlagValues()
     flags.DEFINE_string("output", None, "", flag_values=values)
     monkeypatch.setattr(program.flags, "FLAGS", values)
-    assert program.parse_flags_and_files(["x", "--output=~/exported", "a~/b"]) == ["x", "a~/b"]
+    assert program.parse_flags(["x", "--output=~/exported", "a~/b"], takes_files=True) == ["x", "a~/b"]
     assert values.output == "/home/ana/exported"

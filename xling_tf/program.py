@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from io import TextIOWrapper
 from logging import ERROR, Formatter
 from pathlib import Path
@@ -43,7 +44,7 @@ def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> 
         with one_line_errors(again):
             main(*argv[1:])
 
-    app.run(start, flags_parser=parse_flags_and_files if takes_files else parse_flags)
+    app.run(start, flags_parser=partial(parse_flags, takes_files=takes_files))
 
 
 @contextmanager
@@ -76,16 +77,8 @@ def _output_has_no_reader() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def parse_flags(argv: list[str]) -> list[str]:
-    """Parses a command line that has only flags; exits with one line if there is a mistake."""
-    arguments = parse_flags_and_files(argv)
-    if len(arguments) > 1:
-        _exit(f"error: expected flags, got {arguments[1]!r}")
-    return arguments
-
-
-def parse_flags_and_files(argv: list[str]) -> list[str]:
-    """Parses a command line of flags and file names; returns the program's name and the files."""
+def parse_flags(argv: list[str], takes_files: bool) -> list[str]:
+    """Parses a command line; returns the program's name and the files, if the program takes any."""
     try:
         # Shells expand "~" at the beginning of a word, but not after "--flag=".
         home = os.path.expanduser("~")
@@ -93,6 +86,8 @@ def parse_flags_and_files(argv: list[str]) -> list[str]:
         arguments: list[str] = flags.FLAGS(argv)
     except flags.Error as error:
         _exit(f"error: {error}")
+    if len(arguments) > 1 and not takes_files:
+        _exit(f"error: expected flags, got {arguments[1]!r}")
     return arguments
 
 
