@@ -40,12 +40,11 @@ def push(model: Path, name: str) -> str:
     repository = name.removeprefix(HUGGING_FACE)
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
-    files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
     message = f"{repository} at Hugging Face rejects the model: {{error}}; log in with `hf auth login`"
     # Validation raises ValueErrors, files and answers OSErrors, the network httpx's errors.
     with as_user_error(message, OSError, ValueError, errors.HTTPError):
         hub.create_repo(repository, exist_ok=True)
-        additions = [hub.CommitOperationAdd(path, file) for path, file in files.items()]
-        message = f"{model.resolve().name} of xling_tf"
-        commit = hub.create_commit(repository, additions, commit_message=message)
+        title = f"{model.resolve().name} of xling_tf"
+        # Leaves out .cache, which a download by `hf` has.
+        commit = hub.upload_folder(repo_id=repository, folder_path=model, commit_message=title)
     return str(commit.commit_url)

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import resolve
 
@@ -120,17 +120,15 @@ def _api_key() -> str:
 
 def _bind() -> socket.socket:
     """Binds the address before TensorFlow is imported, which takes seconds."""
-    try:
+    address = f"--host {_HOST.value} --port {_PORT.value}"
+    message = f"cannot listen on {address}: {{error}}; give another --host or --port"
+    with as_user_error(message, OSError, UnicodeError):  # the latter for "a..b"
         family = socket.getaddrinfo(_HOST.value, _PORT.value, type=socket.SOCK_STREAM)[0][0]
         # With IPPROTO_TCP, asyncio turns Nagle's algorithm off; else an answer's body would wait 40 ms until
         # the client acknowledges its headers.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((_HOST.value, _PORT.value))
-    except OSError as error:
-        address = f"--host {_HOST.value} --port {_PORT.value}"
-        message = f"cannot listen on {address}: {error.strerror}; give another --host or --port"
-        raise UserError(message) from error
     return listener
 
 

@@ -13,9 +13,11 @@ from xling_tf.files import (
     folder_of_this_process,
     locked,
     new_folder,
+    read_json,
     recover_folder,
     replacing,
     replacing_folder,
+    write_json,
 )
 
 NO_PROCESS = 999999999
@@ -147,6 +149,12 @@ def test_a_folder_lives_as_long_as_its_process():
             pool.close()
             pool.join()
         assert not path.parent.exists()
+
+
+def test_json_holds_paths_that_are_not_utf8(tmp_path):
+    content = {"path": os.fsdecode(b"a\xf1o"), "text": "año \\"}
+    write_json(tmp_path / "x.json", content)
+    assert read_json(tmp_path / "x.json") == content
 
 
 def test_a_locked_folder_is_refused_until_its_process_ends(tmp_path):

@@ -10,6 +10,7 @@ import sys
 import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import joblib
 import keras
@@ -149,6 +150,18 @@ def test_archives_of_every_kind_are_opened(ending, kind, hub_folder, tmp_path):
     os.rename(packed, archive)
     assert (resolve(archive) / "saved_model.pb").is_file()
     assert model_name(archive) == "model"
+
+
+@pytest.mark.parametrize("kind", ["gztar", "bztar", "xztar", "zip"])
+def test_a_damaged_archive_is_reported(kind, tmp_path):
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "vocabulary.txt").write_text("\n".join(map(str, range(99_999))))
+    packed = shutil.make_archive(str(tmp_path / "packed"), kind, tmp_path / "m")
+    content = bytearray(Path(packed).read_bytes())
+    content[len(content) // 2 : len(content) // 2 + 9] = b"\xff" * 9
+    Path(packed).write_bytes(content)
+    with pytest.raises(UserError, match=r"packed.* cannot be unpacked: .*; download it again"):
+        resolve(packed)
 
 
 def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+import tensorflow as tf
 from absl import flags
 from programs import ROOT
 
@@ -65,6 +66,11 @@ def test_a_part_that_fails_logs_no_more_lines(caplog, monkeypatch):
         (UserError("give a name"), 2, "error: give a name\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues\n"),
         (OSError(28, ""), 2, "error: the disk is full; make room, and the same command continues\n"),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "m/x; No space left on device [Op:SaveV2]"),
+            2,
+            "error: the disk is full; make room, and the same command continues\n",
+        ),
     ],
 )
 def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line, capsys):
@@ -81,6 +87,14 @@ def test_a_reader_that_stops_ends_the_program_without_a_message(num_lines):
     done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_texts_and_paths_are_printed_in_any_encoding():
+    code = "from xling_tf import program; program.run(lambda: print('a\\u00f1o \\udcf1'), '')"
+    for encoding, output in {"ascii": b"a\\xf1o \\udcf1\n", "utf-8": "año \\udcf1\n".encode()}.items():
+        environment = {**os.environ, "PYTHONIOENCODING": encoding}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
+        assert (done.returncode, done.stdout) == (0, output), done.stderr
 
 
 def test_a_full_disk_is_no_damaged_file():
@@ -104,5 +118,5 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     values = flags.FlagValues()
     flags.DEFINE_string("output", None, "", flag_values=values)
     monkeypatch.setattr(program.flags, "FLAGS", values)
-    assert program.parse_flags_and_files(["x", "--output=~/exported", "a~/b"]) == ["x", "a~/b"]
+    assert program.parse_flags(["x", "--output=~/exported", "a~/b"], takes_files=True) == ["x", "a~/b"]
     assert values.output == "/home/ana/exported"

@@ -1,7 +1,7 @@
 """Models as archives, and at Hugging Face, whose library's calls are replaced."""
 
+import shutil
 import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -28,14 +28,10 @@ def repository(monkeypatch, tmp_path):
     """The folder of the only repository, a/b."""
     folder = tmp_path / "repository"
 
-    def commit(name, additions, commit_message):
-        if name != "a/b":
+    def upload(repo_id, folder_path, commit_message):
+        if repo_id != "a/b":
             raise OSError("403")
-        for addition in additions:
-            path = folder / addition.path_in_repo
-            path.parent.mkdir(parents=True, exist_ok=True)
-            content = addition.path_or_fileobj
-            path.write_bytes(content if isinstance(content, bytes) else Path(content).read_bytes())
+        shutil.copytree(folder_path, folder)
         return SimpleNamespace(commit_url="https://hf/a/b/commit/1")
 
     def download(name, revision, ignore_patterns):
@@ -47,7 +43,7 @@ def repository(monkeypatch, tmp_path):
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "create_repo", lambda name, exist_ok: None)
-    monkeypatch.setattr(huggingface_hub, "create_commit", commit)
+    monkeypatch.setattr(huggingface_hub, "upload_folder", upload)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     return folder
 

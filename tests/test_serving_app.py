@@ -165,6 +165,7 @@ def test_a_mistake_is_one_line(program, tmp_path):
     server, models = program
     for flags, message in (
         ([f"--model=m={models}", f"--port={server.port}"], "cannot listen on --host 127.0.0.1 --port"),
+        ([f"--model=m={models}", "--host=a..b"], "cannot listen on --host a..b --port"),
         (["--model=a=.", "--label=b/stable=1"], "--label must be"),
     ):
         assert message in the_error(run_python(tmp_path, PROGRAM, *flags))

@@ -209,7 +209,7 @@ def test_a_start_without_a_model_is_an_error(tmp_path):
     for folder, labels, message in (
         ("empty", {}, "--model m=.*empty must be an exported model, .* but has none"),
         ("wreck", {}, "has 1: .*cannot be loaded: Read less bytes"),
-        ("good", {"stable": 7}, "named 1, 2, ..., 7"),
+        ("good", {"stable": 7}, "named 1, 2, ..., 7, but has 1$"),
     ):
         with pytest.raises(UserError, match=message):
             load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())

@@ -197,6 +197,16 @@ def test_compressed_tables_are_no_plain_lines(tmp_path, ending):
     assert batch.to_pylist() == ROWS
 
 
+@pytest.mark.parametrize("error", [TimeoutError(), PermissionError(13, "denied"), OSError(5, "I/O error")])
+def test_a_file_that_cannot_be_read_is_not_skipped(error):
+    def fail() -> None:
+        raise error
+
+    files = TextFiles([InputFile("s3://b/x.txt", 1, "", fail)], "text", skip_damaged=True)
+    with pytest.raises(UserError, match=r"s3://b/x.txt cannot be read: .+; run the same command again"):
+        next(files.batches(Position(), 0))
+
+
 def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(b",,text\n1,2,x\n")
     with pytest.raises(UserError, match=r"must have one column '', but has more; rename .*--columns"):

@@ -2,6 +2,7 @@
 
 import difflib
 import errno
+import os
 import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ class UserError(ValueError):
 def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns exceptions into a `UserError`; "{error}" in its message stands for theirs.
 
-    That the disk is full stays an `OSError`, for which programs have a message.
+    That the disk is full stays the exception that it is, for which programs have a message.
 
     Example:
         >>> with as_user_error("--port must be a number ({error})", ValueError):
@@ -45,8 +46,9 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """True if a disk, or a user's part of it, is full."""
-    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    """True if a disk, or a user's part of it, is full, as Python, TensorFlow and `shutil.Error` say."""
+    codes = (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "errno", None) in codes or any(os.strerror(code) in str(error) for code in codes)
 
 
 def one_line(error: Exception) -> str:

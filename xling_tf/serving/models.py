@@ -210,11 +210,11 @@ def load_models(
         metrics.load_failures.labels(name)  # A counter cannot be watched before it exists.
         model.poll()
         if not model.is_available():
-            failures = [f"{version}: {text}" for version, (_, _, text) in model.known.items()]
+            versions = [f"{v}: {text}" if text else str(v) for v, (_, _, text) in model.known.items()]
             labelled = "".join(f", {version}" for version in model.config.labels.values())
             raise UserError(
                 f"--model {name}={model.config.path} must be an exported model, or a folder of models named "
-                f"1, 2, ...{labelled}, but has {'; '.join(failures) or 'none'}"
+                f"1, 2, ...{labelled}, but has {'; '.join(versions) or 'none'}"
             )
     return models
 
