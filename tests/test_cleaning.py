@@ -60,6 +60,7 @@ def test_the_marks_of_other_scripts_are_parts_of_words():
     # Half of the characters, or more, are vowel signs and other marks.
     for text in ("မြန်မာနိုင်ငံတွင် ကျွန်ုပ်တို့ နေထိုင်ကြသည်။", "ខ្ញុំទៅផ្សារនៅព្រឹកនេះ។"):
         assert form_fault(text) is None
+    assert form_fault("❤️❤️❤️ ☀️☀️") == "few letters"
     assert sentence_fault("स्टेशन", "hi") == "too short"  # one word
     assert normalise("e\u200b\u0301") == "é"
 

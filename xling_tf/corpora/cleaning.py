@@ -51,7 +51,8 @@ _INVISIBLE = re.compile("[\0\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
 # Marks above U+FFFF, of rare scripts, would make matching four times as slow.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
 _WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
-_MARK = re.compile(f"[{_MARKS}]")
+# Marks after anything else, such as the one that asks for a colourful emoji, are no letters.
+_MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
@@ -81,7 +82,8 @@ def letter_share(text: str) -> float:
 
 
 def _num_letters(text: str) -> int:
-    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
+    marks = () if text.isascii() else _MARKS_OF_LETTERS.findall(text)
+    return sum(map(str.isalpha, text)) + sum(map(len, marks))
 
 
 def lengths_agree(source: str, target: str, source_language: str, target_language: str) -> bool:
