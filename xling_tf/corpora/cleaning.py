@@ -54,7 +54,7 @@ _WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
 # Marks after anything else, such as the one that asks for a colourful emoji, are no letters.
 _MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
-_THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u202f’'](?=\d{3}(?!\d))")
+_THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u066c\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
 _LEFTOVER = re.compile(
     r"</?\w[^<>]*>|&\w+;|\{\w*\}|\$\{?\w|%[sd]\b|%\(|%\d\b|\[\[|\]\]|\\[nt]|https?:|www\.|\ufffd|\|\|"
@@ -124,8 +124,9 @@ def translation_fault(pair: TranslationPair, source: str, target: str) -> str | 
         return "same on both sides"
     if not lengths_agree(pair.source, pair.target, source, target):
         return "length ratio"
-    # Numbers of two or more digits, without separators of thousands.
-    numbers = [{*_LONG_NUMBER.findall(_THOUSANDS.sub("", text))} for text in (pair.source, pair.target)]
+    # Numbers of two or more digits of any script, without separators of thousands.
+    sides = (_LONG_NUMBER.findall(_THOUSANDS.sub("", text)) for text in (pair.source, pair.target))
+    numbers = [{*map(int, side)} for side in sides]
     if numbers[0] != numbers[1]:
         return "numbers differ"
     target_words = _WORD.findall(pair.target.lower())
