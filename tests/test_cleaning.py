@@ -69,6 +69,7 @@ def test_the_marks_of_other_scripts_are_parts_of_words():
     assert form_fault("❤️❤️❤️ ☀️☀️") == "few letters"
     assert sentence_fault("स्टेशन", "hi") == "too short"  # one word
     assert normalise("e\u200b\u0301") == "é"
+    assert normalise("می\u200cخواهم some\u200cthing\u200d") == "می\u200cخواهم something"
 
 
 def test_a_country_changes_no_rule_of_a_language():

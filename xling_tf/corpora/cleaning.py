@@ -46,7 +46,10 @@ _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
-_INVISIBLE = re.compile("[\0\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
+# In the scripts from Arabic to Burmese, joiners belong to the spelling of words, as of Persian plurals.
+_INVISIBLE = re.compile(
+    "[\0\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]|(?<![\u0600-\u1aff])[\u200c\u200d]"
+)
 # Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do not match.
 # Marks above U+FFFF, of rare scripts, would make matching four times as slow.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
@@ -66,7 +69,8 @@ _LEFTOVER = re.compile(
 def normalise(text: str) -> str:
     """Returns a text in NFC, on one line, with single spaces and without invisible characters.
 
-    Halves of surrogate pairs, which JSON and HTML entities can spell, become U+FFFD.
+    Joiners stay in the scripts that spell words with them. Halves of surrogate pairs, which JSON and HTML
+    entities can spell, become U+FFFD.
     """
     try:
         text.encode()
