@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags, logging
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS, Record
 from xling_tf.corpora.store import StoredCorpus, transient_store
@@ -158,10 +158,12 @@ def translate_folder(
     counts = {}
     for target in targets:
         paths: dict[Path, StoredCorpus] = {}
+        existing = {(file.kind, file.name, file.languages, file.split) for file in discover(data)}
         for corpus in parts:
-            ending = f"{target}.train" if corpus.kind == "nli" else target
-            path = data / corpus.kind / f"{corpus.name}.{ending}.tsv.gz"
-            if [*path.parent.glob(f"{corpus.name}.{ending}.tsv*")]:
+            split = "train" if corpus.kind == "nli" else ""
+            name = ".".join(filter(None, (corpus.name, target, split)))
+            path = data / corpus.kind / f"{name}.tsv.gz"
+            if (corpus.kind, corpus.name, (target,), split) in existing:
                 logging.info("%s exists, and is kept", path)
             else:
                 paths[path] = corpus

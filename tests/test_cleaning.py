@@ -58,12 +58,20 @@ def test_pair_faults():
     assert {sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected} == expected
 
 
+def test_numbers_may_have_the_digits_of_either_script():
+    for arabic, fault in (("١٬٢٥٠", None), ("١٬٢٥١", "numbers differ")):
+        pair = TranslationPair("There are 1,250 books in it.", f"فيها {arabic} كتابًا قديمًا.")
+        assert bitext_fault(pair, "en", "ar") == fault
+
+
 def test_the_marks_of_other_scripts_are_parts_of_words():
     # Half of the characters, or more, are vowel signs and other marks.
     for text in ("မြန်မာနိုင်ငံတွင် ကျွန်ုပ်တို့ နေထိုင်ကြသည်။", "ខ្ញុំទៅផ្សារនៅព្រឹកនេះ។"):
         assert form_fault(text) is None
+    assert form_fault("❤️❤️❤️ ☀️☀️") == "few letters"
     assert sentence_fault("स्टेशन", "hi") == "too short"  # one word
     assert normalise("e\u200b\u0301") == "é"
+    assert normalise("می\u200cخواهم some\u200cthing\u200d") == "می\u200cخواهم something"
 
 
 def test_a_country_changes_no_rule_of_a_language():

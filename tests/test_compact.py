@@ -63,7 +63,8 @@ def test_rows_are_as_near_as_half_a_step_of_127_or_three_digits_of_their_largest
 
 @pytest.mark.parametrize("kind", [FIRST, pytest.param(SECOND, marks=pytest.mark.slow)])
 def test_the_words_of_some_languages_alone(kind, exports, tmp_path):
-    folder, output = exports(kind)[1], tmp_path / "fewer"
+    folder, output = shutil.copytree(exports(kind)[1], tmp_path / "whole"), tmp_path / "fewer"
+    (folder / "README.md").write_text('---\nlanguage: ["en", "es"]\n---\n')
     files = {
         "parallel/a.es-fr.tsv": f"{TEXTS[1]}\tun zzz\n",
         "documents/d.es.txt": f"{TEXTS[3]}\n{TEXTS[5]}\nuna cebra\n",
@@ -72,6 +73,8 @@ def test_the_words_of_some_languages_alone(kind, exports, tmp_path):
     data = write_files(tmp_path / "data", files)
     export(folder, "savedmodel", output, tables="float32", languages=["es"], data=data)
     whole, fewer = Model.from_pretrained(folder), Model.from_pretrained(output)
+    assert fewer.info.languages == ("es",)
+    assert (output / "README.md").read_text().startswith('---\nlanguage: ["es"]\n---\n')
     spanish = [*TEXTS[1::2], ""]
     assert fewer(spanish).numpy() == pytest.approx(whole(spanish).numpy(), abs=1e-6)
     for smaller, table in zip(fewer.encoder.table_variables, whole.encoder.table_variables, strict=True):

@@ -118,6 +118,9 @@ def test_shards_are_one_corpus(tmp_path, caplog):
     one, four = (load_folder(tmp_path / name, source="en", targets=["es"]) for name in ("one", "four"))
     assert [(c.title, list(c)) for c in one] == [(c.title, list(c)) for c in four]
     assert records(four[0])[0] == TranslationPair("b", "a")
+    sides = {f"parallel/x.es-en.{s}-0000{n}-of-00002": f"{s}{n}\n" for s in ("es", "en") for n in (0, 1)}
+    (moses,) = load_folder(write_files(tmp_path / "moses", sides), source="en", targets=["es"])
+    assert records(moses) == [TranslationPair("en0", "es0"), TranslationPair("en1", "es1")]
     assert not caplog.messages
 
 

@@ -71,6 +71,12 @@ def test_wrong_texts_in_any_form(pairs):
     assert read_pairs(pairs) == TRIPLETS
 
 
+def test_texts_can_be_encoded_as_utf8():
+    assert read_pairs([("\ud83d one", "two", ["t\udc00hree"])]) == [Pair("  one", "two", None, ("t hree",))]
+    with pytest.raises(UserError, match="two texts that are not empty"):
+        read_pairs([("\ud83d", "two")])
+
+
 def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
     column = [None, *WRONG[1:6], float("nan"), " ", *WRONG[8:]]
     wrong = [() if number in (0, 6, 7) else (text,) for number, text in enumerate(WRONG)]

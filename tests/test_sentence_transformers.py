@@ -98,8 +98,9 @@ def test_lengths_are_those_of_the_model_or_one():
     assert encoder.encode(TEXTS, normalize_embeddings=False, truncate_dim=1).tolist() == [[3], [0]]
     with pytest.raises(UserError, match="int8' needs unit vectors"):
         encoder.encode(TEXTS, normalize_embeddings=False, precision="int8")
-    with pytest.raises(UserError, match="normalize_embeddings=False"):
-        ResponseEncoder(unit).encode(TEXTS, normalize_embeddings=False)
+    for false in (False, np.False_, 0):
+        with pytest.raises(UserError, match="normalize_embeddings=False"):
+            ResponseEncoder(unit).encode(TEXTS, normalize_embeddings=false)
 
 
 def test_questions_and_documents_take_the_same_options(hub_folder):

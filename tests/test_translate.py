@@ -64,6 +64,8 @@ def test_training_records_are_translated_in_the_layout_of_the_folder(tmp_path):
     assert len(list(read[0])) == 300
     # What exists stays, also where somebody translated it.
     assert translate.translate_folder(tmp_path, upper, source="en", targets=["de"]) == {}
+    nli.rename(nli.with_name("snli.de.train-00000-of-00001.tsv.gz"))
+    assert translate.translate_folder(tmp_path, upper, source="en", targets=["de"]) == {}
 
 
 def test_records_whose_way_back_is_another_text_are_dropped(tmp_path):

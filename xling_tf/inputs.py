@@ -40,6 +40,11 @@ def as_texts(texts: Texts, name: str) -> list[str]:
     return [_as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))]
 
 
+def encodable(text: str) -> str:
+    """Replaces lone surrogates, which JSON may contain, by spaces, so that a text can be encoded as UTF-8."""
+    return text if text.isascii() else _SURROGATES.sub(" ", text)
+
+
 def is_single(texts: Texts) -> bool:
     """True for one text: a string, bytes, or an array, tensor or Arrow scalar that holds one."""
     return isinstance(texts, str | bytes) or _rank(texts) == 0 or hasattr(texts, "as_py")
@@ -111,7 +116,7 @@ def _as_text(value: Any, place: str, name: str) -> str:
     """Converts bytes, or an array, tensor or Arrow scalar without dimensions, to a string."""
     text = plain(value)
     if isinstance(text, str):
-        return text if text.isascii() else _SURROGATES.sub(" ", text)
+        return encodable(text)
     if isinstance(text, bytes):
         raise UserError(
             f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it yourself, for example "

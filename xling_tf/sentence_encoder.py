@@ -159,7 +159,7 @@ class SentenceEncoder:
         texts = options.pop("sentences", None) if inputs is None else inputs
         contexts = options.pop("contexts", None)
         _require_supported({"device": device, "pool": pool, **options})
-        is_raw = normalize_embeddings is False
+        is_raw = normalize_embeddings is not None and not normalize_embeddings
         _require_output(output_value, precision, chunk_size, is_raw)
         columns, is_one = self._columns(texts, contexts)
         prompt = self._prompt(prompt, prompt_name)

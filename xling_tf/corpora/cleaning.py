@@ -46,14 +46,18 @@ _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
-_INVISIBLE = re.compile("[\0\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")
+# In the scripts from Arabic to Burmese, joiners belong to the spelling of words, as of Persian plurals.
+_INVISIBLE = re.compile(
+    "[\0\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]|(?<![\u0600-\u1aff])[\u200c\u200d]"
+)
 # Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do not match.
 # Marks above U+FFFF, of rare scripts, would make matching four times as slow.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
 _WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
-_MARK = re.compile(f"[{_MARKS}]")
+# Marks after anything else, such as the one that asks for a colourful emoji, are no letters.
+_MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
-_THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u202f’'](?=\d{3}(?!\d))")
+_THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u066c\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
 _LEFTOVER = re.compile(
     r"</?\w[^<>]*>|&\w+;|\{\w*\}|\$\{?\w|%[sd]\b|%\(|%\d\b|\[\[|\]\]|\\[nt]|https?:|www\.|\ufffd|\|\|"
@@ -65,7 +69,8 @@ _LEFTOVER = re.compile(
 def normalise(text: str) -> str:
     """Returns a text in NFC, on one line, with single spaces and without invisible characters.
 
-    Halves of surrogate pairs, which JSON and HTML entities can spell, become U+FFFD.
+    Joiners stay in the scripts that spell words with them. Halves of surrogate pairs, which JSON and HTML
+    entities can spell, become U+FFFD.
     """
     try:
         text.encode()
@@ -81,7 +86,8 @@ def letter_share(text: str) -> float:
 
 
 def _num_letters(text: str) -> int:
-    return sum(map(str.isalpha, text)) + (0 if text.isascii() else len(_MARK.findall(text)))
+    marks = () if text.isascii() else _MARKS_OF_LETTERS.findall(text)
+    return sum(map(str.isalpha, text)) + sum(map(len, marks))
 
 
 def lengths_agree(source: str, target: str, source_language: str, target_language: str) -> bool:
@@ -122,8 +128,9 @@ def translation_fault(pair: TranslationPair, source: str, target: str) -> str | 
         return "same on both sides"
     if not lengths_agree(pair.source, pair.target, source, target):
         return "length ratio"
-    # Numbers of two or more digits, without separators of thousands.
-    numbers = [{*_LONG_NUMBER.findall(_THOUSANDS.sub("", text))} for text in (pair.source, pair.target)]
+    # Numbers of two or more digits of any script, without separators of thousands.
+    sides = (_LONG_NUMBER.findall(_THOUSANDS.sub("", text)) for text in (pair.source, pair.target))
+    numbers = [{*map(int, side)} for side in sides]
     if numbers[0] != numbers[1]:
         return "numbers differ"
     target_words = _WORD.findall(pair.target.lower())

@@ -53,7 +53,7 @@ class CorpusFile(NamedTuple):
     @property
     def pattern(self) -> str:
         """The path with "*" for the number of the shard, the same for all shards of a corpus."""
-        return re.sub(r"-\d+(?=-of-\d+\.)", "-*", str(self.paths[0]))
+        return re.sub(r"-\d+(?=-of-\d+(?:\.|$))", "-*", str(self.paths[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +243,8 @@ def _moses_paths(path: Path, match: re.Match[str]) -> tuple[Path, ...]:
     """Returns both sides of a Moses pair, given its source side; () for a target side with a source side."""
     languages = (match["source"], match["target"])
     other = languages[match["side"] == languages[0]]
-    stem = f"{match['name']}.{'-'.join(languages)}.{other}"
+    shard = f"-{match['shard']}-of-{match['of']}" if match["shard"] else ""
+    stem = f"{match['name']}.{'-'.join(languages)}.{other}{shard}"
     partners = [p for p in _files_of(path.parent) if re.fullmatch(re.escape(stem) + PACKED, p.name)]
     if len(partners) != 1:
         names = " and ".join(partner.name for partner in partners) or "missing"

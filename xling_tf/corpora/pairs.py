@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from xling_tf.errors import UserError
-from xling_tf.inputs import plain, shown
+from xling_tf.inputs import encodable, plain, shown
 
 # The names of columns, in lower case and without spaces and punctuation.
 _FIRST = {"anchor", "query", "question", "source", "src", "first"}
@@ -52,6 +52,7 @@ def read_pairs(pairs: Any) -> list[Pair]:
         rows = [[row[index] for index in indices] for row in rows]
     for row in rows:  # a cell may be a list of wrong texts
         row[2:] = chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in row[2:])
+        row[:] = [encodable(cell) if isinstance(cell, str) else cell for cell in row]
     for number, row in enumerate(rows, 1):
         if len(row) < 2 or not all(isinstance(text, str) and text.strip() for text in row[:2]):
             raise _not_a_pair(number, row)

@@ -1,6 +1,8 @@
 """Modified copies of an exported model: smaller tables, fewer words, language-neutral, calibrated."""
 
 import dataclasses
+import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -76,6 +78,8 @@ def export(
     if languages:
         texts = chain(model.info.prompts.values(), _texts_in_all(source.data, languages))
         model = _keep_words(model, texts)
+        model.info = dataclasses.replace(model.info, languages=tuple(languages))
+        text = re.sub(r"(?m)^language: .*", f"language: {json.dumps([*languages])}", text, count=1)
         text += _FEWER_WORDS.format(languages=", ".join(languages))
     if neutral:
         codes, directions = _language_directions(source)
