@@ -131,24 +131,26 @@ def encode_checked(
         vectors = np.asarray(encoded, dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise UserError(f"{expected}, but returned shape {list(vectors.shape)}")
-    is_finite = np.isfinite(vectors).all(axis=1)
-    if not is_finite.all():
-        count, first = f"{np.sum(~is_finite)} of {len(texts)} texts", texts[int(np.argmin(is_finite))]
-        raise UserError(f"{name} must return finite vectors, but does not for {count}, first {first[:80]!r}")
+    _require(np.isfinite(vectors).all(axis=1), texts, "finite vectors", name)
     return vectors
 
 
-def encode_units(encode: Encode, texts: list[str]) -> NDArray[np.float64]:
+def encode_units(encode: Encode, texts: list[str], *, allow_zero: bool = True) -> NDArray[np.float64]:
     """Encodes texts to unit vectors `[n, dim]`.
 
     A zero vector, which averages of words give to a text of unknown words, stays zero: its cosines are 0.
+    Without `allow_zero`, it raises a `UserError`.
     """
-    vectors = encode_checked(encode, texts)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if zeros := [text for text, length in zip(texts, lengths[:, 0], strict=True) if not length]:
-        counts = f"{len(zeros)} of {len(texts)} texts"
-        logging.warning("%s gives zero to %s, first %r", _name_of(encode), counts, zeros[0][:80])
-    return vectors / np.where(lengths > 0, lengths, 1)
+    vectors, name = encode_checked(encode, texts), _name_of(encode)
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not allow_zero:
+        _require(lengths > 0, texts, "vectors other than zero", name)
+    elif not lengths.all():
+        first = texts[int(np.argmin(lengths))]
+        logging.warning(
+            "%s gives zero to %d of %d texts, first %r", name, np.sum(lengths == 0), len(texts), first[:80]
+        )
+    return vectors / np.where(lengths > 0, lengths, 1)[:, None]
 
 
 def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
@@ -161,3 +163,10 @@ def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
 def _name_of(encode: Callable[..., np.ndarray]) -> str:
     embedder = getattr(encode, "__self__", encode)  # for a method such as `encode_questions`
     return embedder.name if isinstance(embedder, Embedder) else "an encoder"
+
+
+def _require(valid: NDArray[np.bool_], texts: list[str], expected: str, name: str) -> None:
+    if not valid.all():
+        text = texts[int(np.argmin(valid))]
+        count = f"{np.sum(~valid)} of {len(texts)} texts"
+        raise UserError(f"{name} must return {expected}, but does not for {count}, first {text[:80]!r}")

@@ -4,6 +4,7 @@ import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,16 +37,18 @@ _NGRAM_SCALE = 0.1
 # Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a word in n
 # sentences gets n / (n + _RARE) of this share.
 _CONTEXT, _RARE = 0.5, 2
+# A zero vector cannot be learnt.
+_encode_units = partial(encode_units, allow_zero=False)
 _Columns = Sequence[list[str]]  # texts of examples, for each of the task's columns
 
 
 def _sources(system: Embedder, columns: _Columns) -> NDArray[Any]:
-    return encode_units(system, columns[0])
+    return _encode_units(system, columns[0])
 
 
 def _questions_and_answers(system: Embedder, columns: _Columns) -> NDArray[Any]:
-    questions = encode_units(system.encode_questions, columns[0])
-    responses = encode_units(lambda texts: system.encode_responses(texts, texts), columns[1])
+    questions = _encode_units(system.encode_questions, columns[0])
+    responses = _encode_units(lambda texts: system.encode_responses(texts, texts), columns[1])
     return np.concatenate([questions, responses], axis=1)
 
 
@@ -97,7 +100,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
     if len(systems) > 1:
         system = Embedder(
             name=" and ".join(system.name for system in systems),
-            sentences=lambda texts: np.concatenate([encode_units(s, texts) for s in systems], axis=1),
+            sentences=lambda texts: np.concatenate([_encode_units(s, texts) for s in systems], axis=1),
             checksum=" ".join(checksums) if all(checksums) else None,
         )
     # Only the name identifies a teacher without a checksum.
