@@ -131,7 +131,7 @@ def encode_checked(
         vectors = np.asarray(encoded, dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise UserError(f"{expected}, but returned shape {list(vectors.shape)}")
-    _require(np.isfinite(vectors).all(axis=1), texts, "finite vectors", name)
+    _require(np.asarray(np.isfinite(vectors).all(axis=1)), texts, "finite vectors", name)
     return vectors
 
 
