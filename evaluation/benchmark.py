@@ -50,7 +50,7 @@ from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 from xling_tf.evaluators.running import evaluate_embedder
-from xling_tf.files import read_json, require_writable_folder, write_json
+from xling_tf.files import read_json, require_writable_file, require_writable_folder, write_json
 from xling_tf.presets import get_preset
 from xling_tf.program import provenance, quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
@@ -74,7 +74,7 @@ def main(*arguments: str) -> None:
     if len(arguments) != 1 or arguments[0] not in benchmarks:
         raise UserError(f"expected one of {', '.join(benchmarks)}, got {' '.join(arguments) or 'none'}")
     if flags.FLAGS.output:
-        require_writable_folder(Path(flags.FLAGS.output).parent, "give another --output")
+        require_writable_file(Path(flags.FLAGS.output), "give another --output")
     benchmarks[arguments[0]]()
 
 

@@ -38,7 +38,7 @@ import urllib3
 from absl import flags, logging
 
 from xling_tf.errors import UserError
-from xling_tf.files import new_folder, require_writable_folder, write_json
+from xling_tf.files import new_folder, require_writable_file, write_json
 from xling_tf.program import provenance, quiet_start, run
 from xling_tf.savedmodel.saved_models import require_saved_model, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -76,7 +76,7 @@ def main() -> None:
         raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
     kind = "soak" if _SOAK.value else "load"
     output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
-    require_writable_folder(output.parent, "give another --output")
+    require_writable_file(output, "give another --output")
     figures: Figures = {"model": model.name, "load_average": os.getloadavg()}
     figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
     figures["command"] = figures["command"].replace(str(model), model.name)

@@ -43,7 +43,7 @@ from evaluation.paper_tables import (
 )
 from xling_tf.errors import UserError
 from xling_tf.evaluators.running import SEEN, SUITES
-from xling_tf.files import read_json, replacing, require_writable_folder
+from xling_tf.files import read_json, replacing, require_writable_file
 from xling_tf.program import run
 
 ABOUT_PAPERS = """# The papers, table by table
@@ -110,7 +110,7 @@ def _write(name: str, text: str) -> None:
         print(text, end="")
         return
     path = Path(name)
-    require_writable_folder(path.parent, "give another file")
+    require_writable_file(path, "give another file")
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     print(f"{path} is written", file=sys.stderr)

@@ -30,7 +30,7 @@ from xling_tf.evaluators import (
 )
 from xling_tf.evaluators.data import Dataset, Suite
 from xling_tf.evaluators.encoding import Embedder, NotApplicableError
-from xling_tf.files import locked, read_json, require_writable_folder, write_json
+from xling_tf.files import locked, read_json, require_writable_file, write_json
 from xling_tf.program import progress, provenance
 
 SUITES: Mapping[str, Suite] = {
@@ -79,7 +79,7 @@ def evaluate_embedder(
         "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
         seconds and, if known, "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
     """
-    require_writable_folder(output.parent, "give another --output")
+    require_writable_file(output, "give another --output")
     with locked(output.parent, "--output", output.name):
         results, continues = _begin(embedder, output, seed)
         for name, layout in missing.items():
