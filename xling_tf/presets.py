@@ -241,9 +241,8 @@ _SEQ2SEQ = ExperimentConfig(
     training=TrainingConfig(minutes=60.0),
 )
 # The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300 for
-# similarity. At a quarter of the width, an alpha of 10 is worse than no regularizer, and 1 is not
-# (docs/results.md, "Yu et al. 2018: LSTMs that translate"). The other alphas were not tuned; contrastive
-# includes the similarity term.
+# similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/results.md, "Yu et al. 2018:
+# LSTMs that translate"). The other alphas were not tuned; contrastive includes the similarity term.
 _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
     "similarity": {"regularizer": "similarity", "alpha": 1.0},
     "contrastive": {"regularizer": "contrastive", "alpha": 1.0},
