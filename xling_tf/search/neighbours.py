@@ -167,17 +167,18 @@ def truncated(vectors: ArrayLike, dim: int) -> NDArray[np.floating]:
     return unit_vectors(array[:, :dim], "vectors")
 
 
-def cosine_similarity(a: ArrayLike, b: ArrayLike) -> NDArray[np.float32]:
+def cosine_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
     """Computes the cosines `[n, m]` of vectors `[n, dim]` and `[m, dim]`; 0 for a zero vector.
 
     Example:
         >>> cosine_similarity([1.0, 0.0], [[0.0, 1.0], [3.0, 0.0]]).tolist()
         [[0.0, 1.0]]
     """
-    rows, columns = unit_vectors(a, "a"), unit_vectors(b, "b")
+    names = "embeddings1", "embeddings2"
+    rows, columns = map(unit_vectors, (embeddings1, embeddings2), names)
     if not len(rows) or not len(columns):
         return np.zeros((len(rows), len(columns)), np.float32)
-    require_same_dim(rows, columns, "a", "b")
+    require_same_dim(rows, columns, *names)
     return rows.astype(np.float32) @ columns.astype(np.float32).T
 
 

@@ -41,7 +41,8 @@ def quantize_embeddings(embeddings: ArrayLike, precision: Precision) -> NDArray[
             codes_part[:] = np.clip(levels, 0, _STEPS) - 128
         return codes
     if dim % 8:
-        raise UserError(f"bits need dimensions in multiples of 8, got {dim}; use truncate_dim={dim // 8 * 8}")
+        remedy = f"use truncate_dim={dim // 8 * 8}" if dim > 8 else "use another precision"
+        raise UserError(f"bits need dimensions in multiples of 8, got {dim}; {remedy}")
     packed = np.packbits(vectors > 0, axis=1)
     # In two's complement, subtracting 128 flips the highest bit.
     return packed if precision == "ubinary" else (packed ^ np.uint8(128)).view(np.int8)
