@@ -224,9 +224,12 @@ def _start(run: Run, workers: Workers, resolved: Resolved, tasks: Sequence[Task]
     written = run.run_dir / TRAINED_ON
     if workers.from_chief(lambda: written.exists() and run.folder.resolved() is not None):
         return
+    with_shards = run.config.data.shards_by_worker
+    if not with_shards and not workers.is_chief:
+        return
     # The texts of the starting model and of other workers were trained on, too.
     trained_on = _trained_on(run.config, tasks, store)
-    parts = workers.gather(trained_on) if run.config.data.shards_by_worker else [trained_on]
+    parts = workers.gather(trained_on) if with_shards else [trained_on]
     if workers.is_chief:
         if run.config.initial.model:
             parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
