@@ -148,8 +148,8 @@ def translate_folder(
 
     Only training records are translated, so that no language learns from what another holds out. With
     `similarity`, texts are translated back, and a record is dropped if one of its texts is too unlike its
-    back-translation. `recipe` names the translator and the model: what an interrupted call with another one
-    has left is not used. Returns the numbers of records written and translated, by file.
+    back-translation. `recipe` names the translator and the model; rows that an interrupted call with
+    another recipe saved are discarded. Returns the numbers of records written and translated, by file.
     """
     corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
     for name in names:
@@ -201,7 +201,7 @@ def _read_or_make(
     recipe: str,
     report: Callable[[str], None],
 ) -> dict[str, _Row]:
-    """Returns the row of each text; a file keeps the recipe and them for the next start of the program."""
+    """Returns the row of each text; a file keeps the recipe and the rows for the next start."""
     rows: dict[str, _Row] = {}
     header = json.dumps(recipe).encode() + b"\n"
     with saved.open("a+b") as file:

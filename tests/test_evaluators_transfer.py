@@ -90,7 +90,9 @@ def test_a_label_must_have_enough_rows_for_folds_within_folds():
     assert make(10, 3, test=test)(signs)["logistic/accuracy"] == 1.0
     assert make(2, 1, dev=test, test=test)(signs)["logistic/accuracy"] == 1.0
     for numbers, parts in (((11, 3), {}), ((12, 2), {}), ((9, 3), {"test": test}), ((2, 0), {})):
-        with pytest.raises(UserError, match=rf"rows of a label or more .*, but has {numbers[0]} of 'many'"):
+        with pytest.raises(
+            UserError, match=rf"training rows of one label .*, but has {numbers[0]} of 'many'"
+        ):
             make(*numbers, **parts)
 
 

@@ -26,7 +26,7 @@ class UserError(ValueError):
 def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns exceptions into a `UserError`; "{error}" in its message stands for theirs.
 
-    That the disk is full stays the exception that it is, for which programs have a message.
+    A full disk stays the original exception, because programs have a message for it.
 
     Example:
         >>> with as_user_error("--port must be a number ({error})", ValueError):

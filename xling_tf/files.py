@@ -79,7 +79,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 def folder_of_this_process() -> Path:
     """Makes a folder that is deleted when this process ends, but not when a process forked from it ends.
 
-    Private: `Finalize`. Forked workers of multiprocessing do not call the functions of `atexit`.
+    It uses the private `Finalize`, because forked workers of multiprocessing ignore `atexit`.
     """
     folder = Path(tempfile.mkdtemp(prefix="xling_tf-"))
     Finalize(None, shutil.rmtree, args=(folder, True), exitpriority=0)

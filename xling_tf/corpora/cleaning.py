@@ -46,7 +46,7 @@ _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
-# In the scripts from Arabic to Burmese, joiners belong to the spelling of words, as of Persian plurals.
+# In the scripts from Arabic to Burmese, joiners are part of the spelling of words, such as Persian plurals.
 _INVISIBLE = re.compile(
     "[\0\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]|(?<![\u0600-\u1aff])[\u200c\u200d]"
 )
@@ -54,7 +54,7 @@ _INVISIBLE = re.compile(
 # Marks above U+FFFF, of rare scripts, would make matching four times as slow.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
 _WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
-# Marks after anything else, such as the one that asks for a colourful emoji, are no letters.
+# Marks after anything else, such as the one that asks for a colourful emoji, are not letters.
 _MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u066c\u202f’'](?=\d{3}(?!\d))")

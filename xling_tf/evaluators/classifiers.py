@@ -23,7 +23,7 @@ Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`
 # The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
 # it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
-_FEWEST = 3  # rows of a label of which, without those of a fold, each half has one
+_FEWEST = 3  # with a row in the test fold, one is left for each half of the others
 # SentEval's grids of the inverse regularisation strength and of the network's weight decay
 # (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
@@ -208,8 +208,8 @@ def require_trained(
 ) -> None:
     """Raises a `UserError` if a classifier cannot learn from (label, text, ...) rows, or be tested on others.
 
-    All labels to test on must have a row to learn from, one at least `least`, and another one three, if
-    `least` is as many: then it is in each part of the folds of cross-validation.
+    Every label to test on needs a training row. One label needs `least` training rows, and a second label
+    needs 3, or `least` if that is smaller, so that every fold of a cross-validation has two labels.
     """
     counts = Counter(label for label, *_ in train)
     for label, text, *_ in test:
@@ -220,7 +220,7 @@ def require_trained(
     if sum(count >= few for count in counts.values()) < 2 or max(counts.values()) < least:
         numbers = ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(2)) or "none"
         raise UserError(
-            f"{name} learns from {least} rows of a label or more and {few} of another, but has {numbers}"
+            f"{name} needs {least} training rows of one label and {few} of another, but has {numbers}"
         )
 
 

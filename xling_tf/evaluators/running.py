@@ -70,7 +70,8 @@ def evaluate_embedder(
 
     A run that was killed continues: results in its file are not computed again, unless the files or the
     protocol of the data set differ. Results of other data sets stay in the file; a file of another model is
-    renamed. A faulty data set is a `UserError` at the end, a file that another process writes one at once.
+    renamed. Raises a `UserError` at the end if a data set is faulty, and at once if another process writes
+    the file.
     Data sets, the missing suites (with their layouts) and the seed are those of `data.select`; file names in
     the results are relative to the data folder.
 

@@ -56,7 +56,7 @@ def nearest(
     """Finds the candidates with the highest inner products, which are cosines if all are unit vectors.
 
     Queries and candidates, `[rows, dim]`, may be memory-mapped. Candidates with equal scores keep their
-    order, but any of those that are equal to the last may be among the k. See `index_kind` for the default
+    order; of those that tie for the last place, any may be among the k. See `index_kind` for the default
     `kind`.
     """
     parts = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
