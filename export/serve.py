@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import resolve
@@ -37,7 +38,7 @@ _PARAMETERS = {
     "max_batch_size": (1000, 1, "Maximum number of rows in a call of a model."),
     "batch_timeout_micros": (0, 0, "Microseconds for which a batch waits for more rows."),
     "max_enqueued_batches": (10, 1, "Maximum number of waiting batches; more get 429."),
-    "num_batch_threads": (os.cpu_count() or 1, 1, "Number of calls of models at the same time."),
+    "num_batch_threads": (available_cpus(), 1, "Number of calls of models at the same time."),
 }
 for _name, (_default, _minimum, _help) in _PARAMETERS.items():
     flags.DEFINE_integer(_name, _default, _help, _minimum)

@@ -1,11 +1,17 @@
-"""Batches of texts of similar length, so that little is computed on padding."""
+"""Batches of texts of similar length, so that little is computed on padding, and the processors for them."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
+
+
+def available_cpus() -> int:
+    """The number of processors that this process may use; the machine can have more."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def length_sorted_batches(

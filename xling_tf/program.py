@@ -22,6 +22,7 @@ from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
+from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, is_disk_full
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -182,7 +183,7 @@ def provenance() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     machine = {
         "system": f"{platform.system()} {platform.machine()}",
-        "cpus": os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count(),
+        "cpus": available_cpus(),
         "memory_gib": round(memory / 2**30, 1),
     }
     return {"command": shlex.join(["python", *sys.argv]), "versions": versions, "machine": machine}

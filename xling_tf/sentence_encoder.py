@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from xling_tf.batching import length_sorted_batches
+from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
@@ -19,7 +19,7 @@ from xling_tf.search.neighbours import cosine_similarity, require_positive, trun
 from xling_tf.search.quantization import Precision, quantize_embeddings, require_precision
 
 _BATCH_SIZE = 2048
-_BATCHES_AT_ONCE = min(4, os.cpu_count() or 1)
+_BATCHES_AT_ONCE = min(4, available_cpus())
 _TRANSLATION_BATCH_SIZE = 64  # a decoder holds a row of the vocabulary for each text
 # Unsupported options of sentence-transformers, with the values that are accepted because they change nothing;
 # None, False and empty values are always accepted.

@@ -1,7 +1,6 @@
 """Classifiers on frozen vectors `[n, dim]`: SentEval's two, and the network of Chidambaram et al. 2019."""
 
 import copy
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Encode, encode_checked
@@ -194,7 +194,7 @@ def stratified_splits(
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Maps a function over items on all processors; each call uses one thread for linear algebra."""
-    with single_threaded(), ThreadPoolExecutor(os.cpu_count()) as executor:
+    with single_threaded(), ThreadPoolExecutor(available_cpus()) as executor:
         return list(executor.map(function, items))
 
 

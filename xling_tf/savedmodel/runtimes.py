@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.batching import length_sorted_batches
+from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS
@@ -112,7 +112,7 @@ def _open(folder: Path, runtime: str) -> Run:
             session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
             return lambda inputs: session.run(["outputs"], inputs)[0]
         engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
-        interpreter = engine.Interpreter(model_path=str(path), num_threads=os.cpu_count())
+        interpreter = engine.Interpreter(model_path=str(path), num_threads=available_cpus())
         runner, lock = interpreter.get_signature_runner(), Lock()
 
     # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.

@@ -1,6 +1,5 @@
 """Word tokenizer, with character n-grams (Chidambaram et al. 2019, sec. 2.1)."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
+from xling_tf.batching import available_cpus
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
@@ -157,7 +157,7 @@ def count_words(sentences: Iterable[str], config: WordsConfig) -> Counter[str]:
     """Counts the words of any number of sentences, which are read once, on all processors."""
     counts: Counter[str] = Counter()
     rest = iter(sentences)
-    processors = os.cpu_count() or 1
+    processors = available_cpus()
     with ThreadPoolExecutor(processors) as pool:
         while chunks := [c for _ in range(processors) if (c := list(islice(rest, _SENTENCES_PER_CHUNK)))]:
             for part in pool.map(partial(_count, config=config), chunks):

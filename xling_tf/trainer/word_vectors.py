@@ -6,7 +6,6 @@ before the name of another space. `cvm@DICTIONARY:` and `cca@DICTIONARY:` learn 
 
 import itertools
 import lzma
-import os
 import re
 import zlib
 from collections import Counter
@@ -21,6 +20,7 @@ from absl import logging
 from numpy.typing import NDArray
 from scipy import sparse
 
+from xling_tf.batching import available_cpus
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
@@ -264,8 +264,7 @@ def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
         words = [*first, *second]
         mixed.append([words[place] for place in random.permutation(len(words))])
     logging.info("learning word vectors from %d translations", len(mixed))
-    workers = os.cpu_count() or 1
-    keyed = word2vec(mixed, vector_size=dim, min_count=1, seed=seed, workers=workers, **_BIVCD).wv
+    keyed = word2vec(mixed, vector_size=dim, min_count=1, seed=seed, workers=available_cpus(), **_BIVCD).wv
     return Words(keyed.key_to_index, keyed.vectors)
 
 
