@@ -45,6 +45,21 @@ def test_what_is_exported_computes_the_same_in_any_number():
     assert serving(tf.constant([], tf.string)).shape == (0, model.encoder.hidden_dim)
 
 
+def test_without_its_convolutions_it_is_an_average_of_words():
+    model = random_model()
+    encoder, (words, tokens, lengths) = model.encoder, model.tokenizer(tf.constant(TEXTS))
+    average = encoder.bow_encoder
+    trained = {id(v) for v in average.dense_variables}
+    of_branches = [v for branch in encoder.branches for v in branch.trainable_variables]
+    assert of_branches
+    assert trained == {id(v) for v in encoder.dense_variables} - {id(v) for v in of_branches}
+    before = average.encode(average.embed_words(words), tokens, lengths)
+    for variable in of_branches:
+        variable.assign(tf.zeros_like(variable.value))
+    whole = encoder.encode(encoder.embed_words(words), tokens, lengths)
+    np.testing.assert_allclose(before, whole, atol=1e-4)
+
+
 @pytest.mark.slow
 def test_loaded_from_an_export_it_has_gradients(tmp_path):
     # They were lost where parts are joined along axis -1 and the loaded graph knows no rank.

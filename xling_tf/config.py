@@ -550,7 +550,7 @@ class TrainingConfig(Section, name="training"):
     minutes: NotNegative = 0.0  # minutes of training, summed over restarts; 0 for no limit
     steps: Count = 0  # 0 for no limit
     # Share of the budget for the first phase, "bow" (bag of words), which trains the average of words and the
-    # heads on it; needs encoder.bow_residual.
+    # heads on it; needs a transformer with encoder.bow_residual, or a CNN.
     bow_share: Annotated[
         float, _SHARE._replace(expected="below 1 (for the average of words alone, set encoder.kind=static)")
     ] = 0.0
@@ -603,10 +603,10 @@ class ExperimentConfig:
                 "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
                 "learn them from the translations with --set initial.vectors=bivcd:300"
             )
-        if self.training.bow_share and not getattr(encoder, "bow_residual", False):
+        if self.training.bow_share and not getattr(encoder, "bow_residual", isinstance(encoder, CnnConfig)):
             raise UserError(
-                "training.bow_share expects encoder.bow_residual=true: it trains the average of words before "
-                f"the rest, got {self.training.bow_share}"
+                "training.bow_share, which trains the average of words before the rest, expects a CNN or a "
+                f"transformer with encoder.bow_residual=true, got {self.training.bow_share}"
             )
         hidden_dim = getattr(encoder, "hidden_dim", math.inf)
         if max(self.similarity.matryoshka_dims, default=0) >= hidden_dim:

@@ -77,7 +77,10 @@ class TokenEncoder(keras.Model, ABC):
 
     @property
     def bow_encoder(self) -> Any:
-        """The `StaticEncoder` whose output this encoder refines; None if it has none."""
+        """The part of the encoder that averages words, which the first phase of a training trains alone.
+
+        It has the methods `embed_words`, `encode` and `average`. None if the encoder has no such part.
+        """
         return None
 
     @property

@@ -3,11 +3,12 @@
 from typing import Any, ClassVar
 
 import keras
+import tensorflow as tf
 from keras import KerasTensor as Tensor
 from keras import ops
 
 from xling_tf.config import CnnConfig
-from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.convolution import EPSILON, ConvolutionBranch, NormalizedProjection, ResidualFeedforward
 from xling_tf.layers.embeddings import WordEmbedding
@@ -52,6 +53,11 @@ class CnnEncoder(TokenEncoder):
             self.intermediate_dim, self.hidden_dim, dtype=dtype, name="feedforward"
         )
 
+    @property
+    def bow_encoder(self) -> "_WithoutConvolutions":
+        """See `TokenEncoder.bow_encoder`."""
+        return _WithoutConvolutions(self)
+
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
         """See `TokenEncoder.embed_words`: returns the embedding of each piece, then the branches' inputs."""
         rows = self.embedding(words)
@@ -70,6 +76,31 @@ class CnnEncoder(TokenEncoder):
         branches = zip(self.branches, parts, strict=True)
         outputs = [branch(part, mask, training=training) for branch, part in branches]
         tokens = self.norm(ops.concatenate([words, *outputs], axis=-1), training=training)
-        pooled = self.pooled_projection(masked_mean(tokens, is_token))
+        return self.encode_average(masked_mean(tokens, is_token), lengths)
+
+    def encode_average(self, average: Tensor, lengths: Tensor) -> Tensor:
+        """Maps the average of a sentence's tokens, `[batch, any]`, to `[batch, hidden_dim]` float32."""
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
-        return self.feedforward(ops.cast(pooled, "float32") * roots)
+        return self.feedforward(ops.cast(self.pooled_projection(average), "float32") * roots)
+
+
+class _WithoutConvolutions:
+    """A CNN whose convolutions are zero, which is an average of words: trains several times as fast."""
+
+    length_groups = 1
+
+    def __init__(self, cnn: CnnEncoder) -> None:
+        self._cnn, self.hidden_dim = cnn, cnn.hidden_dim
+        self.embed_words, self.average = cnn.embed_words, cnn.average
+
+    @property
+    def dense_variables(self) -> list[keras.Variable]:
+        """The CNN's variables, except for embedding tables and convolutions."""
+        of_branches = {id(v) for branch in self._cnn.branches for v in branch.trainable_variables}
+        return [v for v in self._cnn.dense_variables if id(v) not in of_branches]
+
+    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode`."""
+        words = self._cnn.norm(words, training=training)
+        positions = tf.RaggedTensor.from_tensor(tokens, lengths)
+        return self._cnn.encode_average(average_words(words, positions, training), lengths)

@@ -21,6 +21,7 @@ from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
+from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
@@ -118,7 +119,8 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     if Distillation in teachers:
         require_width(run.config, teachers[Distillation], model.encoder.hidden_dim)
     run_folder_vectors = run.run_dir / "teacher" if workers.is_chief else None
-    starts_words = model.encoder.bow_encoder and isinstance(model.tokenizer, WordTokenizer)
+    has_words = isinstance(model.tokenizer, WordTokenizer)
+    starts_words = has_words and isinstance(model.encoder.bow_encoder, StaticEncoder)
     while teachers:  # pops each teacher, to free its memory for the training
         kind, teacher = teachers.popitem()
         # A teacher without a checksum may have changed since another run.
@@ -154,7 +156,9 @@ def _require_start(run: Run) -> None:
     if not start or run.folder.resolved() is not None:
         return
     resolve_model(start)
-    if run.config.training.bow_share and Model.from_pretrained(start).encoder.bow_encoder is None:
+    if not run.config.training.bow_share:
+        return
+    if not isinstance(Model.from_pretrained(start).encoder.bow_encoder, StaticEncoder):
         raise UserError(
             f"training.bow_share needs a starting model with encoder.bow_residual, which {start} lacks; "
             "add --set training.bow_share=0"
