@@ -156,10 +156,10 @@ _MULTILINGUAL = replace(
     tasks={
         "translation_ranking": _RECIPE.task("translation_ranking"),
         "inference": replace(_RECIPE.task("inference"), in_targets=True),
-        "question_answering": QuestionAnsweringConfig(examples_per_batch=128, loss_weight=0.01),
+        "question_answering": QuestionAnsweringConfig(examples_per_batch=128, loss_weight=0.1),
     },
     # The entries of the CNN's table are five times as large as those of the recipe's encoders.
-    optimizer=replace(_RECIPE.optimizer, embedding_learning_rate=0.02),
+    optimizer=replace(_RECIPE.optimizer, embedding_learning_rate=0.05),
     training=replace(_RECIPE.training, minutes=60.0),
 )
 _MULTILINGUAL_LARGE = replace(
