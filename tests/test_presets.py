@@ -100,7 +100,7 @@ def test_the_literal_recipe():
 NARROW = (
     *("encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=8"),
     *("heads.tower_dims=8", "heads.inference_dim=8"),
-    *("training.precision=float32", "training.minutes=0", "training.steps=3"),
+    *("training.precision=float32", "training.minutes=0", "training.steps=3", "training.bow_steps=0"),
 )
 SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
 
