@@ -19,6 +19,10 @@ TWO_PHASES = tiny_config(
     *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
     *("training.steps=8", "data.pool_batches=1", "optimizer.decay=linear"),
 )
+CNN_IN_TWO_PHASES = tiny_config(
+    *("encoder.kind=cnn", "encoder.num_filters=4", "tokenizer.ngram_sizes=", "training.bow_share=0.5"),
+    *("training.bow_batch=3", "training.steps=8", "data.pool_batches=1"),
+)
 EXAMPLES = {
     "translation_ranking_en-es": make_examples(
         ["a b", "c", "d e", "f", "g h"], ["a", "b c", "d", "e", "f g"]
@@ -85,8 +89,9 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
     assert rates == pytest.approx([rates[0] * (1 - share) for share in shares[least]])
 
 
-def test_a_restart_in_either_phase_changes_nothing(tmp_path):
-    config = apply_overrides(TWO_PHASES, ["training.bow_steps=5"])
+@pytest.mark.parametrize("config", [TWO_PHASES, pytest.param(CNN_IN_TWO_PHASES, marks=pytest.mark.slow)])
+def test_a_restart_in_either_phase_changes_nothing(config, tmp_path):
+    config = apply_overrides(config, ["training.bow_steps=5"])
     examples = {"inference": EXAMPLES["inference"]}
     whole = make_trainer(tmp_path / "whole", config, examples)
     whole.train()
