@@ -109,7 +109,7 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
 
 @pytest.mark.parametrize("start", ["one without an average of words", "none"])
 def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(start, exports, tmp_path):
-    folder, message = exports("cnn")[1], r"bow_residual, which .* add --set training.bow_share=0"
+    folder, message = exports("cnn")[1], r"a transformer with .* add --set training.bow_share=0"
     if start == "none":
         folder, message = tmp_path / "nothing", "does not exist"
     config = tiny_config(f"initial.model={folder}", "training.bow_share=0.5")

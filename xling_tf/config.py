@@ -603,7 +603,8 @@ class ExperimentConfig:
                 "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
                 "learn them from the translations with --set initial.vectors=bivcd:300"
             )
-        if self.training.bow_share and not getattr(encoder, "bow_residual", isinstance(encoder, CnnConfig)):
+        has_average = isinstance(encoder, CnnConfig) or getattr(encoder, "bow_residual", False)
+        if self.training.bow_share and not has_average:
             raise UserError(
                 "training.bow_share, which trains the average of words before the rest, expects a CNN or a "
                 f"transformer with encoder.bow_residual=true, got {self.training.bow_share}"

@@ -79,7 +79,8 @@ class TokenEncoder(keras.Model, ABC):
     def bow_encoder(self) -> Any:
         """The part of the encoder that averages words, which the first phase of a training trains alone.
 
-        It has the methods `embed_words`, `encode` and `average`. None if the encoder has no such part.
+        It has what a task uses of an encoder: `embed_words`, `encode`, `average`, `dense_variables`,
+        `hidden_dim` and `length_groups`. None if the encoder has no such part.
         """
         return None
 

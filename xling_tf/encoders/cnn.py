@@ -71,7 +71,7 @@ class CnnEncoder(TokenEncoder):
         is_token = token_mask(inputs, lengths)
         # `split` rather than slices: the gradient of each slice would be as wide as the whole tensor.
         starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
-        words, *parts = ops.split(inputs, starts, axis=-1)
+        words, *parts = ops.split(inputs, starts, axis=-1) if starts else [inputs]
         mask = ops.expand_dims(is_token, axis=-1)
         branches = zip(self.branches, parts, strict=True)
         outputs = [branch(part, mask, training=training) for branch, part in branches]

@@ -160,8 +160,8 @@ def _require_start(run: Run) -> None:
         return
     if not isinstance(Model.from_pretrained(start).encoder.bow_encoder, StaticEncoder):
         raise UserError(
-            f"training.bow_share needs a starting model with encoder.bow_residual, which {start} lacks; "
-            "add --set training.bow_share=0"
+            "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
+            f"{start}; add --set training.bow_share=0"
         )
 
 

@@ -19,6 +19,7 @@ from absl import logging
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import write_json
 from xling_tf.model import CHECKPOINTS, Model
@@ -346,7 +347,9 @@ class Trainer:
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
     """Makes the optimizers of the tables and of each part of the model that counts its own steps."""
     encoder = model.encoder
-    bow = encoder.bow_encoder.dense_variables if encoder.bow_encoder else []
+    # A CNN's layers are a group of their own only where a first phase trains them.
+    has_average = config.training.bow_share or isinstance(encoder.bow_encoder, StaticEncoder)
+    bow = encoder.bow_encoder.dense_variables if has_average else []
     bow_ids = {id(variable) for variable in bow}
     # Layers that the bow phase does not train count their own steps, as each head does.
     later = [variable for variable in encoder.dense_variables if id(variable) not in bow_ids]
