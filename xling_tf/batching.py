@@ -1,4 +1,4 @@
-"""Batches of texts of similar length, so that little is computed on padding, and the processors for them."""
+"""Batches of texts of similar length, so that little is computed on padding; the number of processors."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

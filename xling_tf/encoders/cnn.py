@@ -85,7 +85,7 @@ class CnnEncoder(TokenEncoder):
 
 
 class _WithoutConvolutions:
-    """A CNN whose convolutions are zero, which is an average of words: trains several times as fast."""
+    """A CNN as if its convolutions were zero: an average of words, which trains several times as fast."""
 
     length_groups = 1
 
