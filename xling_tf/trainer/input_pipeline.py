@@ -224,6 +224,10 @@ def make_dataset(
         vectors = examples.vectors[indices].astype(np.float32, copy=False)
         return is_open, examples.texts(indices), examples.labels[indices], vectors
 
+    # Nothing here is tuned. TensorFlow's tuner would delay the end of a stream by up to a minute: the thread
+    # that tunes does not notice the end while it sleeps.
+    options = tf.data.Options()
+    options.autotune.enabled = False
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
     shape = examples.num_columns, examples.num_contexts, examples.prompts
     convert = _to_batch(tokenizer, *shape, examples.vectors.shape[1])
@@ -233,6 +237,7 @@ def make_dataset(
         .take_while(lambda is_open, *_: tf.ensure_shape(is_open, []))
         .map(lambda _, *columns: convert(*columns), num_parallel_calls=2)
         .prefetch(2)
+        .with_options(options)
     )
 
 
