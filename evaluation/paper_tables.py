@@ -320,12 +320,14 @@ class Beside:
             column, ours, paper = table.columns[place], table.ours.get(row, ()), table.paper
             if "reason" in column:
                 why, what = column["reason"], headings[place]
+            elif row in paper.get("reasons", {}):
+                why, what = paper["reasons"][row], row
             elif ours and trained.issuperset(ours):
                 why, what = f"not measured; suite `{column['suite']}` does it", row
             elif row in table.quoted and not ours:
                 why, what = _QUOTED, row
             else:
-                why, what = paper.get("reasons", {}).get(row, paper["reason"]), row
+                why, what = paper["reason"], row
             by_reason[why][what].append(headings[place])
         return by_reason
 
