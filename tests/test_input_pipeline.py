@@ -293,7 +293,7 @@ phase = Phase(
     workers=Workers(make_strategy(ALONE), ALONE),
 )
 for _ in range(3 * len(tasks)):
-    phase.next_batch()
+    phase.next_batch(phase.task.name)
     phase.steps += 1
 phase.close()
 os._exit(0)

@@ -18,7 +18,7 @@ def slices(values, indices):
 def make(name, **kwargs):
     table, dense = make_table(), keras.Variable([1.0, 2.0])
     config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0, **kwargs)
-    return Optimizers(config, [table], {"encoder": (1, [dense])}), table, dense
+    return Optimizers(config, [table], [dense]), table, dense
 
 
 def apply(optimizers, table, dense, values, indices):
@@ -39,7 +39,7 @@ def test_two_steps_by_hand():
     # The first step of Keras' Adam is the learning rate times the sign.
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
     assert apply(*made, [[2, 2]], [0])[0] == pytest.approx([-2.26300] * 2, rel=1e-4)
-    # Dense: iterations, rate and two moments; tables: iterations, rate, and a mean square and a count a row.
+    # Dense: iterations, rate and two moments; tables: iterations, rate, and two mean squares a row.
     shapes = sorted(tuple(variable.shape) for variable in optimizers.named_variables.values())
     assert shapes == [(), (), (), (), (2,), (2,), (5,), (5,)]
 
@@ -60,7 +60,7 @@ def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
 def test_sgd_by_hand_and_a_rate_for_the_tables():
     table, dense, average = make_table(), keras.Variable([1.0, 2.0]), keras.Variable([1.0])
     config = OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0, warmup=0.5, decay="linear")
-    optimizers = Optimizers(config, [table], {"encoder": (1, [dense])}, [average])
+    optimizers = Optimizers(config, [table], [dense], bow=[average])
     assert optimizers.set_progress(0.4, 0.5) == pytest.approx(0.1)
     gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
     optimizers.apply(gradients, [table, dense])
@@ -93,7 +93,7 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
     # Of two dense gradients, (3, 4) and (12,): norm 13, clipped to 6.5, so half of each is left.
     table, first, second = make_table(), keras.Variable([0.0, 0.0]), keras.Variable([0.0])
     config = OptimizerConfig(learning_rate=1.0, embedding_learning_rate=1.0, clip_norm=6.5)
-    optimizers = Optimizers(config, [table], {"encoder": (1, [first, second])})
+    optimizers = Optimizers(config, [table], [first, second])
     gradients = [slices([[0, 84]], [3]), tf.constant([3.0, 4.0]), tf.constant([12.0])]
     norm = optimizers.apply(gradients, [table, first, second])
     assert first.numpy() == pytest.approx([-1.5, -2])
@@ -106,7 +106,7 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
 def test_tables_at_a_rate_of_0_are_not_trained():
     table, dense = make_table(), keras.Variable([1.0])
     config = OptimizerConfig(name="adam", embedding_learning_rate=0.0)
-    optimizers = Optimizers(config, [table], {"encoder": (1, [dense])})
+    optimizers = Optimizers(config, [table], [dense])
     assert optimizers.tables == []
     # No moments of the table take memory.
     assert all(variable.shape != table.shape for variable in optimizers.named_variables.values())
@@ -121,11 +121,52 @@ def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
     # 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
     encoder, head, other = (keras.Variable([0.0]) for _ in range(3))
     config = OptimizerConfig(name="adam", learning_rate=0.1)
-    groups = {"encoder": (1, [encoder]), "other": (1, [other]), "head": (2, [head])}
-    optimizers = Optimizers(config, [], groups)
+    optimizers = Optimizers(config, [], [encoder], {"other": (1, [other]), "head": (2, [head])})
     for _ in range(100):
         optimizers.apply([tf.constant([1.0]), tf.constant([1.0])], [encoder, other])
     assert head.numpy() == 0
     optimizers.apply([tf.constant([1.0]), tf.constant([5.0])], [encoder, head])
     assert head.numpy() == pytest.approx([-0.2], rel=1e-4)
     assert encoder.numpy() == pytest.approx([-0.1 * 101], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(name):
+    def moves(loss_weight, gradient=1.0):
+        """How far a step of a task moves rows 3 and 0, the encoder and the head."""
+        table, encoder, head = make_table(), keras.Variable([0.0]), keras.Variable([0.0])
+        config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0)
+        optimizers = Optimizers(config, [table], [encoder], {"head": (2, [head])})
+        # Another task, of weight 1, reads row 0 and the encoder at every step.
+        for _ in range(20):
+            optimizers.apply([slices([[4, 4]], [0]), tf.constant([4.0])], [table, encoder])
+        before, scale = table.numpy(), loss_weight * gradient
+        rows = slices([[scale, 2 * scale], [scale * 4] * 2], [3, 0])
+        gradients = [rows, tf.constant([4.0]), tf.constant([5.0 * scale])]
+        optimizers.apply(gradients, [table, encoder, head], loss_weight)
+        return before[3] - table.numpy()[3], before[0] - table.numpy()[0], -head.numpy()
+
+    row, shared_row, head = moves(1.0)
+    small_row, small_shared_row, small_head = moves(0.01)
+    # With a weight of 1, row 3 moves by the gradient, or by (1, 2) / sqrt(mean of 1 and 4), and the head by
+    # twice the rate of .1 times 5, or times its sign.
+    assert row == pytest.approx({"sgd": [1, 2], "adam": [0.632456, 1.264911]}[name], rel=1e-4)
+    assert head == pytest.approx({"sgd": [1.0], "adam": [0.2]}[name], rel=1e-4)
+    assert small_row == pytest.approx(0.01 * row, rel=1e-4)
+    assert small_head == pytest.approx(0.01 * head, rel=1e-4)
+    # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it: 1 - .99^20 = .18209,
+    # so of mean squares and weights .18027 is left, to which .01 * .01^2 is added: still a quotient of 16.
+    assert small_shared_row == pytest.approx(0.01 * shared_row, rel=1e-3)
+    if name == "adam":  # a task with large gradients takes nothing from the others' steps on the same row
+        assert moves(0.01, gradient=100.0)[1] == pytest.approx(
+            shared_row * (0.18027 / 0.19027) ** 0.5, rel=1e-3
+        )
+
+
+def test_a_weight_of_0_moves_nothing_that_only_its_task_trains():
+    table, encoder, head = make_table(), keras.Variable([0.0]), keras.Variable([0.0])
+    config = OptimizerConfig(name="adam", clip_norm=1.0)
+    optimizers = Optimizers(config, [table], [encoder], {"head": (1, [head])})
+    optimizers.apply([slices([[0, 0]], [3]), tf.zeros(1), tf.zeros(1)], [table, encoder, head], 0.0)
+    assert not np.any(table.numpy())
+    assert encoder.numpy() == head.numpy() == 0

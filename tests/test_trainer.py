@@ -1,5 +1,6 @@
 """The training loop in one process: checkpoints, clocks and signals, learning rates, draws of steps."""
 
+import itertools
 import json
 import logging as std_logging
 import signal
@@ -13,7 +14,7 @@ from testing import TWO_TASKS, WORDS, make_trainer, tiny_config, tiny_model
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
-from xling_tf.trainer.loop import _stop_requests, make_schedule
+from xling_tf.trainer.loop import Trainer, _stop_requests, make_schedule
 
 
 def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_path, monkeypatch, caplog):
@@ -90,6 +91,49 @@ def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
     for trainer.step in range(1, len(rates)):
         steps.append(trainer._train_step(trainer._phase()).learning_rate)
     assert steps == pytest.approx(rates)
+
+
+def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_path, monkeypatch):
+    compile_step, train_step = Trainer._compile, Trainer._train_step
+    settings = ["encoder.bow_residual=true", "training.bow_share=0.4", "optimizer.name=adam"]
+    settings += ["optimizer.warmup=0.5", "training.steps=0", "training.minutes=0.1", "data.pool_batches=1"]
+
+    def rates(delay):
+        """The learning rates if each look at the clock takes half a second, and making a graph `delay`."""
+        clock, compiled, steps = itertools.count(), [], []
+
+        def slow_compile(trainer, phase, task):
+            assert not steps, "a graph is made within the budget"
+            compiled.append((phase.name, task.name))
+            return compile_step(trainer, phase, task)
+
+        def recorded_step(trainer, phase):
+            if not steps:  # what the trainer was made with: no weight has changed, and no step counts
+                for name, variable in trainer.model.weights.items():
+                    np.testing.assert_array_equal(variable.numpy(), start[name])
+                state = trainer._optimizers.named_variables
+                assert not any(np.any(v.numpy()) for name, v in state.items() if "learning_rate" not in name)
+            steps.append(train_step(trainer, phase))
+            return steps[-1]
+
+        monkeypatch.setattr(
+            "xling_tf.trainer.loop.time.monotonic", lambda: next(clock) / 2 + delay * len(compiled)
+        )
+        monkeypatch.setattr(Trainer, "_compile", slow_compile)
+        monkeypatch.setattr(Trainer, "_train_step", recorded_step)
+        trainer = make_trainer(tmp_path / str(delay), apply_overrides(TWO_TASKS, settings))
+        start = {name: variable.numpy() for name, variable in trainer.model.weights.items()}
+        assert trainer.train()
+        tasks = ["translation_ranking_en-es", "inference"]
+        assert compiled == [(phase, task) for phase in ("bow", "whole") for task in tasks]
+        return [step.learning_rate for step in steps]
+
+    at_once = rates(0)
+    # The first step is taken to last a second: of the first phase's .4 of six seconds, half of which is the
+    # rise to .1, 1 / 1.2.
+    assert at_once[0] == pytest.approx(0.1 / 1.2)
+    assert len(at_once) > 2
+    assert rates(30) == at_once
 
 
 def test_a_language_is_drawn_by_its_size_and_the_temperature():

@@ -104,9 +104,8 @@ class Phase:
             share = max(min(share, (self.steps + ahead) / self.min_steps), progress)
         return min(1.0, share)
 
-    def next_batch(self) -> Any:
-        """Returns the batch of the next step."""
-        name = self.task.name
+    def next_batch(self, name: str) -> Any:
+        """Returns the next batch of the task of this name."""
         if name not in self._streams:
             count = self._schedule.count(name, self.steps)
             self._streams[name] = self.inputs[name].stream(count, self._is_closed)
@@ -161,7 +160,6 @@ class Trainer:
         self._run_dir = run_dir
         self._steps_ahead = _STEPS_TO_READ["GPU" if tf.config.list_logical_devices("GPU") else "CPU"]
         self._phases = _make_phases(model, tasks, config, examples, workers)
-        # By phase and trace key: tasks of several languages share a graph, which takes seconds to make.
         self._steps: dict[tuple[str, str], TrainStep] = {}
         with self._strategy.scope():
             self._optimizers = _make_optimizers(model, tasks, config)
@@ -179,16 +177,19 @@ class Trainer:
             True if the budget was used up, False if a signal stopped training early.
         """
         self._restore()
-        first_step, saved = self.step, time.monotonic()
-        self._begin = saved - self.seconds
+        first_step = self.step
         with ExitStack() as stack:
+            stop = stack.enter_context(_stop_requests())
+            for phase in self._phases:
+                stack.callback(phase.close)
+            if self._progress() < 1:
+                self._run_graphs_once()
             log = None
             if self._workers.is_chief:
                 log = TrainingLog(self._run_dir, first_step=self.step, progress=self._progress())
                 stack.enter_context(log)
-            stop = stack.enter_context(_stop_requests())
-            for phase in self._phases:
-                stack.callback(phase.close)
+            saved = time.monotonic()
+            self._begin = saved - self.seconds
             stopped = False
             while not stopped and self._progress() < 1:
                 dispatched = []
@@ -234,10 +235,13 @@ class Trainer:
         time_share = seconds / 60 / minutes if minutes else 0.0
         return min(1.0, max(step_share, time_share))
 
+    def _phase_index(self) -> int:
+        """Returns the position of the phase of the last step, or 0 before the first step."""
+        return max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
+
     def _phase(self) -> Phase:
         """Returns the phase of the next step: the current one, or, if that is over, the one after it."""
-        progress = self._progress()
-        index = max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
+        progress, index = self._progress(), self._phase_index()
         if self._phases[index].progress(progress) >= 1 and index + 1 < len(self._phases):
             self._phases[index].close()
             index += 1
@@ -249,6 +253,30 @@ class Trainer:
                     "phase %r begins at step %d, %.0f%% of the budget", phase.name, self.step, 100 * progress
                 )
         return phase
+
+    def _run_graphs_once(self) -> None:
+        """Makes the graphs of this phase and the later ones, and runs each once, without learning anything.
+
+        Making a graph takes seconds, as does its first run, in which TensorFlow optimizes it and loads its
+        kernels. Later, this time would be part of the budget, and so change the learning rates.
+        """
+        state = self._optimizers.named_variables.values()
+        values = [variable.numpy() for variable in state]
+        self._optimizers.set_rates_to_0()
+        for phase in self._phases[self._phase_index() :]:
+            for name, task in phase.tasks.items():
+                if (phase.name, task.trace_key) not in self._steps:
+                    self._step(phase, task)(phase.next_batch(name))
+            phase.close()
+        for variable, value in zip(state, values, strict=True):
+            variable.assign(value)
+
+    def _step(self, phase: Phase, task: Task) -> TrainStep:
+        """Returns the graph function of a task's step, which tasks of several languages share."""
+        key = phase.name, task.trace_key
+        if key not in self._steps:
+            self._steps[key] = self._compile(phase, task)
+        return self._steps[key]
 
     def _compile(self, phase: Phase, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
@@ -263,9 +291,9 @@ class Trainer:
                 losses, hits = task.losses(encoder, batch, self._anchor, training=True)
                 count = tf.cast(tf.size(losses), tf.float32)
                 # Gradients of the replicas are summed, so losses are divided by the size of the whole batch.
-                scale = task.config.loss_weight / context.all_reduce("sum", count)
-                loss = scale * tf.reduce_sum(losses)
-            norm = self._optimizers.apply(tape.gradient(loss, values), variables)
+                loss_weight = task.config.loss_weight
+                loss = loss_weight / context.all_reduce("sum", count) * tf.reduce_sum(losses)
+            norm = self._optimizers.apply(tape.gradient(loss, values), variables, loss_weight)
             tokens = tf.cast(tf.reduce_sum(batch.features.lengths), tf.float32)
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count, tokens])
             return tf.concat([context.all_reduce("sum", sums), norm[None]], axis=0)
@@ -280,14 +308,11 @@ class Trainer:
         return train_step.get_concrete_function()
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
-        task, texts, batch = phase.task, phase.texts(), phase.next_batch()
+        task, texts, batch = phase.task, phase.texts(), phase.next_batch(phase.task.name)
         begin, end = phase.progress(self._progress()), phase.progress(self._progress(ahead=1), ahead=1)
         learning_rate = self._optimizers.set_progress(begin, end, phase.bow_rate)
-        key = phase.name, task.trace_key
-        if key not in self._steps:
-            self._steps[key] = self._compile(phase, task)
         phase.steps += 1
-        return DispatchedStep(self.step, task, learning_rate, texts, self._steps[key](batch))
+        return DispatchedStep(self.step, task, learning_rate, texts, self._step(phase, task)(batch))
 
     def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
         """Waits for the steps to finish, and returns their measurements."""
@@ -353,11 +378,12 @@ def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConf
     bow_ids = {id(variable) for variable in bow}
     # Layers that the bow phase does not train count their own steps, as each head does.
     later = [variable for variable in encoder.dense_variables if id(variable) not in bow_ids]
-    groups = {"encoder": (1.0, later)}
-    for task in tasks:
-        for name, head in task.heads.items():
-            groups[f"{task.group}/{name}"] = task.config.head_rate, head.trainable_variables
-    return Optimizers(config.optimizer, encoder.table_variables, groups, bow)
+    heads = {
+        f"{task.group}/{name}": (task.config.head_rate, head.trainable_variables)
+        for task in tasks
+        for name, head in task.heads.items()
+    }
+    return Optimizers(config.optimizer, encoder.table_variables, later, heads, bow)
 
 
 def _make_phases(

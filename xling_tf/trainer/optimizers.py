@@ -14,8 +14,14 @@ from xling_tf.trainer.schedule import learning_rate_factor
 class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam with one fused operation for each variable, which passes over its memory once."""
 
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """Updates one variable; `learning_rate` includes the bias correction of the moments, see `_rate`."""
+    def update_step(
+        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor, loss_weight: float
+    ) -> None:
+        """Updates one variable; `learning_rate` includes the bias correction of the moments, see `_rate`.
+
+        The size of a gradient does not matter to Adam. So if all gradients of a variable are of a loss with a
+        weight, the weight multiplies the learning rate.
+        """
         # Private: the moments of Keras' Adam. A fused update in Keras would replace this class.
         index = self._get_variable_index(variable)
         tf.raw_ops.ResourceApplyAdam(
@@ -24,7 +30,7 @@ class FusedAdam(keras.optimizers.Adam):
             v=self._velocities[index].value.handle,
             beta1_power=0.0,
             beta2_power=0.0,
-            lr=learning_rate,
+            lr=loss_weight * learning_rate,
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,
@@ -37,40 +43,51 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
 
     Keras' Adam decays the moments of every row at every step, which for a table of 64 million entries costs
     more than the rest of the step. Here a row has a single mean square for all its entries, which does not
-    change until the row is looked up again. The bias correction is Adam's, but by the number of look-ups of
-    the row. With the number of steps instead, a word first seen at step 401 would move 9.9 times its
-    learning rate. Momentum did not help (docs/results.md).
+    change until the row is looked up again.
+
+    A row also has the mean square of the weights of the losses it was looked up for. Without it, a word that
+    only one task reads would move at the full rate, whatever the weight of the task's loss. It also corrects
+    the bias of the mean square, as Adam does, but by the number of look-ups of the row. With the number of
+    steps instead, a word first seen at step 401 would move 9.9 times its learning rate. Momentum did not help
+    (docs/results.md).
     """
 
     beta_2, epsilon = 0.99, 1e-8
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Creates the mean squares, and the number of look-ups of each row."""
+        """Creates the mean squares of each row's gradients, and of the weights of their losses."""
         if self.built:
             return
         super().build(variables)
-        self._squares, self._counts = (
+        self._squares, self._weights = (
             [
                 self.add_variable((variable.shape[0],), name=f"{variable.path.replace('/', '_')}_{name}")
                 for variable in variables
             ]
-            for name in ("mean_square", "count")
+            for name in ("mean_square", "mean_square_weight")
         )
 
     def update_step(
-        self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor
+        self,
+        gradient: tf.IndexedSlices,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        loss_weight: float,
     ) -> None:
         """Updates the rows of one table that are in `gradient`, which has each at most once."""
         index = self._get_variable_index(variable)
         rows, values = gradient.indices, gradient.values
-        count = _rows_of(self._counts[index], rows) + 1
-        self._counts[index].value.scatter_update(tf.IndexedSlices(count, rows))
-        mean_square = tf.reduce_mean(tf.square(values), axis=1)
-        square = self.beta_2 * _rows_of(self._squares[index], rows) + (1 - self.beta_2) * mean_square
-        self._squares[index].value.scatter_update(tf.IndexedSlices(square, rows))
-        unbiased = square / (1 - self.beta_2**count)
-        change = values * (learning_rate / (tf.sqrt(unbiased) + self.epsilon))[:, None]
-        variable.scatter_sub(tf.IndexedSlices(change, rows))
+
+        def update_mean(means: keras.Variable, squares: tf.Tensor | float) -> tf.Tensor:
+            updated = self.beta_2 * _rows_of(means, rows) + (1 - self.beta_2) * squares
+            means.value.scatter_update(tf.IndexedSlices(updated, rows))
+            return updated
+
+        square = update_mean(self._squares[index], tf.reduce_mean(tf.square(values), axis=1))
+        weight = update_mean(self._weights[index], loss_weight**2)
+        # Both means have the same bias, so the quotient has none.
+        rates = learning_rate * tf.sqrt(weight) / (tf.sqrt(square) + self.epsilon)
+        variable.scatter_sub(tf.IndexedSlices(values * rates[:, None], rows))
 
 
 def _rows_of(variable: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
@@ -86,23 +103,28 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
 }
 
 
+_SHARED = "bow", "encoder"  # groups of variables that all tasks train
+
+
 class Optimizers:
-    """An optimizer for the embedding tables, and one for each group of other variables.
+    """An optimizer for the embedding tables, and one for each group of dense variables.
 
     Groups have optimizers of their own because Adam corrects the bias of its moments by the number of steps
     (Kingma and Ba 2015, sec. 3), and a group takes only the steps of its tasks, which may begin late.
 
     Args:
         tables: Embedding tables, which are not trained if their learning rate is 0.
-        groups: Dense variables by the name of their group, with the multiple of the learning rate.
-        bow: Dense variables of the average of words, which are another group.
+        encoder: Dense variables that all tasks share.
+        heads: Dense variables of each head by its name, with the multiple of the learning rate.
+        bow: Dense variables of the average of words, which all tasks share too, but which are a group.
     """
 
     def __init__(
         self,
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
-        groups: Mapping[str, tuple[float, Sequence[keras.Variable]]],
+        encoder: Sequence[keras.Variable],
+        heads: Mapping[str, tuple[float, Sequence[keras.Variable]]] | None = None,
         bow: Sequence[keras.Variable] = (),
     ) -> None:
         self._config = config
@@ -111,7 +133,9 @@ class Optimizers:
         self._table_optimizer = make_tables(config.embedding_learning_rate)
         self._table_optimizer.build(self.tables)
         self._dense_optimizers: dict[str, tuple[Any, set[int], float]] = {}
-        for name, (multiple, group) in {"bow": (1.0, bow), **groups}.items():
+        shared = dict(zip(_SHARED, ((1.0, bow), (1.0, encoder)), strict=True))
+        groups = {**shared, **(heads or {})}
+        for name, (multiple, group) in groups.items():
             if group:
                 rate = multiple * config.learning_rate
                 optimizer = make_dense(rate)
@@ -138,11 +162,23 @@ class Optimizers:
             optimizer.learning_rate.assign(multiple * factor * rate)
         return factor * config.learning_rate
 
-    def apply(self, gradients: Sequence[Any], variables: Sequence[keras.Variable]) -> tf.Tensor:
+    def set_rates_to_0(self) -> None:
+        """Makes the next steps change nothing but the optimizers' own state."""
+        for optimizer in (self._table_optimizer, *(entry[0] for entry in self._dense_optimizers.values())):
+            optimizer.learning_rate.assign(0.0)
+
+    def apply(
+        self, gradients: Sequence[Any], variables: Sequence[keras.Variable], loss_weight: float = 1.0
+    ) -> tf.Tensor:
         """Sums the gradients of the replicas, clips them, and updates the tables, then the dense variables.
 
         Only the gradient of the dense layers is clipped, by its norm. The norm of the tables' gradient
         grows with the number of distinct words in the batch, and the tables have another learning rate.
+
+        Args:
+            gradients: The gradients of a task's weighted loss, one for each variable.
+            variables: The tables, then dense variables.
+            loss_weight: The weight of the loss.
 
         Returns:
             The norm of all gradients before clipping.
@@ -157,9 +193,11 @@ class Optimizers:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
         # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
-        groups = [(self._table_optimizer, list(range(split)))]
-        for optimizer, ids, _ in self._dense_optimizers.values():
-            groups.append((optimizer, [i for i, v in enumerate(variables) if id(v) in ids]))
+        groups = [(self._table_optimizer, list(range(split)), loss_weight)]
+        for name, (optimizer, ids, _) in self._dense_optimizers.items():
+            positions = [i for i, variable in enumerate(variables) if id(variable) in ids]
+            # The gradients of what tasks share differ in their weights, as they should.
+            groups.append((optimizer, positions, 1.0 if name in _SHARED else loss_weight))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])
 
@@ -180,14 +218,18 @@ def _update(
     gradients: Sequence[Any],
     values: Sequence[Any],
     *,
-    groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int]]],
+    groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int], float]],
 ) -> None:
-    """Takes a step of each optimizer that has gradients, for its positions in `values`."""
-    for optimizer, positions in groups:
+    """Takes a step of each optimizer that has gradients: its positions in `values`, and its loss weight."""
+    for optimizer, positions, loss_weight in groups:
         if not positions:
             continue
 
-        def update(value: tf.Variable, gradient: Any, rate: Any, step: Any = optimizer.update_step) -> None:
+        step = optimizer.update_step
+        if isinstance(optimizer, FusedAdam | RowwiseRMSprop):
+            step = partial(step, loss_weight=loss_weight)
+
+        def update(value: tf.Variable, gradient: Any, rate: Any, step: Any = step) -> None:
             step(gradient, value, rate)  # Keras' `apply` would sum the gradients of the replicas again
 
         rate = _rate(optimizer)
