@@ -1,15 +1,12 @@
 import re
 import time
 
-import numpy as np
 import tensorflow as tf
-from google.protobuf import text_format
 from programs import read_lines
 from raw_files import small_disk
-from tensorboard.plugins.projector import projector_config_pb2
 
 from xling_tf import program
-from xling_tf.trainer.log import StepResult, TrainingLog, write_projection
+from xling_tf.trainer.log import StepResult, TrainingLog
 
 
 def result(step, loss=2.0):
@@ -88,13 +85,3 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
         # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
         wait_for(lambda: re.search("50%, step 2,.* loss: qt-en 2.20", caplog.text))
     assert capsys.readouterr().out == ""
-
-
-def test_the_projector_of_tensorboard_finds_sentences_and_vectors(tmp_path):
-    folder = tmp_path / "tensorboard"
-    write_projection(tmp_path, [("en", "a\tb"), ("es", "c")], np.array([[0.5, 1], [0.25, 0]], "float32"))
-    text = (folder / "projector_config.pbtxt").read_text()
-    (embedding,) = text_format.Parse(text, projector_config_pb2.ProjectorConfig()).embeddings
-    assert (folder / embedding.metadata_path).read_text() == "language\tsentence\nen\ta b\nes\tc\n"
-    vectors = np.loadtxt(folder / embedding.tensor_path, delimiter="\t")
-    assert vectors.tolist() == [[0.5, 1], [0.25, 0]]

@@ -9,7 +9,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.encoders import serving
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation as module
-from xling_tf.trainer.validation import evaluate, held_out_scores, held_out_translations
+from xling_tf.trainer.validation import evaluate, held_out_scores
 
 RANKING = "translation_ranking_en-es"
 CONFIG = apply_overrides(TWO_TASKS, ["training.dev_batches=2", "tasks.inference.weight=0"])
@@ -99,14 +99,3 @@ def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
     pairs = score_retrieval(store)
     assert pairs["retrieval/en-es/no_near_twins"] == unlike
     assert pairs["retrieval/en-es/all"] == alike + unlike
-
-
-def test_translations_of_all_corpora_are_drawn():
-    pairs = {name: [TranslationPair(f"{name}{n}", f"{name.upper()}{n}") for n in range(300)] for name in "ab"}
-    store = transient_store([corpus("parallel", records, name=name) for name, records in pairs.items()])
-    drawn = held_out_translations(store.corpora, 20)
-    sources, targets = drawn[::2], drawn[1::2]
-    assert targets == [("es", text.upper()) for _, text in sources]
-    assert {language for language, _ in sources} == {"en"}
-    assert 10 < len(sources) <= 20
-    assert {text[0] for _, text in sources} == {"a", "b"}

@@ -40,15 +40,12 @@ from xling_tf.tasks.distillation import Distillation
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
-from xling_tf.trainer.log import write_projection
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
-from xling_tf.trainer.validation import calibrate, evaluate, held_out_translations
+from xling_tf.trainer.validation import calibrate, evaluate
 from xling_tf.weights import Weights, assign_weights, read_weights
-
-_PROJECTED = 500  # held-out translations of each language pair for TensorBoard's projector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,8 +343,6 @@ def _finish(
     encoder = SentenceEncoder(module, "bfloat16" if precision == "mixed_bfloat16" else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
-    labels = held_out_translations(store.corpora, _PROJECTED)
-    write_projection(run.run_dir, labels, encode([text for _, text in labels]))
     line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
     scores = evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data)
     if line:

@@ -3,15 +3,13 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from xling_tf.errors import one_line
@@ -98,18 +96,6 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             if not self._is_failing:
                 logging.warning("the log of the training cannot be written (%s)", one_line(error))
             self._is_failing = True
-
-
-def write_projection(run_dir: Path, labels: Sequence[tuple[str, str]], vectors: NDArray[np.float32]) -> None:
-    """Writes `[sentences, dim]` vectors, and their languages and texts, for TensorBoard's projector."""
-    folder = run_dir / "tensorboard"
-    folder.mkdir(exist_ok=True)  # may have been deleted during the training
-    rows = [("language", "sentence"), *((language, " ".join(text.split())) for language, text in labels)]
-    table = "".join("\t".join(row) + "\n" for row in rows)
-    (folder / "sentences.tsv").write_text(table, encoding="utf-8")
-    np.savetxt(folder / "vectors.tsv", vectors, fmt="%.4f", delimiter="\t")
-    config = 'embeddings { tensor_path: "vectors.tsv" metadata_path: "sentences.tsv" }\n'
-    (folder / "projector_config.pbtxt").write_text(config, encoding="utf-8")
 
 
 def _short(name: str) -> str:

@@ -120,17 +120,6 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
     return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
 
 
-def held_out_translations(corpora: Sequence[StoredCorpus], limit: int) -> list[tuple[str, str]]:
-    """Returns language and text of both sides of at most `limit` held-out translations of each pair."""
-    parallel = [corpus for corpus in corpora if corpus.kind == "parallel"]
-    labels = list[tuple[str, str]]()
-    for pair in dict.fromkeys(corpus.languages for corpus in parallel):
-        parts = [corpus.held_out for corpus in parallel if corpus.languages == pair]
-        for texts in _pairs(_drawn(parts, limit)):
-            labels += zip(pair.split("-"), texts, strict=True)
-    return labels
-
-
 def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:
     """Yields retrieval among all held-out translations, among those without a near twin, and by corpus."""
     pair = f"{source}-{target}"
