@@ -121,9 +121,9 @@ def _training() -> None:
 
 def _flops_per_token(encoder: Mapping[str, Any]) -> int:
     """The operations of a token's forward pass through the layers' weights; 0 if unknown."""
-    if encoder["kind"] == "transformer":
-        attention, feedforward = 4 * encoder["hidden_dim"], 2 * encoder["intermediate_dim"]
-        return 2 * encoder["num_layers"] * encoder["hidden_dim"] * (attention + feedforward)
+    if encoder["kind"] in ("transformer", "bert"):
+        width = encoder["embedding_dim" if encoder["kind"] == "bert" else "hidden_dim"]
+        return 2 * encoder["num_layers"] * width * (4 * width + 2 * encoder["intermediate_dim"])
     if encoder["kind"] == "cnn":  # only its convolutions: the rest is computed once per distinct piece
         widths = sum(width for width in encoder["filter_widths"] if width > 1)
         return 2 * encoder["num_layers"] * encoder["num_filters"] ** 2 * widths

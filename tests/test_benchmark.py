@@ -95,3 +95,37 @@ def test_peers_are_compared_with_the_fastest_of_them(hub_folder, tmp_path):
     for rates in figures.values():
         assert rates["sentence-transformers"] == 0.001
         assert rates[ratio] == pytest.approx(rates["xling_tf"] / 0.001)
+
+
+@pytest.mark.slow
+def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
+    output = tmp_path / "gpu.json"
+    program = ROOT / "evaluation" / "benchmark_gpu.py"
+    run = run_python(tmp_path, str(program), "--minutes=15", f"--output={output}", timeout=900)
+    assert run.status == 0, run.errors
+    figures = json.loads(output.read_text("utf-8"))
+    parts = [figures[name] for name in ("device", "steps", "batches", "encoding", "replicas", "loss")]
+    assert not [part for part in parts if "error" in json.dumps(part)]
+    # The same batches, and weights of the same seed: on two replicas, and in another process.
+    losses = [figures["replicas"][count]["loss_after_these_steps"] for count in "12"]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    for part in ("loss", "loss_on_cpu"):
+        figures[part].pop("seconds")
+    assert figures["loss"] == pytest.approx(figures["loss_on_cpu"], rel=1e-3)
+    assert figures["loss"]["200"] < figures["loss"]["1"]
+
+
+@pytest.mark.slow
+def test_a_part_that_crashes_or_hangs_loses_no_figures(tmp_path, monkeypatch):
+    part = tmp_path / "part.py"
+    part.write_text(
+        "import sys, time, os\nname, output = (flag.partition('=')[2] for flag in sys.argv[1:])\n"
+        "open(output, 'w').write('{\"first\": 1}')\nprint('the reason', flush=True)\n"
+        "os.abort() if name == 'crashes' else time.sleep(60)\n"
+    )
+    import benchmark_gpu
+
+    monkeypatch.setattr(benchmark_gpu, "__file__", str(part))
+    for name, reason in (("crashes", "ended with status -6"), ("hangs", "stopped after 2 seconds")):
+        figures = benchmark_gpu._run_part(name, tmp_path, 2, {})
+        assert (figures["first"], figures["error"]) == (1, [reason, "the reason"])

@@ -91,7 +91,10 @@ def test_the_learning_rate_is_that_of_the_kind_of_encoder(kind, rate, tmp_path, 
 
 
 @pytest.mark.slow
-def test_it_can_replace_its_model(start, tmp_path):
+@pytest.mark.parametrize("gpus", [[], ["GPU:0"]])
+def test_it_can_replace_its_model(gpus, start, tmp_path, monkeypatch):
+    # With a GPU too, for which an exported model cannot be loaded in bfloat16.
+    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: gpus if kind == "GPU" else [])
     model = shutil.copytree(start, tmp_path / "mine")
     before = signal.getsignal(signal.SIGINT)  # test_processes.py has more that a call must leave as it was
     encoder = tune(model, tmp_path, steps=1, settings=(*SETTINGS, "training.precision=mixed_bfloat16"))

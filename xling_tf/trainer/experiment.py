@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
@@ -340,7 +341,9 @@ def _finish(
     config = run.config
     module = model.module()
     precision = keras.config.dtype_policy().name
-    encoder = SentenceEncoder(module, "bfloat16" if precision == "mixed_bfloat16" else "float32")
+    # Exported models compute in bfloat16 on CPUs alone.
+    in_bfloat16 = precision == "mixed_bfloat16" and not tf.config.get_visible_devices("GPU")
+    encoder = SentenceEncoder(module, "bfloat16" if in_bfloat16 else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
