@@ -71,6 +71,13 @@ def test_margins_and_faults(tmp_path):
         assert (len(kept), counts["kept"], counts["dropped: low margin"]) == (best, best, 3 - best)
 
 
+def test_lines_that_are_no_pairs_are_counted(tmp_path):
+    counts, kept = clean(tmp_path, pairs=[PAIRS[4], ("one",), ("a", "b", "c"), ("", "b")])
+    assert kept == [PAIRS[4]]
+    assert counts.pop("dropped: not 2 columns") == 2
+    assert counts == {"kept": 1, "dropped: low margin": 0, "dropped: empty column": 1}
+
+
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "one.tsv").write_text("one column\n", encoding="utf-8")
     options = {"source": "en", "target": "es", "threshold": 0.0}

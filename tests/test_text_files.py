@@ -4,6 +4,8 @@ import bz2
 import gzip
 import json
 import lzma
+import math
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,8 +128,19 @@ def test_columns_of_other_types_are_refused(tmp_path, values):
         ("x.jsonl", b'{"text": "a"}\n{"text": "", "n": "\xff"}\n', ["a"], "line 2 of .*x.jsonl is not UTF-8"),
         ("x.txt", b"a\nb\xff\nc\n", ["a", "c"], "row 2 of .*x.txt is not UTF-8"),
         ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
-        ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "x.tsv .* Row #3: Expected 2 columns, got 1"),
+        ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "row 2 of .*x.tsv has 1 columns, not 2"),
         ("x.csv", b'text,id\n"a\nb",1\nb\xff,2\n', ["a\nb"], "row 2 of .*x.csv is not UTF-8"),
+        ("x.csv", b'text,id\n"a\nb",1\n"say "x" y",2\n', ["a\nb"], "row 2 of .*x.csv has text behind a"),
+        ("x.jsonl", b'null\n{"text": "a"}\n[1]', ["a"], "line 1 of .*x.jsonl is no JSON object"),
+        ("x.jsonl", b'{"text": "a"}\n{"text": "b", "text": "c"}\n', ["a"], "line 2 of .* is no JSON object"),
+        (
+            "x.jsonl",
+            b'{"text": "\\ud83d\\ude00"}\n{"text": "a", "n": "\\ud83d"}',
+            ["\U0001f600"],
+            "line 2 of",
+        ),
+        # The types are those of all sound lines, not only of the first one.
+        ("x.jsonl", b'?\n{"text": "a", "n": null}\n{"text": "b", "n": 1}', ["a", "b"], "line 1 of .*x.jsonl"),
         ("x.jsonl", b'{"text": "a"}\n{"text"\n{"text": "c"}\n', ["a", "c"], "line 2 of .*x.jsonl is no JSON"),
         ("x.jsonl", b'?\n\n{"text": "2020-01-01"}\n{"text": 3}', ["2020-01-01"], "line 1 of .*x.jsonl"),
     ],
@@ -156,6 +169,116 @@ def test_damaged_files(tmp_path, name):
     assert files.counts["damaged files"] == 1
 
 
+@pytest.mark.parametrize("end", [b"", b"\n"])
+@pytest.mark.parametrize("num_rows", [0, 2, 100_000])
+def test_an_open_quote_is_damage(tmp_path, num_rows, end):
+    sound = b"".join(b'%d,"a ""b"", c"\r\n' % row for row in range(num_rows))
+    (tmp_path / "x.csv").write_bytes(b"id,text\n" + sound + b'7,"oops\n2,b\n3,c' + end)
+    with pytest.raises(UserError, match=rf"x.csv is damaged after row {num_rows}: the next row has an open"):
+        read(tmp_path / "x.csv")
+    files = read(tmp_path / "x.csv", skip_damaged=True)
+    assert files.rows == [{"id": str(row), "text": 'a "b", c'} for row in range(num_rows)]
+    assert files.counts["damaged files"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'id,text\n1,b\n2,"a \\"b\\" c"\n', "x.csv must not have backslashes before quotes; double them"),
+        (b'"id"x,text\n1,b\n', "x.csv is damaged after row 0: its header has text behind a closing quote"),
+        (b'id,text\n1,"' + b"a\n" * (1 << 22) + b'",b"\n', "row is longer than 4 MiB, or has an open quote"),
+    ],
+)
+def test_quotes_of_other_dialects_are_refused(tmp_path, content, message):
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "x.csv")
+
+
+def test_streams_of_arrow_have_an_end(tmp_path):
+    stream(tmp_path / "x.arrow")  # two batches, of three rows and one, and the end marker of 8 bytes
+    content = (tmp_path / "x.arrow").read_bytes()
+    second = content[:-8].rindex(b"\xff\xff\xff\xff")
+    # Cut after the last batch, cut after the first one, and followed by another stream.
+    for damaged, num_rows in {content[:-8]: 4, content[:second]: 3, 2 * content: 4}.items():
+        (tmp_path / "x.arrow").write_bytes(damaged)
+        with pytest.raises(UserError, match=rf"x.arrow is damaged after row {num_rows}: .* end marker"):
+            read(tmp_path / "x.arrow")
+        files = read(tmp_path / "x.arrow", skip_damaged=True)
+        assert (files.rows, files.counts["damaged files"]) == (ROWS[:num_rows], 1)
+
+
+FIRST = b'{"text": "a", "n": 1, "tags": [], "m": {"a": 1}}\n' * 5000  # more than is read at once
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b'{"text": "a", "n": 1, "language": "en"}', "n int64, .* but has .* language string; choose"),
+        (b'{"text": "a", "tags": ["x"]}', "tags list<item: null>, .* but has .* tags list<item: string>"),
+        (b'{"text": "a", "m": {"b": 2}}', "m struct<a: int64>, but has .* m struct<b: int64>"),
+        (b'{"text": "a", "n": 1.5}', "n int64, .* but has .* n double"),
+        (
+            b'{"text": "a", "n": 7}\n{"text": "a", "n": "007"}',
+            "one type in the field n, .*'007' with type str",
+        ),
+        (b'{"text": "a", "n": 18446744073709551615}', "one type in the field n, .* too large"),
+        (
+            b'{"text": "a", "n": 9007199254740993}\n{"text": "a", "n": 0.5}',
+            "one type in the field n, .*range",
+        ),
+    ],
+)
+def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
+    (tmp_path / "x.jsonl").write_bytes(FIRST + b'{"text": "a", "n": 1}\n' * 5000 + lines + b"\n")
+    with pytest.raises(UserError, match=f"x.jsonl must have .*{message}.*--columns"):
+        read(tmp_path / "x.jsonl", skip_damaged=True)
+    assert len(read(tmp_path / "x.jsonl", columns=[]).rows) == 10_001 + lines.count(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_kept"),
+    [
+        (pa.array([17]), pa.array(["007"]), False),
+        (pa.array([17]), pa.array(["17"]), False),
+        (pa.array([[17]]), pa.array([["17"]]), False),
+        (pa.array(["007"]), pa.array([17]), False),
+        (pa.array([1]), pa.array([2**64 - 1], pa.uint64()), False),
+        (pa.array([1.0]), pa.array([2**53 + 1]), False),
+        (pa.array([1]), pa.array([7.5]), False),
+        (pa.array([1]), pa.array([7.0]), True),
+        (pa.array([1.0], pa.float32()), pa.array([0.1]), False),
+        (pa.array([1.0]), pa.array([math.nan], pa.float32()), True),
+        (pa.array([[1.0]], pa.list_(pa.float32())), pa.array([[0.1]]), False),
+        (pa.array([True]), pa.array([5]), False),
+        (pa.array([0], pa.date32()), pa.array([1], pa.timestamp("us")), False),
+        (pa.array([0], pa.timestamp("us")), pa.array([1], pa.date32()), True),
+        (pa.array([0], pa.timestamp("us", "UTC")), pa.array([1], pa.timestamp("us")), False),
+        (pa.array([0], pa.timestamp("us")), pa.array([1]), False),
+        (pa.array([Decimal("1.0")]), pa.array([Decimal("1.25")]), False),
+        (pa.array([{"a": 1}]), pa.array([{"a": 1, "b": 2}]), False),
+        (pa.nulls(1), pa.array(["x"]), True),
+        (pa.array([1]), pa.nulls(1), True),
+        (pa.array(["x"]).dictionary_encode(), pa.array(["y"], pa.large_string()), True),
+    ],
+)
+def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, is_kept):
+    for name, values in {"1": first, "2": second}.items():
+        parquet.write_table(pa.table({"n": values, "text": ["a"]}), tmp_path / f"{name}.parquet")
+    if is_kept:
+        values = [row["n"] for row in read(tmp_path / "*").rows]
+        assert (
+            str(values) == str([first[0].as_py(), second[0].as_py()])
+            or values == [1, 7]
+            or values[1].day == 2
+        )
+    else:
+        with pytest.raises(
+            UserError, match=r"2.parquet must have the columns of the rows before, n .*--columns"
+        ):
+            read(tmp_path / "*", skip_damaged=True)
+
+
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
 def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
@@ -180,21 +303,34 @@ def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
         ("x.csv", b"\ntext,id\nx,1\n", True, [{"text": "x", "id": "1"}]),
         ("x.tsv", b"a" * 99_999 + b"\tx\n", False, [{"f0": "a" * 99_999, "f1": "x"}]),
         ("x.tsv", b"text\tid\rx\t1\r", True, [{"text": "x", "id": "1"}]),
+        # An empty line of a single column is an empty text, as in plain lines; of several, it is nothing.
+        ("x.tsv", b"\ntext\r\na\r\n\r\nb\n", True, [{"text": "a"}, {"text": ""}, {"text": "b"}]),
+        ("x.csv", b'text\n"a"\n\n""\n\n', True, [{"text": text} for text in ("a", "", "", "")]),
+        ("x.csv", b'\xef\xbb\xbf"text",id\n\na,1\n\n', True, [{"text": "a", "id": "1"}]),
+        ("x.tsv", b"\nb", False, [{"f0": ""}, {"f0": "b"}]),
+        # Quotes that begin no field are text.
+        ("x.csv", b'text,id\n5" x,"7""\\"""\n', True, [{"text": '5" x', "id": '7"\\"'}]),
     ],
 )
 def test_first_rows_of_any_form_name_the_columns(tmp_path, name, content, header, rows):
     (tmp_path / name).write_bytes(content)
-    text_column = "text" if header else "f1"
+    text_column = "text" if header else list(rows[0])[-1]
     assert read(tmp_path / name, text_column=text_column, header=header).rows == rows
 
 
-@pytest.mark.parametrize("ending", ["zstd", "ZST", "zst?download=true"])
-def test_compressed_tables_are_no_plain_lines(tmp_path, ending):
-    name = f"x.tsv.{ending}"
-    (tmp_path / name).write_bytes(zstandard.compress(TSV))
-    [file] = [InputFile(str(tmp_path / name), 1, "", partial((tmp_path / name).open, "rb"))]
-    [batch] = TextFiles([file], "text").batches(Position(), 0)
+@pytest.mark.parametrize("name", ["x.tsv.zstd", "what?.TSV.ZST", "https://x.org/x.tsv.zst?name=x.csv"])
+def test_compressed_tables_are_no_plain_lines(tmp_path, name):
+    path = tmp_path / "x"
+    path.write_bytes(zstandard.compress(TSV))
+    [batch] = TextFiles([InputFile(name, 1, "", partial(path.open, "rb"))], "text").batches(Position(), 0)
     assert batch.to_pylist() == ROWS
+
+
+@pytest.mark.parametrize("name", ["x.csv.gzip", "x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old"])
+def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(TSV)
+    with pytest.raises(UserError, match=rf"{name} must end in \.\w+, or not have it in its name; rename it"):
+        find_files([str(tmp_path / "*")])
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), PermissionError(13, "denied"), OSError(5, "I/O error")])

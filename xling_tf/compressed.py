@@ -64,7 +64,7 @@ def packing(name: Path | str, head: bytes) -> str | None:
 
 
 def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
-    """Yields the content of a file piece by piece, decompressed if it is compressed.
+    """Yields the content of a file piece by piece, decompressed, without a byte order mark.
 
     Yields:
         Pieces of about 64 KiB; larger by up to 32 MiB if a kilobyte decompresses to that much.
@@ -73,13 +73,13 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         UserError: The file is an archive, damaged, cut off, packed twice or followed by other bytes.
     """
     head = file.read(_PIECE)
-    pieces: Iterator[bytes] = itertools.chain([head], iter(partial(file.read, _PIECE), b""))
+    pieces: Iterator[bytes] = iter(partial(file.read, _PIECE), b"")
     if ending := packing(name, head):
-        pieces = _unpack(pieces, ending, name)
+        pieces = _unpack(itertools.chain([head], pieces), ending, name)
         head = next(pieces, b"")
         if packing(f"{name} (unpacked)", head):
             raise UserError(f"{name} must be text, packed once, but is packed twice; unpack it first")
-        yield head
+    yield head.removeprefix(b"\xef\xbb\xbf")
     yield from pieces
 
 

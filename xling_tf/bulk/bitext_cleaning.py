@@ -93,6 +93,7 @@ def clean_bitext(
     write_lines(output, (f"{pair.source}\t{pair.target}" for (pair, _), keep in rows if keep))
     num_kept = int(is_kept.sum())
     num_low = len(scored) - num_kept - counts.total()
+    counts.update({f"dropped: {reason}": number for reason, number in reading.malformed.items()})
     return {"kept": num_kept, "dropped: low margin": num_low, **dict(counts.most_common())}
 
 

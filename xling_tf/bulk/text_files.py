@@ -1,9 +1,11 @@
 """Reads texts from files of any common format, local or remote, as Arrow record batches in bounded memory."""
 
 import io
+import json
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -14,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 from absl import logging
 from fsspec.core import url_to_fs
-from pyarrow import compute, csv, ipc, parquet
-from pyarrow import json as arrow_json
+from pyarrow import compute, csv, ipc, parquet, types
 
 from xling_tf.bulk.record_batches import column_of_bytes, column_of_texts
 from xling_tf.compressed import PACKED, unpacked
@@ -23,7 +24,11 @@ from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, split_blo
 from xling_tf.errors import UserError, as_user_error, one_line
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
-_CSV_BLOCK = 4 * MAX_LINE  # bytes parsed at once; a row must fit
+_CSV_PART = 1 << 18  # bytes parsed at once
+_CSV_FIELD = rb'(?:"(?:[^"]++|"")*+"|[^",\r\n][^,\r\n]*+)?+'
+_CSV_ROW = re.compile(rb"%b(?:,%b)*+" % (_CSV_FIELD, _CSV_FIELD))
+_CSV_ROWS = re.compile(rb"(?:%b(?:\n|\r\n|\r(?=[^\n])))*+" % _CSV_ROW.pattern)
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # of Arrow's streams
 _DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, UserError)
 
 
@@ -62,6 +67,7 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
         for path, info in matches.items():
             name = path if "file" in system.protocol else system.unstrip_protocol(path)
             version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")
+            _reader(name)  # an error for an unclear name
             files[name] = InputFile(name, info["size"] or 0, version, partial(system.open, path, "rb"))
     return list(files.values())
 
@@ -110,9 +116,7 @@ class TextFiles:
 
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
-        # The address of a remote file may end in a query.
-        ending = PurePosixPath(re.sub(rf"{PACKED}(\?.*)?$", "", file.name)).suffix.lower()
-        reader, bytes_before, row = _READERS.get(ending, TextFiles._lines), self.bytes_read, 0
+        reader, bytes_before, row = _reader(file.name), self.bytes_read, 0
         try:
             with file.open() as stream:
                 for batch in reader(self, stream, file.name):
@@ -153,32 +157,30 @@ class TextFiles:
         return chosen
 
     def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Brings a batch's columns into the order and types of the first one's."""
+        """Brings a batch's columns into the order and types of the first; a null type becomes strings."""
         if self.schema is None:
-            fields = [batch.schema.field(column) for column in self._chosen(batch.schema.names, name)]
-            self.schema = pa.schema([column.with_nullable(True).remove_metadata() for column in fields])
+            fields = {key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)}
+            self.schema = pa.schema({f: pa.string() if types.is_null(t) else t for f, t in fields.items()})
         expected, columns = (
             ", ".join(f"{f.name} {f.type}" for f in schema) for schema in (self.schema, batch.schema)
         )
         message = (
-            f"{name} must have the columns of the files before it, {expected}, but has {columns}; choose "
+            f"{name} must have the columns of the rows before, {expected}, but has {columns}; choose "
             "common ones with --columns"
         )
         with as_user_error(message, KeyError, pa.ArrowException):
             if self.columns is None and len(batch.schema) != len(self.schema):
                 raise KeyError("other columns")
-            return batch.select(self.schema.names).replace_schema_metadata(None).cast(self.schema)
+            arrays = [_cast(batch.column(column.name), column.type) for column in self.schema]
+            return pa.record_batch(arrays, schema=self.schema)
 
     def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         number = 0
         for block in split_blocks(unpacked(stream, name), b"\n", MAX_LINE):
-            if number == 0 and block[0]:
-                block[0] = block[0].removeprefix(b"\xef\xbb\xbf")
             # Decoding all lines at once is faster.
             joined = b"\n".join([line or b"" for line in block])
             whole = Unreadable.TOO_LONG if None in block else decoded(joined)
-            is_sound = not isinstance(whole, Unreadable)
-            texts = whole.split("\n") if is_sound else self._sound(block, name, number)
+            texts = self._sound(block, name, number) if isinstance(whole, Unreadable) else whole.split("\n")
             column = pa.array([text.removesuffix("\r") for text in texts], pa.string())
             yield pa.record_batch([column], [self.text_column])
             number += len(block)
@@ -192,78 +194,79 @@ class TextFiles:
                 yield text
 
     def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
-        pieces, head = unpacked(stream, name), bytearray()
-        for piece in pieces:
-            head += piece
-            if len(head) > 2 * _CSV_BLOCK:  # more than the first block, which tells the names of columns
-                break
-        if not head.strip():
-            return
-        is_quoted = delimiter == ","
+        is_quoted, names, columns = delimiter == ",", list[str](), list[str]()
+        row, faults = -int(self.header), list[str]()  # the header is row 0
 
-        def skip(row: csv.InvalidRow) -> str:
-            message = f"has {row.actual_columns} columns, not {row.expected_columns}"
-            self._damaged("row", f"row {row.number} of {name} {message}")
+        def skip(fault: csv.InvalidRow) -> str:
+            message = f"has {fault.actual_columns} columns, not {fault.expected_columns}"
+            faults.append(f"row {row + fault.number} of {name} {message}")
             return "skip"
 
-        def open_table(file: Any, skip: Any, **conversion: Any) -> csv.CSVStreamingReader:
-            return csv.open_csv(
-                file,
-                csv.ReadOptions(
-                    block_size=_CSV_BLOCK, autogenerate_column_names=not self.header, use_threads=False
-                ),
-                csv.ParseOptions(
-                    delimiter=delimiter,
-                    quote_char=is_quoted and '"',
-                    newlines_in_values=is_quoted,
-                    invalid_row_handler=skip,
-                ),
-                csv.ConvertOptions(**conversion),
-            )
+        def read(rows: bytes, given: Sequence[str], **conversion: Any) -> pa.Table:
+            layout = csv.ReadOptions(column_names=given, block_size=len(rows) + 1, use_threads=False)
+            layout.autogenerate_column_names = not (given or self.header)
+            syntax = csv.ParseOptions(delimiter=delimiter, quote_char=is_quoted and '"')
+            syntax.newlines_in_values, syntax.invalid_row_handler = is_quoted, skip
+            syntax.ignore_empty_lines = len(names) != 1  # of a single column, it is an empty text
+            return csv.read_csv(io.BytesIO(rows), layout, syntax, csv.ConvertOptions(**conversion))
 
-        names = open_table(io.BytesIO(head), lambda row: "skip").schema.names
-        columns = self._chosen(names, name)
-        whole = io.BufferedReader(_Pieces(chain([bytes(head)], pieces)), 1 << 18)
-        types = dict.fromkeys(names, pa.binary())
-        reader = open_table(
-            whole, skip if self.skip_damaged else None, column_types=types, include_columns=columns
-        )
-        schema, row = pa.schema([(column, pa.string()) for column in columns]), 0
-        for batch in reader:
-            yield self._in_utf8(batch, columns, name, row).cast(schema)
-            row += len(batch)
+        for rows in _whole_rows(unpacked(stream, name), is_quoted, name):
+            if isinstance(rows, str):
+                if self.header and not names:
+                    raise UserError(f"its header {rows}")
+                row += 1
+                self._damaged("row", f"row {row} of {name} {rows}")
+                continue
+            given = names
+            if not names:
+                rows = rows.lstrip(b"\r\n") if self.header else rows
+                if not rows.strip(b"\r\n"):
+                    continue
+                names = read(rows.lstrip(b"\r\n"), []).schema.names
+                given = [] if self.header else names
+                columns = self._chosen(names, name)
+                faults.clear()
+            as_bytes = dict.fromkeys(names, pa.binary())
+            table = read(rows, given, column_types=as_bytes, include_columns=columns)
+            for fault in faults:
+                self._damaged("row", fault)
+            for batch in table.to_batches():
+                batch = self._in_utf8(batch, columns, name, max(row, 0))
+                yield batch.cast(pa.schema([(column, pa.string()) for column in columns]))
+            row += len(table) + len(faults) + (not given)
+            faults.clear()
 
     def _json_lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
-        schema, number = None, 0
-        for block in split_blocks(unpacked(stream, name), b"\n", MAX_LINE):
-            schema = schema or self._json_schema(block, name)
-            try:
-                yield from _parsed(block, schema)
-            except ValueError:
-                for line_number, line in enumerate(block, number + 1):
-                    try:
-                        yield from _parsed([line], schema)
-                    except ValueError:
-                        text = decoded(line)
-                        fault = text if isinstance(text, Unreadable) else "no JSON like the others"
-                        self._damaged("row", f"line {line_number} of {name} is {fault}")
+        columns, number = list[str](), 0
+        blocks = split_blocks(unpacked(stream, name), b"\n", MAX_LINE)
+        # The last line is a block if it has no line feed; it should set types, too, in a small file.
+        for block in chain([[*next(blocks, []), *next(blocks, [])]], blocks):
+            rows, arrays = list(self._objects(block, name, number)), {}
             number += len(block)
-
-    def _json_schema(self, block: Sequence[bytes | None], name: str) -> pa.Schema | None:
-        """Returns the types of the first lines' fields; strings for texts and where the type is unclear."""
-        for lines in (block, *([line] for line in block)):
-            try:
-                schema = next(_parsed(lines)).schema
-            except (ValueError, StopIteration):
+            if not rows:
                 continue
-            columns = self._chosen(schema.names, name)
-            is_clear = [not (pa.types.is_null(t) or pa.types.is_timestamp(t)) for t in schema.types]
-            kinds = {
-                column.name: column.type if clear and column.name != self.text_column else pa.string()
-                for column, clear in zip(schema, is_clear, strict=True)
-            }
-            return pa.schema([(column, kinds[column]) for column in columns])
-        return None
+            columns = self._chosen(list(dict.fromkeys(chain(columns, *rows))), name)
+            for key in columns:
+                try:
+                    arrays[key] = pa.array([row.get(key) for row in rows])
+                except (pa.ArrowException, OverflowError) as error:  # not damage: the rows are sound
+                    fault = f"one type in the field {key}, but up to line {number}: {one_line(error)}"
+                    advice = "choose other fields with --columns, or write all its values as strings"
+                    raise _FinalError(f"{name} must have {fault}; {advice}") from error
+            yield pa.record_batch(arrays)
+
+    def _objects(self, block: Sequence[bytes | None], name: str, number: int) -> Iterator[dict[str, Any]]:
+        """Parses JSON lines that can be; `number` counts earlier lines."""
+        with suppress(ValueError):
+            yield from _parsed(block, self.text_column)
+            return
+        for row, line in enumerate(block, number + 1):
+            try:
+                yield from _parsed([line], self.text_column)
+            except ValueError:
+                text = decoded(line)
+                fault = text if isinstance(text, Unreadable) else "no JSON object with a text"
+                self._damaged("row", f"line {row} of {name} is {fault}")
 
     def _parquet(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         # Without buffering ahead, which would hold whole row groups.
@@ -279,18 +282,19 @@ class TextFiles:
             stream.seek(0)
             file = batches = ipc.open_stream(stream)
         chosen = self._chosen(file.schema.names, name)
-        for batch in batches:
-            yield batch.select(chosen)
+        yield from (batch.select(chosen) for batch in batches)
+        if file is batches:  # Arrow reads no further where a stream is cut, or another one follows
+            stream.seek(stream.tell() - len(_STREAM_END))
+            if stream.read(len(_STREAM_END) + 1) != _STREAM_END:
+                raise UserError("expected Arrow's end marker at the end, and only there")
 
     def _in_utf8(self, batch: pa.RecordBatch, columns: list[str], name: str, row: int) -> pa.RecordBatch:
         """Leaves out the rows where one of the columns is not UTF-8; `row` counts earlier rows."""
         values = [column_of_bytes(batch, column) for column in columns]
-        try:
+        with suppress(pa.ArrowInvalid):
             for column in values:
                 column.cast(pa.large_string())
             return batch
-        except pa.ArrowInvalid:
-            pass
         rows = zip(*(column.fill_null(b"").to_pylist() for column in values), strict=True)
         is_sound = [not any(isinstance(decoded(value), Unreadable) for value in values) for values in rows]
         for number in np.flatnonzero(np.logical_not(is_sound)) + row + 1:
@@ -298,37 +302,92 @@ class TextFiles:
         return batch.filter(pa.array(is_sound))
 
 
-class _Pieces(io.RawIOBase):
-    """A stream of pieces of bytes as a file."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._piece = pieces, memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._piece:
-            self._piece = memoryview(next(self._pieces, b""))
-        size = min(len(buffer), len(self._piece))
-        buffer[:size], self._piece = self._piece[:size], self._piece[size:]
-        return size
+def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]:
+    """Returns the reader for the ending of a file's name."""
+    plain = name.partition("?")[0] if "://" in name else name  # an address may end in a query
+    path = PurePosixPath(re.sub(f"{PACKED}$", "", plain).lower())
+    other = re.search(rf"({'|'.join(map(re.escape, _READERS))})(?![a-z0-9])", path.name)
+    if other and path.suffix not in _READERS:
+        raise UserError(f"{name} must end in {other[1]}, or not have it in its name; rename it")
+    return _READERS.get(path.suffix, TextFiles._lines)
 
 
-def _parsed(lines: Sequence[bytes | None], schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
-    """Parses JSON lines, or raises a `ValueError`; a line that is too long, None, is not JSON either."""
-    content = b"\n".join(b"?" if line is None else line for line in lines)
-    if not content.decode().strip():  # Arrow does not check that JSON is UTF-8
-        return
-    extra = "infer" if schema is None else "ignore"
-    table = arrow_json.read_json(
-        io.BytesIO(content),
-        arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
-        arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=extra),
-    )
-    yield from table.to_batches()
+def _whole_rows(pieces: Iterable[bytes], is_quoted: bool, name: str) -> Iterator[bytes | str]:
+    """Yields whole rows of a table, many at once, and the fault of a damaged row in its place.
+
+    Arrow reads on after an open quote, and takes what follows a closing quote as text.
+    """
+    rest = b""
+    for piece in chain(pieces, [None]):
+        if piece is None:
+            rest = rest and rest.removesuffix(b"\n") + b"\n"  # the last row may have none
+        elif len(rest := rest + piece) < _CSV_PART:  # large parts are faster
+            continue
+        while rest:
+            if is_quoted and b'"' in rest:
+                end = next(_CSV_ROWS.finditer(rest)).end()
+                stop = next(_CSV_ROW.finditer(rest, end)).end()  # of the whole fields of the next row
+            else:
+                end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
+                stop = len(rest)
+            if end:
+                yield rest[:end]
+            line_end = rest.find(b"\n", stop) + 1
+            if rest[stop : stop + 1] in (b"", b"\r", b'"') or not line_end:
+                rest = rest[end:]
+                break
+            if rest[stop - 2 : stop] == b'\\"':
+                advice = 'double them (in Spark: option("escape", "\\"")), or write Parquet'
+                raise _FinalError(f"{name} must not have backslashes before quotes; {advice}")
+            yield "has text behind a closing quote"
+            rest = rest[line_end:]
+        if len(rest) > 4 * MAX_LINE:
+            raise UserError("the next row is longer than 4 MiB, or has an open quote")
+    if rest:
+        raise UserError("the next row has an open quote")
 
 
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Casts a column to another type, or raises an `ArrowInvalid` if a value changes, as "007" to 7."""
+    result = column.cast(kind)
+    # Every float fits a wider type; NaN differs from itself.
+    is_wider = all(map(types.is_floating, (kind, column.type))) and kind.bit_width >= column.type.bit_width
+    is_kept = is_wider or column.type in (kind, pa.null())
+    is_kept = is_kept or (_family(column.type) == _family(kind) and result.cast(column.type).equals(column))
+    if not is_kept:
+        raise pa.ArrowInvalid("other values")
+    return result
+
+
+def _family(kind: pa.DataType) -> tuple[Any, ...]:
+    """Returns what types must have in common to be cast to each other."""
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    tests = (types.is_primitive, types.is_boolean, types.is_temporal, types.is_decimal, types.is_nested)
+    inner = [_family(kind.field(number).type) for number in range(kind.num_fields)]
+    return *(test(kind) for test in tests), getattr(kind, "tz", None), inner
+
+
+def _parsed(lines: Sequence[bytes | None], text_column: str) -> list[dict[str, Any]]:
+    """Parses JSON lines, many at once, or raises a `ValueError` if one is no object with a text or null."""
+    text = decoded(None if None in lines else b"\n".join(filter(None, lines)))
+    with suppress(AttributeError, RecursionError):
+        filled = [line for line in text.split("\n") if line.strip()]
+        rows = _JSON.decode(f"[{','.join(filled)}]")
+        if "\\ud" in text.lower():
+            json.dumps(rows, ensure_ascii=False).encode()  # an error for half a surrogate pair
+        if len(rows) == len(filled) and all(isinstance(row.get(text_column), str | None) for row in rows):
+            return rows
+    raise ValueError("other values")
+
+
+def _without_repeated(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(fields)
+    if len(values) < len(fields):
+        raise ValueError("a field occurs twice")
+    return values
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_without_repeated)
 _READERS: dict[str, Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]] = {
     **dict.fromkeys((".parquet", ".pq"), TextFiles._parquet),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), TextFiles._arrow),
