@@ -54,7 +54,7 @@ with quiet_start():
     from xling_tf.trainer.loop import Trainer
 
 _GPUS = tf.config.list_physical_devices("GPU")
-_BATCH, _LARGE = (256, (2048, 16384)) if _GPUS else (32, (256,))
+_BATCH, _LARGE = (256, (2048, 16384)) if _GPUS else (16, (64,))
 _DTYPES = ("float32", "bfloat16") if _GPUS else ("float32",)
 _PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=8000", "tokenizer.max_tokens=128")
 # Presets and settings; the last model has the sizes of multilingual-e5-small.
