@@ -131,7 +131,7 @@ def _make(name: str, batch: int, precision: str, devices: Sequence[str] = ()) ->
     preset, *settings = _MODELS[name]
     settings += [f"tasks.{task}.weight=0" for task in _OTHER_TASKS]
     settings += [f"tasks.translation_ranking.examples_per_batch={batch}", "training.steps=1000000"]
-    settings += ["training.minutes=0", "training.bow_share=0"]
+    settings += ["training.minutes=0", "training.bow_share=0", "optimizer.warmup=0"]
     if name == "bert" and not _GPUS:
         settings.append("encoder.num_layers=2")
     config = apply_overrides(get_preset(preset), settings)
