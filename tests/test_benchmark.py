@@ -111,7 +111,7 @@ def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     for part in ("loss", "loss_on_cpu"):
         figures[part].pop("seconds")
-    assert figures["loss"] == pytest.approx(figures["loss_on_cpu"], rel=1e-3)
+    assert figures["loss"] == pytest.approx(figures["loss_on_cpu"], rel=1e-3, abs=0.01)
     assert figures["loss"]["200"] < figures["loss"]["1"]
 
 
