@@ -1,7 +1,10 @@
 """Fine-tuning on pairs of texts, in one call."""
 
+import glob
 import hashlib
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +23,12 @@ from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
+from xling_tf.files import locked
 from xling_tf.importers.base import encoder_kind
 from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import is_foreign, resolve
 from xling_tf.sentence_encoder import SentenceEncoder, load
-from xling_tf.settings import apply_overrides
+from xling_tf.settings import apply_overrides, to_dict
 from xling_tf.trainer.experiment import Run, run_experiment
 
 # A tenth of the pairs is held out, and training needs several pairs to compare.
@@ -56,7 +60,7 @@ def fine_tune(
     sec. 2.2) and over texts that are known to be wrong. If pairs have scores, the model learns cosines that
     correlate with them. A tenth of the pairs is held out for evaluation. The exported model keeps all
     signatures, except for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds
-    it again. Calling the function again continues a training that was stopped.
+    it again. The same call again continues a training that was stopped.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
@@ -73,7 +77,8 @@ def fine_tune(
             then reported.
         settings: Further settings, as after --set of training/main.py, such as
             "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
-        run_dir: Folder of checkpoints and logs; None for runs/ and the name of `output`.
+        run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, which each different
+            call has for itself, and which is deleted after the export.
 
     Returns:
         The exported model, loaded; its `scores` are those of the held-out pairs, by suite and metric. None if
@@ -126,16 +131,17 @@ def fine_tune(
         tasks=tasks,
         training=TrainingConfig(steps=steps),
     )
-    run = Run(
-        name=output.name,
-        config=apply_overrides(config, settings),
-        corpora=[corpus],
-        run_dir=Path("runs") / output.name if run_dir is None else Path(run_dir),
-        output=output,
-    )
+    config = apply_overrides(config, settings)
+    call = hashlib.blake2b(f"{to_dict(config)} {corpus.version()}".encode(), digest_size=8).hexdigest()
+    state = output.parent / f".{output.name}.{call}.run" if run_dir is None else Path(run_dir)
+    run = Run(name=output.name, config=config, corpora=[corpus], run_dir=state, output=output)
     results = run_experiment(run)
     if results is None:
         return None
+    if run_dir is None:  # the state of other calls that were stopped is of no use either
+        for state in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * len(call)}.run"):
+            with suppress(UserError), locked(state):
+                shutil.rmtree(state)
     encoder = load(output)
     encoder.scores = results["scores"]
     return encoder
