@@ -2,9 +2,11 @@
 
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import DataConfig, ExperimentConfig, QuestionAnsweringConfig
+from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
@@ -63,7 +65,8 @@ class QuestionAnswering(RankingTask):
     """
 
     kind: ClassVar[str] = "questions"
-    # Wrong answers are then from the same documents; the topic alone does not give the right one away.
+    # Wrong answers are then from the same documents, which a file has together, and from the same paragraphs;
+    # the topic alone does not give the right one away.
     by_length: ClassVar[bool] = False
     config: QuestionAnsweringConfig
 
@@ -72,6 +75,14 @@ class QuestionAnswering(RankingTask):
         self.num_contexts = int("context_encoder" in self.heads)
         self.columns = ("question", "answer", *["context"] * self.num_contexts)
         self.roles = ("query", "document", *[""] * self.num_contexts)
+
+    def select(self, records: StoredRecords) -> StoredRecords:
+        """See `Task.select`: all, with the questions on a paragraph side by side."""
+        hashes = [*records.text_hashes]
+        if not hashes:
+            return records
+        _, firsts, paragraphs = np.unique(hashes[-1], return_index=True, return_inverse=True)
+        return records[np.argsort(firsts[paragraphs], kind="stable")]
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
