@@ -94,6 +94,26 @@ def test_the_learning_rate_is_that_of_the_kind_of_encoder(kind, rate, tmp_path, 
     assert optimizer.learning_rate == optimizer.embedding_learning_rate == rate
 
 
+def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path, monkeypatch):
+    wrong = [f"wrong {number}" for number in range(100)]
+    (tmp_path / CONFIG).write_text(json.dumps({"format": FORMAT, "encoder": {"kind": "static"}}))
+    runs = []
+    monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
+    for first in (wrong, wrong[:3] * 9):
+        fine_tune(tmp_path, [(*PAIRS[0], *first), *PAIRS[1:]], output=tmp_path / "mine")
+        fine_tune(
+            tmp_path, [(*PAIRS[0], first), *((*pair, []) for pair in PAIRS[1:])], output=tmp_path / "mine"
+        )
+    columns = [run.config.tasks["translation_ranking"].hard_negatives for run in runs]
+    (many, *others), again, (few, *_), _ = (run.corpora[0].pairs for run in runs)
+    assert columns == [5, 5, 3, 3]
+    assert many == again[0]
+    assert len(set(many.negatives) & set(wrong)) == 5
+    assert set(many.negatives) != set(wrong[:5])
+    assert sorted(few.negatives) == wrong[:3]
+    assert not any(pair.negatives for pair in others)
+
+
 @pytest.mark.slow
 def test_each_call_trains_and_the_same_call_continues_what_was_stopped(start, tmp_path, monkeypatch, caplog):
     """With more pairs, or into a folder of the same name elsewhere; nothing is left beside the output."""

@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import random
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -34,6 +35,9 @@ from xling_tf.trainer.experiment import Run, run_experiment
 # A tenth of the pairs is held out, and training needs several pairs to compare.
 _MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
+# 2019, sec. 2.2. All examples have as many columns as the longest row, so that one row with a hundred wrong
+# texts would make every step fifty times as long.
+_MAX_WRONG = 5
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
 # Learning rates, by the kind of encoder. At a higher rate, a BERT forgets more of what it knows, but learns a
 # new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 / .886
@@ -66,9 +70,9 @@ def fine_tune(
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
         pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
             a list, an iterator or a table (pandas, Arrow, `datasets`) are all (text, text), (text, right,
-            wrong, ...) or (text, text, score), where scores may also be labels of 0 and 1, or strings. In
-            tables and dictionaries, columns are found by name: "anchor", "positive", "negative"; or
-            "sentence1", "sentence2", "score".
+            wrong, ...) or (text, text, score), where scores may also be labels of 0 and 1, or strings. Of a
+            row's wrong texts, at most 5 are drawn. In tables and dictionaries, columns are found by name:
+            "anchor", "positive", "negative"; or "sentence1", "sentence2", "score".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
@@ -164,7 +168,7 @@ class PairCorpus(Corpus):
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
         if not scores:
-            ranked = tuple(TranslationPair(pair.first, pair.second, pair.wrong) for pair in distinct)
+            ranked = tuple(TranslationPair(*pair[:2], _drawn(pair.wrong)) for pair in distinct)
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
         if min(scores) == max(scores):
             raise UserError(f"expected different scores, but all are {scores[0]:g}")
@@ -177,3 +181,9 @@ class PairCorpus(Corpus):
 
     def __iter__(self) -> Iterator[Row]:
         return ((pair, None) for pair in self.pairs)
+
+
+def _drawn(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns at most `_MAX_WRONG` of the different texts, the same ones in every process."""
+    distinct = [*dict.fromkeys(texts)]
+    return tuple(random.Random(repr(distinct)).sample(distinct, min(_MAX_WRONG, len(distinct))))
