@@ -72,14 +72,18 @@ class Registry:
     Args:
         setting: The setting whose value is such a name, for messages.
         kinds: For each name, a dataclass of settings, and "module:Class", which is imported on first use.
+        shares_settings: True if kinds may have the same dataclass, because they are found by name alone.
 
     Example:
         >>> ENCODERS.config_type("static")().hidden_dim
         512
     """
 
-    def __init__(self, setting: str, kinds: Mapping[str, tuple[type, str]]) -> None:
+    def __init__(
+        self, setting: str, kinds: Mapping[str, tuple[type, str]], *, shares_settings: bool = False
+    ) -> None:
         self._setting = setting
+        self._shares_settings = shares_settings
         self._kinds: dict[str, tuple[type, Any]] = dict(kinds)
 
     def __iter__(self) -> Iterator[str]:
@@ -87,7 +91,13 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
-        """Adds a kind; `config_type` is a frozen dataclass of its settings, which all have defaults."""
+        """Adds a kind; `config_type` is a frozen dataclass of its own, whose settings all have defaults."""
+        for other, (known, _) in self._kinds.items():
+            if known is config_type and other != name and not self._shares_settings:
+                raise UserError(
+                    f"{self._setting} {name} would be saved as {other}, as {config_type.__name__} is that "
+                    f"of {other}; register a subclass of it"
+                )
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -291,6 +301,11 @@ class SimilarityConfig(Section, name="similarity"):
     # al. 2022, "Matryoshka Representation Learning", eq. 1).
     matryoshka_dims: DifferentSizes = ()
 
+    def require_below(self, hidden_dim: float) -> None:
+        """Raises a `UserError` unless vectors of this width can be cut to all of `matryoshka_dims`."""
+        is_valid = max(self.matryoshka_dims, default=0) < hidden_dim
+        self._require(is_valid, "matryoshka_dims", f"below the width of the vectors, {hidden_dim}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadsConfig(Section, name="heads"):
@@ -418,6 +433,7 @@ TASKS = Registry(
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
         "inference_and_detection": (TaskConfig, "xling_tf.tasks.inference:InferenceAndDetection"),
     },
+    shares_settings=True,
 )
 
 
@@ -609,9 +625,7 @@ class ExperimentConfig:
                 "training.bow_share, which trains the average of words before the rest, expects a CNN or a "
                 f"transformer with encoder.bow_residual=true, got {self.training.bow_share}"
             )
-        hidden_dim = getattr(encoder, "hidden_dim", math.inf)
-        if max(self.similarity.matryoshka_dims, default=0) >= hidden_dim:
-            raise UserError(f"similarity.matryoshka_dims must be below encoder.hidden_dim, {hidden_dim}")
+        self.similarity.require_below(getattr(encoder, "hidden_dim", math.inf))
 
     @property
     def active_tasks(self) -> dict[str, TaskConfig]:

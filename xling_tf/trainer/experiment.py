@@ -152,13 +152,15 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
 
 def _require_start(run: Run) -> None:
     """Checks the model that a new run starts from, before corpora are read."""
-    start = run.config.initial.model
+    start, bow_share = run.config.initial.model, run.config.training.bow_share
     if not start or run.folder.resolved() is not None:
         return
     resolve_model(start)
-    if not run.config.training.bow_share:
+    if not bow_share and not run.config.similarity.matryoshka_dims:
         return
-    if not isinstance(Model.from_pretrained(start).encoder.bow_encoder, StaticEncoder):
+    encoder = Model.from_pretrained(start).encoder
+    run.config.similarity.require_below(encoder.hidden_dim)
+    if bow_share and not isinstance(encoder.bow_encoder, StaticEncoder):
         raise UserError(
             "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
             f"{start}; add --set training.bow_share=0"
