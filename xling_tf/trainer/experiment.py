@@ -31,8 +31,8 @@ from xling_tf.model import WEIGHTS, Model
 from xling_tf.program import progress, provenance
 from xling_tf.savedmodel.card import model_card, training_card
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import require_not_forked
 from xling_tf.savedmodel.saved_models import resolve as resolve_model
+from xling_tf.savedmodel.saved_models import start_tensorflow
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
@@ -80,7 +80,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     Raises:
         UserError: The data, a folder or the config cannot be used.
     """
-    require_not_forked()
+    start_tensorflow()
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
