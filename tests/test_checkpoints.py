@@ -85,7 +85,7 @@ def without_rights(path):
 @pytest.mark.parametrize("restore", [of_more_variables, of_another_width, of_another_file, without_rights])
 def test_whole_checkpoints_that_cannot_be_used_stop_the_run_and_stay(tmp_path, restore):
     save_three(tmp_path)
-    with pytest.raises(UserError, match=r"step-000000030.*(fit|opened).*; (continue|make)"):
+    with pytest.raises(UserError, match=r"step-000000030.*(fit|opened).*; (use|make)"):
         restore(tmp_path / "step-000000030")
     assert names(tmp_path) == ["step-000000020", "step-000000030"]
 

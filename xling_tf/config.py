@@ -72,18 +72,14 @@ class Registry:
     Args:
         setting: The setting whose value is such a name, for messages.
         kinds: For each name, a dataclass of settings, and "module:Class", which is imported on first use.
-        shares_settings: True if kinds may have the same dataclass, because they are found by name alone.
 
     Example:
         >>> ENCODERS.config_type("static")().hidden_dim
         512
     """
 
-    def __init__(
-        self, setting: str, kinds: Mapping[str, tuple[type, str]], *, shares_settings: bool = False
-    ) -> None:
+    def __init__(self, setting: str, kinds: Mapping[str, tuple[type, str]]) -> None:
         self._setting = setting
-        self._shares_settings = shares_settings
         self._kinds: dict[str, tuple[type, Any]] = dict(kinds)
 
     def __iter__(self) -> Iterator[str]:
@@ -92,12 +88,14 @@ class Registry:
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
         """Adds a kind; `config_type` is a frozen dataclass of its own, whose settings all have defaults."""
-        for other, (known, _) in self._kinds.items():
-            if known is config_type and other != name and not self._shares_settings:
-                raise UserError(
-                    f"{self._setting} {name} would be saved as {other}, as {config_type.__name__} is that "
-                    f"of {other}; register a subclass of it"
-                )
+        others = (
+            other for other, (known, _) in self._kinds.items() if known is config_type and other != name
+        )
+        # Tasks share settings, because they are found by their names alone.
+        if not issubclass(config_type, TaskConfig) and (other := next(others, None)):
+            raise UserError(
+                f"{name} would be saved as {other}, whose {config_type.__name__} it has; register a subclass"
+            )
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -433,7 +431,6 @@ TASKS = Registry(
         "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
         "inference_and_detection": (TaskConfig, "xling_tf.tasks.inference:InferenceAndDetection"),
     },
-    shares_settings=True,
 )
 
 

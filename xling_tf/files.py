@@ -32,8 +32,12 @@ NOTES = re.compile(
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
 )
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
-# A temporary file of another container or machine is left over if nothing was written for a day.
-_SECONDS_TO_WRITE = 86400
+# Differs where processes may have equal ids: on other machines, and in the namespaces of containers.
+_PLACE = platform.node() + os.path.basename(os.path.realpath("/proc/self/ns/pid"))
+_MACHINE = hashlib.blake2b(_PLACE.encode(), digest_size=4).hexdigest()
+_SECONDS_TO_WRITE = (
+    86400  # a temporary file of another machine on which nothing was written for a day is left over
+)
 
 
 @contextmanager
@@ -173,31 +177,19 @@ def _previous(path: Path) -> Path:
 
 def _temporary(path: Path) -> Path:
     """Returns a free name beside `path`; removes the temporary files of killed processes."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:([0-9a-f]{{8}})-[0-9a-f]{{8}}-)?([0-9]+)\.tmp")
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:(\w{{8}})-\w{{8}}-)?(\d+)\.tmp")
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         name = pattern.fullmatch(leftover.name)
-        # Another process may be removing it, too.
-        with suppress(FileNotFoundError):
-            if name and not _is_in_use(leftover, name[1] or _process_table(), int(name[2])):
-                if leftover.is_dir():
-                    shutil.rmtree(leftover, ignore_errors=True)
-                else:
-                    leftover.unlink()
+        with suppress(OSError):  # another process may be removing it, too, or own it
+            if name and not _is_in_use(leftover, name[1] or _MACHINE, int(name[2])):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     # Threads, and blocks inside of one another, have names of their own.
-    return path.with_name(f".{path.name}.{_process_table()}-{os.urandom(4).hex()}-{os.getpid()}.tmp")
+    return path.with_name(f".{path.name}.{_MACHINE}-{os.urandom(4).hex()}-{os.getpid()}.tmp")
 
 
-def _process_table() -> str:
-    """Returns a name for the processes among which ids are unique, those of a machine or a container."""
-    names = [platform.node()]
-    with suppress(OSError):  # Linux has a namespace of ids for each container
-        names.append(os.readlink("/proc/self/ns/pid"))
-    return hashlib.blake2b("".join(names).encode(), digest_size=4).hexdigest()
-
-
-def _is_in_use(temporary: Path, process_table: str, process_id: int) -> bool:
-    """True unless the process that writes a temporary file has ended, or seems to have on another machine."""
-    if process_table != _process_table():
+def _is_in_use(temporary: Path, machine: str, process_id: int) -> bool:
+    """True unless the process that writes a temporary file has ended; elsewhere, its age must tell."""
+    if machine != _MACHINE:
         return time.time() - temporary.stat().st_mtime < _SECONDS_TO_WRITE
     try:
         os.kill(process_id, 0)

@@ -17,7 +17,6 @@ from xling_tf.files import first_names, replacing
 Weights = dict[str, NDArray[Any]]
 
 _POINTER = b"version https://git-lfs"
-_REMEDY = "use both from the same model"
 
 
 def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Variable]:
@@ -45,20 +44,15 @@ def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Varia
     return named
 
 
-def assign_weights(
-    variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str, remedy: str = _REMEDY
-) -> None:
+def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str) -> None:
     """Assigns values to the variables of the same names, or to none if `require_shapes` fails."""
-    require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where, remedy)
+    require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():
         variable.assign(weights[name])
 
 
 def require_shapes(
-    shapes: Mapping[str, Sequence[int] | None],
-    weights: Mapping[str, NDArray[Any]],
-    where: str,
-    remedy: str = _REMEDY,
+    shapes: Mapping[str, Sequence[int] | None], weights: Mapping[str, NDArray[Any]], where: str
 ) -> None:
     """Raises a `UserError` if weights are missing, unexpected, or of another shape; None allows any shape."""
     missing = [name for name in shapes if name not in weights]
@@ -72,7 +66,8 @@ def require_shapes(
     if any(faults.values()):
         described = "; ".join(f"{fault}: {first_names(names, 3)}" for fault, names in faults.items() if names)
         raise UserError(
-            f"the weights in {where} do not fit the model that config.json describes ({described}); {remedy}"
+            f"the weights in {where} do not fit the model that config.json describes ({described}); use "
+            "both from the same model"
         )
 
 

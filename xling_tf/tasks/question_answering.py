@@ -65,8 +65,7 @@ class QuestionAnswering(RankingTask):
     """
 
     kind: ClassVar[str] = "questions"
-    # Wrong answers are then from the same documents, which a file has together, and from the same paragraphs;
-    # the topic alone does not give the right one away.
+    # Wrong answers are then from the same documents; the topic alone does not give the right one away.
     by_length: ClassVar[bool] = False
     config: QuestionAnsweringConfig
 
@@ -78,10 +77,8 @@ class QuestionAnswering(RankingTask):
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """See `Task.select`: all, with the questions on a paragraph side by side."""
-        hashes = [*records.text_hashes]
-        if not hashes:
-            return records
-        _, firsts, paragraphs = np.unique(hashes[-1], return_index=True, return_inverse=True)
+        *_, contexts = [records.indices, *records.text_hashes]
+        _, firsts, paragraphs = np.unique(contexts, return_index=True, return_inverse=True)
         return records[np.argsort(firsts[paragraphs], kind="stable")]
 
     @classmethod

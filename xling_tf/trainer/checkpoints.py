@@ -21,7 +21,6 @@ _STATE = "state.json"
 
 # Errors of reading a damaged checkpoint. Other errors, such as missing rights, say nothing about its content.
 _DAMAGE = (AttributeError, FileNotFoundError, NotADirectoryError, LookupError, TypeError, ValueError)
-_REMEDY = "continue with the version of xling_tf that wrote it, or start another run with --run_dir"
 
 
 class CheckpointError(UserError):
@@ -67,14 +66,7 @@ class Checkpoints:
         return path
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest undamaged checkpoint; renames damaged ones.
-
-        Returns:
-            Its state; None if there is no checkpoint.
-
-        Raises:
-            UserError: It may not be read, or is whole but of another model. It stays as it is.
-        """
+        """Restores the newest undamaged checkpoint, and returns its state; renames the damaged ones alone."""
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):
@@ -90,13 +82,11 @@ class Checkpoints:
                 )
                 continue
             except OSError as error:
-                raise UserError(
-                    f"checkpoint {path} may be whole, but cannot be opened ({error.strerror}); make it "
-                    "readable, or move it away to continue from the one before"
-                ) from error
+                remedy = "make it readable, or move it away to continue from the one before"
+                raise UserError(f"{path} cannot be opened ({error.strerror}); {remedy}") from error
             values = {name: read_weights(path / name) for name in state.pop("digests")}
             # All files at once: nothing is assigned unless everything fits.
-            assign_weights(_joined(self._parts), _joined(values), str(path), _REMEDY)
+            assign_weights(_joined(self._parts), _joined(values), str(path))
             return state
         return None
 

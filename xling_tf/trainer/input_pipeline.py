@@ -88,10 +88,10 @@ class BatchSampler:
 
     A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
     their size times their weight; an exhausted corpus starts again in a new random order. The pool is sorted
-    by length, or without `by_length` by position in the corpora, and cut into batches that take equal work:
-    the shorter the sentences, the more are in a batch. With `data.equal_batches`, batches have equal numbers
-    of examples, which are not sorted by length. The batches of a pool come in random order. Without
-    `by_length`, corpora of any size are drawn in `neighbourhoods`, so that a batch is from a few documents.
+    by length, and cut into batches that take equal work: the shorter the sentences, the more are in a batch.
+    Without `by_length`, `neighbourhoods` are drawn, and sorted by position in the corpora. With
+    `data.equal_batches`, batches have equal numbers of examples, which are not sorted by length. The batches
+    of a pool come in random order.
     """
 
     def __init__(
@@ -213,11 +213,6 @@ def neighbourhoods(
 
     An order has a random part of each stretch of `_SPACING * length` elements, the stretches in random order,
     and then another part of each, until every part has come.
-
-    Example:
-        >>> first_ten = neighbourhoods(np.arange(10), np.zeros(10, int), 4000, [1], length=10)
-        >>> int(max(first_ten) - min(first_ten)) < 40
-        True
     """
     num_stretches = -(-size // (_SPACING * length))
     stretch = -(-size // num_stretches)
@@ -229,8 +224,7 @@ def neighbourhoods(
     elements = chosen * stretch + columns
     outside = elements >= size  # of the last stretch, which may be shorter
     if np.any(outside):
-        inside = neighbourhoods(elements[outside], epochs[outside], size, seed, length=length)
-        elements[outside] = inside
+        elements[outside] = neighbourhoods(elements[outside], epochs[outside], size, seed, length=length)
     return elements
 
 
