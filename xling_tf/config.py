@@ -88,13 +88,11 @@ class Registry:
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
         """Adds a kind; `config_type` is a frozen dataclass of its own, whose settings all have defaults."""
-        others = (
-            other for other, (known, _) in self._kinds.items() if known is config_type and other != name
-        )
+        taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
         # Tasks share settings, because they are found by their names alone.
-        if not issubclass(config_type, TaskConfig) and (other := next(others, None)):
+        if config_type in taken and not issubclass(config_type, TaskConfig):
             raise UserError(
-                f"{name} would be saved as {other}, whose {config_type.__name__} it has; register a subclass"
+                f"{name} would be saved as {taken[config_type]}; register a subclass of the settings"
             )
         self._kinds[name] = config_type, implementation
 

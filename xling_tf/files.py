@@ -35,9 +35,7 @@ _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
 # Differs where processes may have equal ids: on other machines, and in the namespaces of containers.
 _PLACE = platform.node() + os.path.basename(os.path.realpath("/proc/self/ns/pid"))
 _MACHINE = hashlib.blake2b(_PLACE.encode(), digest_size=4).hexdigest()
-_SECONDS_TO_WRITE = (
-    86400  # a temporary file of another machine on which nothing was written for a day is left over
-)
+_SECONDS_TO_WRITE = 86400  # most time between two writes to a temporary file of another machine
 
 
 @contextmanager

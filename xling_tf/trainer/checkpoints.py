@@ -82,8 +82,7 @@ class Checkpoints:
                 )
                 continue
             except OSError as error:
-                remedy = "make it readable, or move it away to continue from the one before"
-                raise UserError(f"{path} cannot be opened ({error.strerror}); {remedy}") from error
+                raise UserError(f"{path} cannot be opened ({error.strerror}); make it readable") from error
             values = {name: read_weights(path / name) for name in state.pop("digests")}
             # All files at once: nothing is assigned unless everything fits.
             assign_weights(_joined(self._parts), _joined(values), str(path))
