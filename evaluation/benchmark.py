@@ -162,7 +162,8 @@ def _train(preset: str, pairs: Iterable[tuple[str, str]], model: Path, *settings
         corpus.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), encoding="utf-8")
         command = [
             *(sys.executable, f"{ROOT}/training/main.py", f"--preset={preset}", f"--data={run}/data"),
-            *(f"--steps={_WARM_UP_STEPS + values.steps}", f"--run_dir={run}/run", f"--output={model}"),
+            *(f"--steps={_WARM_UP_STEPS + values.steps}", "--minutes=0"),
+            *(f"--run_dir={run}/run", f"--output={model}"),
             *(f"--set={setting}" for setting in settings),
         ]
         if subprocess.run(command, cwd=run, check=False).returncode:

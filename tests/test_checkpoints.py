@@ -1,9 +1,12 @@
+import json
 import logging as std_logging
+import shutil
 
 import pytest
 import tensorflow as tf
 from raw_files import flipped, small_disk
 
+from xling_tf.errors import UserError
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 
 WEIGHTS = "model.safetensors"
@@ -34,18 +37,14 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def of_other_variables(path):
-    Checkpoints(path.parent, {"vector": tf.Variable([1.0, 2.0])}, {}).save(30, {"step": 30})
-
-
 DAMAGES = [
     lambda path: (path / WEIGHTS).write_bytes(flipped((path / WEIGHTS).read_bytes())),
-    of_other_variables,
     lambda path: (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:100]),
     lambda path: (path / "optimizer.safetensors").write_bytes(b""),
     lambda path: (path / "state.json").write_text('{"step": 3'),
     lambda path: (path / "state.json").write_text('{"step": 9}'),
     lambda path: [file.unlink() for file in path.iterdir()],
+    lambda path: (shutil.rmtree(path), path.write_text("")),
 ]
 
 
@@ -58,6 +57,37 @@ def test_a_damaged_newest_falls_back_and_says_so(tmp_path, damage, caplog):
     assert "step-000000030 cannot be read" in caplog.text
     assert "step-000000030.damaged" in caplog.text
     assert names(tmp_path) == ["step-000000020", "step-000000030.damaged"]
+
+
+def of_more_variables(path):
+    variables = {"vector": tf.Variable([0.0] * 50), "added": tf.Variable(0.0)}
+    Checkpoints(path.parent, variables, {"number": tf.Variable(0)}).restore()
+
+
+def of_another_width(path):
+    Checkpoints(path.parent, {"vector": tf.Variable([1.0, 2.0])}, {"number": tf.Variable(0)}).restore()
+
+
+def of_another_file(path):
+    state = json.loads((path / "state.json").read_text())
+    del state["digests"]["optimizer.safetensors"]
+    (path / "state.json").write_text(json.dumps(state))
+    (path / "optimizer.safetensors").unlink()
+    restored(path.parent)
+
+
+def without_rights(path):
+    (path / WEIGHTS).unlink()
+    (path / WEIGHTS).mkdir()  # an OSError that is no damage, also for root, who may read everything
+    restored(path.parent)
+
+
+@pytest.mark.parametrize("restore", [of_more_variables, of_another_width, of_another_file, without_rights])
+def test_whole_checkpoints_that_cannot_be_used_stop_the_run_and_stay(tmp_path, restore):
+    save_three(tmp_path)
+    with pytest.raises(UserError, match=r"step-000000030.*(fit|opened).*; (use|make)"):
+        restore(tmp_path / "step-000000030")
+    assert names(tmp_path) == ["step-000000020", "step-000000030"]
 
 
 def test_what_a_kill_leaves_is_ignored(tmp_path):

@@ -5,7 +5,16 @@ import json
 
 import pytest
 
-from xling_tf.config import ExperimentConfig, SentencePieceConfig, StaticConfig, TransformerConfig
+from xling_tf.config import (
+    ENCODERS,
+    TASKS,
+    TOKENIZERS,
+    ExperimentConfig,
+    SentencePieceConfig,
+    StaticConfig,
+    TaskConfig,
+    TransformerConfig,
+)
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides, from_dict, to_dict
@@ -46,6 +55,23 @@ def override(*overrides):
 def test_what_cannot_be_is_refused(settings):
     with pytest.raises(UserError, match=settings.split(" ")[-1].split("=")[0].split(".")[-1]):
         override(*settings.split(" "))
+
+
+def test_kinds_that_are_found_by_their_settings_need_settings_of_their_own(monkeypatch):
+    for registry in (TOKENIZERS, ENCODERS, TASKS):
+        monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+
+    class OwnConfig(TransformerConfig):
+        pass
+
+    with pytest.raises(UserError, match=r"saved as transformer; register a subclass"):
+        ENCODERS.register("mine", TransformerConfig, StaticConfig)
+    with pytest.raises(UserError, match="saved as sentencepiece"):
+        TOKENIZERS.register("mine", SentencePieceConfig, StaticConfig)
+    for _ in range(2):  # as in a notebook's cell that is run again
+        ENCODERS.register("mine", OwnConfig, StaticConfig)
+        TASKS.register("mine", TaskConfig, StaticConfig)
+    assert (ENCODERS.name_of(OwnConfig()), ENCODERS.name_of(TransformerConfig())) == ("mine", "transformer")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from xling_tf.files import (
     recover_folder,
     replacing,
     replacing_folder,
+    require_writable_folder,
     write_json,
 )
 
@@ -115,6 +117,22 @@ def test_temporary_files_of_dead_processes_are_removed_and_those_of_others_stay(
         (temporary / "file").write_text("new")
     left = [f".folder.{living}.tmp", f".x.txt.{living}.tmp"]
     assert names(tmp_path) == [*left, "folder", "x.txt"]
+
+
+def test_temporary_files_of_siblings_threads_and_other_containers_stay(tmp_path):
+    """Of names that begin alike; of blocks inside of one another; and of equal process ids elsewhere."""
+    path = tmp_path / "x"
+    fresh, old = (tmp_path / f".x.00000000-0000000{i}-{NO_PROCESS}.tmp" for i in range(2))
+    for temporary in (fresh, old):
+        temporary.write_text("of a process of another container")
+    os.utime(old, (0, time.time() - 2 * 86400))
+    with replacing(path.with_suffix(".json")) as sibling, replacing(path) as outer, replacing(path) as inner:
+        for number, temporary in enumerate((sibling, outer, inner)):
+            temporary.write_text(str(number))
+        with replacing_folder(path.with_suffix(".folder")):
+            require_writable_folder(tmp_path, "")
+    assert (path.read_text(), path.with_suffix(".json").read_text()) == ("1", "0")
+    assert names(tmp_path) == [fresh.name, "x", "x.folder", "x.json"]
 
 
 def test_a_new_folder_never_replaces_another(tmp_path):

@@ -2,8 +2,12 @@
 
 import itertools
 import json
+import logging
 import shutil
 import signal
+import threading
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,7 +22,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.files import read_json
 from xling_tf.model import CONFIG, FORMAT, Model
-from xling_tf.trainer import fine_tuning
+from xling_tf.trainer import fine_tuning, loop
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
 from xling_tf.weights import arrays
 
@@ -88,6 +92,43 @@ def test_the_learning_rate_is_that_of_the_kind_of_encoder(kind, rate, tmp_path, 
     assert fine_tune(tmp_path, PAIRS, output=tmp_path / "mine") is None
     optimizer = runs[0].config.optimizer
     assert optimizer.learning_rate == optimizer.embedding_learning_rate == rate
+
+
+def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path, monkeypatch):
+    wrong = [f"wrong {number}" for number in range(100)]
+    (tmp_path / CONFIG).write_text(json.dumps({"format": FORMAT, "encoder": {"kind": "static"}}))
+    runs = []
+    monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
+    for first in (wrong, wrong[:3] * 9):
+        fine_tune(tmp_path, [(*PAIRS[0], *first), *PAIRS[1:]], output=tmp_path / "mine")
+        fine_tune(
+            tmp_path, [(*PAIRS[0], first), *((*pair, []) for pair in PAIRS[1:])], output=tmp_path / "mine"
+        )
+    columns = [run.config.tasks["translation_ranking"].hard_negatives for run in runs]
+    (many, *others), again, (few, *_), _ = (run.corpora[0].pairs for run in runs)
+    assert columns == [5, 5, 3, 3]
+    assert many == again[0]
+    assert len(set(many.negatives) & set(wrong)) == 5
+    assert set(many.negatives) != set(wrong[:5])
+    assert sorted(few.negatives) == wrong[:3]
+    assert not any(pair.negatives for pair in others)
+
+
+@pytest.mark.slow
+def test_each_call_trains_and_the_same_call_continues_what_was_stopped(start, tmp_path, monkeypatch, caplog):
+    """With more pairs, or into a folder of the same name elsewhere; nothing is left beside the output."""
+    monkeypatch.chdir(tmp_path)
+    tune(start, Path("a"), pairs=PAIRS[:9], run_dir=None, steps=1)
+    (stop := threading.Event()).set()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_stop_requests", lambda: nullcontext(stop))
+        for folder, pairs in [("a", PAIRS[:9]), ("a", PAIRS), ("b", PAIRS)]:
+            assert tune(start, Path(folder), pairs=pairs, run_dir=None, steps=2) is None
+    assert len(list(tmp_path.glob("a/.mine.*.run/checkpoints/step-000000001"))) == 2
+    with caplog.at_level(logging.INFO, logger="absl"):
+        tune(start, Path("a"), run_dir=None, steps=2)
+    assert "continuing at step 1" in caplog.text
+    assert [path.name for path in tmp_path.glob("a/*")] == ["mine"]
 
 
 @pytest.mark.slow

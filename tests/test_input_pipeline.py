@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, permutations
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +11,13 @@ import pytest
 import tensorflow as tf
 from testing import TINY, corpus, make_examples, rows_of, tiny_config, tiny_model
 
-from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
+from xling_tf.corpora.records import (
+    InferencePair,
+    QuestionAnswer,
+    ResponsePair,
+    SentenceTriplet,
+    TranslationPair,
+)
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.tokenizers.words import WordTokenizer
@@ -21,6 +27,7 @@ from xling_tf.trainer.input_pipeline import (
     TrainingInput,
     make_dataset,
     make_sampler,
+    neighbourhoods,
     shuffled,
     task_examples,
 )
@@ -130,6 +137,50 @@ def test_questions_are_ranked_among_those_of_the_same_documents():
     }
     assert batches["questions"] == sorted(batches["questions"])
     assert batches["parallel"] != sorted(batches["parallel"])
+
+
+@pytest.mark.parametrize("size", [33_000, 1_000_000, 10_000_000])
+def test_wrong_answers_are_from_the_same_documents_at_every_size(size):
+    # Paragraphs of 5 questions in articles of 250. One question in 4 is drawn from a stretch: (5 - 1) / 4 = 1
+    # other question on the same paragraph. Of the others, 250 / 4 - 1 are of the same article, less those
+    # beyond the ends of batches and stretches.
+    class Sizes(SimpleNamespace):
+        def __len__(self):
+            return size
+
+    sampler = make(
+        Sizes(corpora=[("a", size)], lengths=np.ones(size, np.int16)), size=128, pool=64, by_length=False
+    )
+    places = np.array([sampler.batch(position)[:127] for position in range(32, 96)])
+
+    def others(length):
+        """The mean number of other questions of a batch on the same paragraph or article."""
+        documents = places // length
+        return np.mean(np.sum(documents[:, :, None] == documents[:, None, :], axis=2)) - 1
+
+    assert others(5) == pytest.approx(1, abs=0.2)
+    assert 40 < others(250) < 61.5
+    # They are of all parts of the corpus.
+    assert len(set((places[:, 0] * 16 // size).tolist())) == 16
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 65, 1000, 3333])
+def test_orders_of_neighbourhoods_hold_every_element_once_and_differ(size):
+    orders = [neighbourhoods(np.arange(size), np.full(size, e), size, (1, 2), length=5) for e in range(2)]
+    assert [sorted(order) for order in orders] == [list(range(size))] * 2
+    assert size < 8 or orders[0].tolist() != orders[1].tolist()
+
+
+def test_questions_on_a_paragraph_are_together_though_their_file_has_them_apart():
+    config = tiny_config("tasks.question_answering.weight=1")
+    task = next(task for task in tiny_model(config).tasks if task.kind == "questions")
+    rows = [QuestionAnswer(f"{letter}?", letter, f"about {letter.lower()}") for letter in "aAbcBAabC"]
+    records = transient_store([corpus("questions", rows)]).corpora[0]
+    texts = b"".join(task.select(records.train).column("answer")).decode()
+    held = b"".join(task.select(records.held_out).column("answer")).decode()
+    # Each group in the order of the file.
+    assert sorted([*texts, *held]) == sorted("aAbcBAabC")
+    assert texts + held in ("".join(order) for order in permutations(["aAAa", "bBb", "cC"]))
 
 
 def test_no_pool_is_empty_however_many_corpora_there_are():

@@ -45,6 +45,23 @@ def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None
     np.testing.assert_allclose(found(UNSEEN), expected(UNSEEN), rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("floatx", "data_format"), [("float64", "channels_last"), ("float32", "channels_first")]
+)
+@pytest.mark.parametrize("kind", [*KINDS, "lstm"])
+def test_keras_settings_for_other_models_do_not_break_ours(kind, floatx, data_format, tmp_path):
+    before = keras.config.floatx(), keras.config.image_data_format()
+    (model := model_of(kind)).save_pretrained(tmp_path)
+    try:
+        keras.config.set_floatx(floatx)
+        keras.config.set_image_data_format(data_format)
+        vectors = Model.from_pretrained(tmp_path)(UNSEEN)
+    finally:
+        keras.config.set_floatx(before[0])
+        keras.config.set_image_data_format(before[1])
+    np.testing.assert_allclose(vectors, model(UNSEEN), rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
 def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
     model = model_of(kind)

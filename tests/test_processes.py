@@ -10,12 +10,14 @@ import sys
 import tarfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import joblib
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from raw_files import write_files
 from testing import SENTENCES
 
@@ -24,6 +26,8 @@ from xling_tf.errors import UserError
 from xling_tf.savedmodel import saved_models
 from xling_tf.savedmodel.saved_models import model_name, resolve
 from xling_tf.sentence_encoder import SentenceEncoder
+
+PAIRS = [(f"word {i}", f"palabra {i}") for i in range(16)]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,6 @@ def process_state():
 def test_a_library_call_leaves_the_process_as_it_is(exports, tmp_path, monkeypatch):
     """Also if threads load at once, and without standard error, as under pythonw."""
     _, folder = exports("words and n-grams")
-    pairs = [(f"word {i}", f"palabra {i}") for i in range(16)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stderr", None)
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -54,7 +57,7 @@ def test_a_library_call_leaves_the_process_as_it_is(exports, tmp_path, monkeypat
     assert process_state() == before
     settings = ["training.precision=float32"]
     with ThreadPoolExecutor(1) as thread:  # signal handlers need the main thread
-        tuned = thread.submit(xling_tf.fine_tune, folder, pairs, output="tuned", steps=1, settings=settings)
+        tuned = thread.submit(xling_tf.fine_tune, folder, PAIRS, output="tuned", steps=1, settings=settings)
         assert tuned.result()
     assert process_state() == before
 
@@ -81,8 +84,11 @@ def in_fork(call):
 
 def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
     loaded.encode(SENTENCES)
-    layer = xling_tf.KerasEncoder(hub_folder)
+    layer, model = xling_tf.KerasEncoder(hub_folder), xling_tf.Model.from_pretrained(hub_folder)
+    assert model("a").shape == layer(np.array(["a"])).shape
     for call in (
+        lambda: model("a"),
+        lambda: xling_tf.Model.from_pretrained(hub_folder),
         lambda: loaded.encode("a"),
         lambda: loaded.question_encoder.encode("a"),
         lambda: loaded.translate("a", "en"),
@@ -90,6 +96,53 @@ def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
         lambda: layer(np.array(["a"])),
     ):
         assert "spawn" in in_fork(call)
+
+
+@pytest.mark.parametrize("gpus", [[], ["GPU:0", "GPU:1"]])
+@pytest.mark.parametrize(
+    "call",
+    [
+        xling_tf.load,
+        xling_tf.KerasEncoder,
+        xling_tf.Model.from_pretrained,
+        lambda folder: xling_tf.fine_tune(folder, PAIRS, output=folder / "saved_model.pb"),
+    ],
+)
+def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, gpus, hub_folder, monkeypatch):
+    """Once in a process, before the first operation; a GPU that was used before stays as it is."""
+    done = []
+
+    def set_growth(gpu, value):
+        done.append((gpu, value))
+        if gpu == "GPU:0":
+            raise RuntimeError("Physical devices cannot be modified after being initialized")
+
+    saved_models._prepare_gpus.cache_clear()
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", set_growth)
+    monkeypatch.setattr(tf.config.experimental, "enable_tensor_float_32_execution", done.append)
+    for _ in range(2):
+        with suppress(UserError):  # of fine_tune, whose output is a file
+            call(hub_folder)
+    assert done == ([False, ("GPU:0", True), ("GPU:1", True)] if gpus else [])
+    saved_models._prepare_gpus.cache_clear()
+
+
+def test_keras_with_another_backend_is_refused_where_it_is_needed(hub_folder):
+    code = (
+        "import sys, xling_tf\n"
+        "print(xling_tf.load(sys.argv[1]).dim)\n"
+        "for name in ('Model', 'fine_tune', 'KerasEncoder', 'calibrate'):\n"
+        "    try: getattr(xling_tf, name)\n"
+        "    except xling_tf.UserError as error: print(error)"
+    )
+    environment = {**os.environ, "KERAS_BACKEND": "jax"}
+    command = [sys.executable, "-c", code, str(hub_folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    dim, *errors = done.stdout.splitlines()
+    assert int(dim) > 0
+    assert len(errors) == 4
+    assert all("set KERAS_BACKEND=tensorflow" in error for error in errors)
 
 
 def test_a_search_works_in_a_forked_process():

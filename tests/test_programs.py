@@ -7,7 +7,7 @@ import huggingface_hub
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import ONE_TASK, SHORT, the_error, train
+from programs import ONE_TASK, ROOT, SHORT, run_python, the_error, train
 
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
@@ -82,6 +82,24 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, t
     line = the_error(train(tmp_path, flag))
     assert all(words in line for words in said), line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("given", "minutes", "steps"),
+    [
+        # The preset has 60 minutes and 1,500 steps.
+        (["--minutes=90"], 90, 1500),
+        (["--steps=2000"], 60, 2000),
+        (["--minutes=0", "--steps=7"], 0, 7),
+        (["--set=training.minutes=5"], 5, 1500),
+    ],
+)
+def test_a_limit_on_the_command_line_leaves_the_other_one(given, minutes, steps):
+    code = (
+        "import sys, main; main.flags.FLAGS(sys.argv); c = main._config().training; print(c.minutes, c.steps)"
+    )
+    done = run_python(ROOT / "training", "-c", code, "--preset=multilingual-best", *given)
+    assert [float(number) for number in done.output.split()] == [minutes, steps]
 
 
 @pytest.mark.parametrize(

@@ -107,12 +107,20 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
         start(folder, run_dir)
 
 
-@pytest.mark.parametrize("start", ["one without an average of words", "none"])
-def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(start, exports, tmp_path):
-    folder, message = exports("cnn")[1], r"a transformer with .* add --set training.bow_share=0"
-    if start == "none":
-        folder, message = tmp_path / "nothing", "does not exist"
-    config = tiny_config(f"initial.model={folder}", "training.bow_share=0.5")
+@pytest.mark.parametrize(
+    ("start", "setting", "message"),
+    [
+        ("cnn", "training.bow_share=0.5", r"a transformer with .* add --set training.bow_share=0"),
+        # Its vectors have 8 numbers.
+        ("cnn", "similarity.matryoshka_dims=4,8", "below the width of the vectors, 8, got 4,8"),
+        ("none", "training.bow_share=0.5", "does not exist"),
+    ],
+)
+def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(
+    start, setting, message, exports, tmp_path
+):
+    folder = tmp_path / "nothing" if start == "none" else exports(start)[1]
+    config = tiny_config(f"initial.model={folder}", setting)
     corpora = [corpus("parallel", [TranslationPair("a", "b")])]
     run = Run(
         name="x", config=config, corpora=corpora, run_dir=tmp_path / "run", output=tmp_path / "exported"

@@ -34,8 +34,8 @@ _PRESET = flags.DEFINE_string("preset", "en-es", "What to train; --list names th
 flags.DEFINE_alias("pair", "preset")
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's default corpora.")
 _SET = flags.DEFINE_multi_string("set", [], "Changes a setting: dotted.name=value. Repeatable.")
-_MINUTES = flags.DEFINE_float("minutes", None, "Minutes of training.", lower_bound=0)
-_STEPS = flags.DEFINE_integer("steps", None, "Steps of training.", lower_bound=0)
+_MINUTES = flags.DEFINE_float("minutes", None, "Most minutes of training; 0 for no limit.", lower_bound=0)
+_STEPS = flags.DEFINE_integer("steps", None, "Most steps of training; 0 for no limit.", lower_bound=0)
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of checkpoints and logs; default runs/<preset>.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<preset>.")
 _SOURCE = flags.DEFINE_multi_string("source", [], "More corpora: hf:OWNER/NAME[:CONFIG]. Repeatable.")
@@ -97,10 +97,10 @@ def _config() -> ExperimentConfig:
         settings.append(f"tasks.distillation.teacher={_TEACHER.value}")
         settings.append(f"tasks.distillation.weight={weight}")
     settings += _SET.value
-    # A budget on the command line replaces the preset's whole budget.
-    if _MINUTES.value is not None or _STEPS.value is not None:
-        settings.append(f"training.minutes={_MINUTES.value or 0}")
-        settings.append(f"training.steps={_STEPS.value or 0}")
+    # Each replaces one of the preset's two limits: more steps than a preset has may hurt.
+    for limit, value in (("minutes", _MINUTES.value), ("steps", _STEPS.value)):
+        if value is not None:
+            settings.append(f"training.{limit}={value}")
     config = apply_overrides(preset, settings)
     if config.initial.model == E5 and not Path(E5).exists():
         raise UserError(

@@ -4,11 +4,12 @@ The public names, such as `xling_tf.load`, are imported on first use, so that `i
 does not import TensorFlow. `__init__.pyi` lists them for type checkers and editors.
 """
 
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from xling_tf.errors import library
+from xling_tf.errors import UserError, library
 
 __version__ = "0.1.0.dev0"
 
@@ -29,6 +30,7 @@ _HOMES = {
     "semantic_search": "search.search",
 }
 __all__ = [*_HOMES]
+_WITH_KERAS = ("KerasEncoder", "Model", "calibrate", "fine_tune")
 
 
 def __getattr__(name: str) -> Any:
@@ -38,8 +40,17 @@ def __getattr__(name: str) -> Any:
     home = f"{__name__}.{_HOMES[name]}"
     # Without TensorFlow, only the clients of other runtimes work.
     is_installed = find_spec("tensorflow") is not None
+    if is_installed and name in _WITH_KERAS:
+        _require_tensorflow_backend()
     module = import_module(home) if is_installed else library(home, "tensorflow", "tensorflow")
     return getattr(module, name)
+
+
+def _require_tensorflow_backend() -> None:
+    with suppress(ImportError):  # of the library of another backend
+        if import_module("keras").backend.backend() == "tensorflow":
+            return
+    raise UserError("Keras must use TensorFlow here; set KERAS_BACKEND=tensorflow before Keras is imported")
 
 
 def __dir__() -> list[str]:

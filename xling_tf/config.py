@@ -87,7 +87,13 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type) -> None:
-        """Adds a kind; `config_type` is a frozen dataclass of its settings, which all have defaults."""
+        """Adds a kind; `config_type` is a frozen dataclass of its own, whose settings all have defaults."""
+        taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
+        # Tasks share settings, because they are found by their names alone.
+        if config_type in taken and not issubclass(config_type, TaskConfig):
+            raise UserError(
+                f"{name} would be saved as {taken[config_type]}; register a subclass of the settings"
+            )
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -290,6 +296,11 @@ class SimilarityConfig(Section, name="similarity"):
     # Lengths of prefixes of the vectors that are ranked too, so that vectors can be cut to them (Kusupati et
     # al. 2022, "Matryoshka Representation Learning", eq. 1).
     matryoshka_dims: DifferentSizes = ()
+
+    def require_below(self, hidden_dim: float) -> None:
+        """Raises a `UserError` unless vectors of this width can be cut to all of `matryoshka_dims`."""
+        is_valid = max(self.matryoshka_dims, default=0) < hidden_dim
+        self._require(is_valid, "matryoshka_dims", f"below the width of the vectors, {hidden_dim}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -609,9 +620,7 @@ class ExperimentConfig:
                 "training.bow_share, which trains the average of words before the rest, expects a CNN or a "
                 f"transformer with encoder.bow_residual=true, got {self.training.bow_share}"
             )
-        hidden_dim = getattr(encoder, "hidden_dim", math.inf)
-        if max(self.similarity.matryoshka_dims, default=0) >= hidden_dim:
-            raise UserError(f"similarity.matryoshka_dims must be below encoder.hidden_dim, {hidden_dim}")
+        self.similarity.require_below(getattr(encoder, "hidden_dim", math.inf))
 
     @property
     def active_tasks(self) -> dict[str, TaskConfig]:

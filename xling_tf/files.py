@@ -2,13 +2,16 @@
 
 import fcntl
 import glob
+import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,10 @@ NOTES = re.compile(
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
 )
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
+# Differs where processes may have equal ids: on other machines, and in the namespaces of containers.
+_PLACE = platform.node() + os.path.basename(os.path.realpath("/proc/self/ns/pid"))
+_MACHINE = hashlib.blake2b(_PLACE.encode(), digest_size=4).hexdigest()
+_SECONDS_TO_WRITE = 86400  # most time between two writes to a temporary file of another machine
 
 
 @contextmanager
@@ -147,9 +154,8 @@ def require_writable_folder(path: Path, remedy: str) -> None:
     """Creates a folder and checks that files can be written there, before hours of work depend on it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        probe = path / f".writable.{os.getpid()}"
-        probe.write_bytes(b"")
-        probe.unlink()
+        with tempfile.NamedTemporaryFile(prefix=".writable.", dir=path):
+            pass
     except OSError as error:
         raise UserError(
             f"{path} must be a writable folder, but is not: {error.strerror}; {remedy}"
@@ -169,23 +175,22 @@ def _previous(path: Path) -> Path:
 
 def _temporary(path: Path) -> Path:
     """Returns a free name beside `path`; removes the temporary files of killed processes."""
-    names = f".{glob.escape(path.name)}.*.tmp"
-    for leftover in path.parent.glob(names):
-        if not _is_running(leftover.name.split(".")[-2]):
-            # Another process may be removing it, too.
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:(\w{{8}})-\w{{8}}-)?(\d+)\.tmp")
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        name = pattern.fullmatch(leftover.name)
+        with suppress(OSError):  # another process may be removing it, too, or own it
+            if name and not _is_in_use(leftover, name[1] or _MACHINE, int(name[2])):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    # Threads, and blocks inside of one another, have names of their own.
+    return path.with_name(f".{path.name}.{_MACHINE}-{os.urandom(4).hex()}-{os.getpid()}.tmp")
 
 
-def _is_running(process_id: str) -> bool:
-    """True if another process of this machine has this id."""
-    if not process_id.isdigit() or int(process_id) == os.getpid():
-        return False
+def _is_in_use(temporary: Path, machine: str, process_id: int) -> bool:
+    """True unless the process that writes a temporary file has ended; elsewhere, its age must tell."""
+    if machine != _MACHINE:
+        return time.time() - temporary.stat().st_mtime < _SECONDS_TO_WRITE
     try:
-        os.kill(int(process_id), 0)
+        os.kill(process_id, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # another user's process

@@ -21,7 +21,7 @@ from xling_tf.importers.base import read_model
 from xling_tf.inputs import Texts, as_texts
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
-from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve
+from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve, start_tensorflow
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
@@ -84,6 +84,7 @@ class Model:
             UserError: There is no such model, it was saved by an earlier version of this package or by an
                 unknown library, or it is damaged.
         """
+        start_tensorflow()
         folder = resolve(name)
         if (folder / RUNTIME_SETTINGS).is_file():
             raise UserError(
@@ -174,6 +175,7 @@ class Model:
         Returns:
             `[texts, hidden_dim]` unit vectors.
         """
+        start_tensorflow()
         strings = texts if tf.is_tensor(texts) else tf.constant(as_texts(texts, "texts"), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], strings])
         return unit_length(self.encoder(self.tokenizer(prompted)))

@@ -136,15 +136,6 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
             thread.join()
 
 
-# GPUs would round the factors of float32 products to 10 bits, one process would take all their memory, and
-# cuDNN would try all its convolutions for each new shape of a batch, which almost every batch has.
-_ENVIRONMENT = {
-    "NVIDIA_TF32_OVERRIDE": "0",
-    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-    "TF_CUDNN_USE_AUTOTUNE": "0",
-}
-
-
 @contextmanager
 def quiet_start() -> Iterator[None]:
     """Hides what TensorFlow prints to standard error while a program imports it, and prepares it for GPUs.
@@ -152,8 +143,9 @@ def quiet_start() -> Iterator[None]:
     Its C++ libraries print notes about missing GPUs before any log level takes effect, so this redirects the
     standard error of the whole process, unless TF_CPP_MIN_LOG_LEVEL is below 3. A failed import shows them.
     """
-    for variable, value in _ENVIRONMENT.items():
-        os.environ.setdefault(variable, value)
+    os.environ["KERAS_BACKEND"] = "tensorflow"  # the user's may be another
+    # cuDNN would try all its convolutions for each new shape of a batch, which almost every batch has.
+    os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if level != "3" or sys.stderr is None:  # None: the program was started without standard error
         yield

@@ -63,6 +63,7 @@ class ConvolutionBranch(Layer):
                 num_filters,
                 width,
                 padding="same",
+                data_format="channels_last",
                 activation="relu",
                 dtype=self.dtype_policy,
                 name=f"convolution_{index}",

@@ -21,7 +21,8 @@ MASKED = -3e4
 
 def token_mask(inputs: Tensor, lengths: Tensor) -> Tensor:
     """Returns `[batch, length]`, true for tokens, of inputs `[batch, length, any]` and `[batch]` lengths."""
-    return ops.arange(ops.shape(inputs)[1])[None, :] < lengths[:, None]
+    # Keras would take the dtype from `floatx`.
+    return ops.arange(ops.shape(inputs)[1], dtype="int32")[None, :] < lengths[:, None]
 
 
 def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:

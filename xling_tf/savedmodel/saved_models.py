@@ -161,9 +161,8 @@ def load_saved_model(folder: Path) -> Any:
 
     The graph runs with the rights of this process: load only models from sources you trust.
     """
-    require_not_forked()
     require_saved_model(folder)
-    tf = library("tensorflow", "tensorflow", "tensorflow")
+    tf = start_tensorflow()
     with suppress(ImportError):
         import_module("tensorflow_text")  # registers the operations of models with SentencePiece
     message = (
@@ -275,6 +274,27 @@ def require_not_forked() -> None:
             "TensorFlow does not work in a process that was forked from one that had used it; load models "
             'after the fork (gunicorn without preload_app), or use multiprocessing.get_context("spawn")'
         )
+
+
+def start_tensorflow() -> Any:
+    """Imports TensorFlow, unless `require_not_forked` raises an error, and prepares GPUs for this process.
+
+    They keep the precision of float32 products, and allocate memory as they need it.
+    """
+    require_not_forked()
+    tf = library("tensorflow", "tensorflow", "tensorflow")
+    _prepare_gpus(tf)
+    return tf
+
+
+@cache
+def _prepare_gpus(tf: Any) -> None:
+    if gpus := tf.config.list_physical_devices("GPU"):
+        # TF32 would round the factors to 10 bits.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        for gpu in gpus:
+            with suppress(RuntimeError, ValueError):  # the process has used it, or divided it, before
+                tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def release_resources(model: Any) -> None:

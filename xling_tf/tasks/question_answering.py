@@ -2,9 +2,11 @@
 
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import DataConfig, ExperimentConfig, QuestionAnsweringConfig
+from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
@@ -72,6 +74,12 @@ class QuestionAnswering(RankingTask):
         self.num_contexts = int("context_encoder" in self.heads)
         self.columns = ("question", "answer", *["context"] * self.num_contexts)
         self.roles = ("query", "document", *[""] * self.num_contexts)
+
+    def select(self, records: StoredRecords) -> StoredRecords:
+        """See `Task.select`: all, with the questions on a paragraph side by side."""
+        *_, contexts = [records.indices, *records.text_hashes]
+        _, firsts, paragraphs = np.unique(contexts, return_index=True, return_inverse=True)
+        return records[np.argsort(firsts[paragraphs], kind="stable")]
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:

@@ -19,8 +19,8 @@ _MAX_CHECKPOINTS = 2
 _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 
-# Errors of reading a damaged checkpoint.
-_UNREADABLE = (AttributeError, OSError, ValueError, LookupError)
+# Errors of reading a damaged checkpoint. Other errors, such as missing rights, say nothing about its content.
+_DAMAGE = (AttributeError, FileNotFoundError, NotADirectoryError, LookupError, TypeError, ValueError)
 
 
 class CheckpointError(UserError):
@@ -66,13 +66,13 @@ class Checkpoints:
         return path
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest readable checkpoint, and returns its state; renames damaged ones."""
+        """Restores the newest undamaged checkpoint, and returns its state; renames the damaged ones alone."""
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):
             try:
-                return self._read(path)
-            except _UNREADABLE as error:
+                state = _read_state(path)
+            except _DAMAGE as error:
                 damaged = path.with_name(path.name + ".damaged")
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)
@@ -80,19 +80,25 @@ class Checkpoints:
                     "checkpoint %s cannot be read (%s); it is now %s, and the one before it is used",
                     *(path, one_line(error), damaged.name),
                 )
+                continue
+            except OSError as error:
+                raise UserError(f"{path} cannot be opened ({error.strerror}); make it readable") from error
+            values = {name: read_weights(path / name) for name in state.pop("digests")}
+            # All files at once: nothing is assigned unless everything fits.
+            assign_weights(_joined(self._parts), _joined(values), str(path))
+            return state
         return None
 
-    def _read(self, path: Path) -> dict[str, Any]:
-        state, step = read_json(path / _STATE), int(path.name.removeprefix("step-"))
-        if not isinstance(state, dict) or state.get("step", step) != step:
-            raise ValueError(f"{_STATE} is not from step {step}")
-        for name, digest in state.pop("digests").items():
-            if _digest(path / name) != digest:
-                raise ValueError(f"{name} has changed since it was written")
-        values = {name: read_weights(path / name) for name in self._parts}
-        # All files at once: nothing is assigned unless everything fits.
-        assign_weights(_joined(self._parts), _joined(values), str(path))
-        return state
+
+def _read_state(path: Path) -> dict[str, Any]:
+    """Returns the content of a checkpoint's `state.json`, after comparing the digests of the other files."""
+    state, step = read_json(path / _STATE), int(path.name.removeprefix("step-"))
+    if not isinstance(state, dict) or state.get("step", step) != step:
+        raise ValueError(f"{_STATE} is not from step {step}")
+    for name, digest in state["digests"].items():
+        if _digest(path / name) != digest:
+            raise ValueError(f"{name} has changed since it was written")
+    return state
 
 
 def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -32,8 +32,8 @@ from xling_tf.model import WEIGHTS, Model
 from xling_tf.program import progress, provenance
 from xling_tf.savedmodel.card import model_card, training_card
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import require_not_forked
 from xling_tf.savedmodel.saved_models import resolve as resolve_model
+from xling_tf.savedmodel.saved_models import start_tensorflow
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
@@ -78,7 +78,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     Raises:
         UserError: The data, a folder or the config cannot be used.
     """
-    require_not_forked()
+    start_tensorflow()
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
@@ -150,13 +150,15 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
 
 def _require_start(run: Run) -> None:
     """Checks the model that a new run starts from, before corpora are read."""
-    start = run.config.initial.model
+    start, bow_share = run.config.initial.model, run.config.training.bow_share
     if not start or run.folder.resolved() is not None:
         return
     resolve_model(start)
-    if not run.config.training.bow_share:
+    if not bow_share and not run.config.similarity.matryoshka_dims:
         return
-    if not isinstance(Model.from_pretrained(start).encoder.bow_encoder, StaticEncoder):
+    encoder = Model.from_pretrained(start).encoder
+    run.config.similarity.require_below(encoder.hidden_dim)
+    if bow_share and not isinstance(encoder.bow_encoder, StaticEncoder):
         raise UserError(
             "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
             f"{start}; add --set training.bow_share=0"

@@ -1,7 +1,11 @@
 """Fine-tuning on pairs of texts, in one call."""
 
+import glob
 import hashlib
+import random
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,16 +24,20 @@ from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.records import Corpus, Row, SimilarityPair, TranslationPair
 from xling_tf.errors import UserError
+from xling_tf.files import locked
 from xling_tf.importers.base import encoder_kind
 from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import is_foreign, resolve
 from xling_tf.sentence_encoder import SentenceEncoder, load
-from xling_tf.settings import apply_overrides
+from xling_tf.settings import apply_overrides, to_dict
 from xling_tf.trainer.experiment import Run, run_experiment
 
 # A tenth of the pairs is held out, and training needs several pairs to compare.
 _MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
+# 2019, sec. 2.2. All examples have as many columns as the longest row, so that one row with a hundred wrong
+# texts would make every step fifty times as long.
+_MAX_WRONG = 5
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
 # Learning rates, by the kind of encoder. At a higher rate, a BERT forgets more of what it knows, but learns a
 # new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 / .886
@@ -56,15 +64,15 @@ def fine_tune(
     sec. 2.2) and over texts that are known to be wrong. If pairs have scores, the model learns cosines that
     correlate with them. A tenth of the pairs is held out for evaluation. The exported model keeps all
     signatures, except for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds
-    it again. Calling the function again continues a training that was stopped.
+    it again. The same call again continues a training that was stopped.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
         pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
             a list, an iterator or a table (pandas, Arrow, `datasets`) are all (text, text), (text, right,
-            wrong, ...) or (text, text, score), where scores may also be labels of 0 and 1, or strings. In
-            tables and dictionaries, columns are found by name: "anchor", "positive", "negative"; or
-            "sentence1", "sentence2", "score".
+            wrong, ...) or (text, text, score), where scores may also be labels of 0 and 1, or strings. Of a
+            row's wrong texts, at most 5 are drawn. In tables and dictionaries, columns are found by name:
+            "anchor", "positive", "negative"; or "sentence1", "sentence2", "score".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
@@ -73,7 +81,8 @@ def fine_tune(
             then reported.
         settings: Further settings, as after --set of training/main.py, such as
             "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
-        run_dir: Folder of checkpoints and logs; None for runs/ and the name of `output`.
+        run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, which each different
+            call has for itself, and which is deleted after the export.
 
     Returns:
         The exported model, loaded; its `scores` are those of the held-out pairs, by suite and metric. None if
@@ -126,16 +135,17 @@ def fine_tune(
         tasks=tasks,
         training=TrainingConfig(steps=steps),
     )
-    run = Run(
-        name=output.name,
-        config=apply_overrides(config, settings),
-        corpora=[corpus],
-        run_dir=Path("runs") / output.name if run_dir is None else Path(run_dir),
-        output=output,
-    )
+    config = apply_overrides(config, settings)
+    call = hashlib.blake2b(f"{to_dict(config)} {corpus.version()}".encode(), digest_size=8).hexdigest()
+    state = output.parent / f".{output.name}.{call}.run" if run_dir is None else Path(run_dir)
+    run = Run(name=output.name, config=config, corpora=[corpus], run_dir=state, output=output)
     results = run_experiment(run)
     if results is None:
         return None
+    if run_dir is None:  # the state of other calls that were stopped is of no use either
+        for state in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * len(call)}.run"):
+            with suppress(UserError), locked(state):
+                shutil.rmtree(state)
     encoder = load(output)
     encoder.scores = results["scores"]
     return encoder
@@ -158,7 +168,7 @@ class PairCorpus(Corpus):
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
         if not scores:
-            ranked = tuple(TranslationPair(pair.first, pair.second, pair.wrong) for pair in distinct)
+            ranked = tuple(TranslationPair(*pair[:2], _drawn(pair.wrong)) for pair in distinct)
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
         if min(scores) == max(scores):
             raise UserError(f"expected different scores, but all are {scores[0]:g}")
@@ -171,3 +181,9 @@ class PairCorpus(Corpus):
 
     def __iter__(self) -> Iterator[Row]:
         return ((pair, None) for pair in self.pairs)
+
+
+def _drawn(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns at most `_MAX_WRONG` of the different texts, the same ones in every process."""
+    distinct = [*dict.fromkeys(texts)]
+    return tuple(random.Random(repr(distinct)).sample(distinct, min(_MAX_WRONG, len(distinct))))

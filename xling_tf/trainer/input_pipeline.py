@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,9 +88,10 @@ class BatchSampler:
 
     A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
     their size times their weight; an exhausted corpus starts again in a new random order. The pool is sorted
-    by length, or without `by_length` by position in the corpora, and cut into batches that take equal work:
-    the shorter the sentences, the more are in a batch. With `data.equal_batches`, batches have equal numbers
-    of examples, which are not sorted by length. The batches of a pool come in random order.
+    by length, and cut into batches that take equal work: the shorter the sentences, the more are in a batch.
+    Without `by_length`, `neighbourhoods` are drawn, and sorted by position in the corpora. With
+    `data.equal_batches`, batches have equal numbers of examples, which are not sorted by length. The batches
+    of a pool come in random order.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class BatchSampler:
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
         self._by_length = by_length
+        self._order = shuffled if by_length else partial(neighbourhoods, length=2 * examples_per_batch)
         batches_per_epoch = max(1, len(examples) // examples_per_batch)
         self._pool_batches = min(config.data.pool_batches, batches_per_epoch)
         # At least one example for each corpus, so that no pool is empty.
@@ -138,7 +140,7 @@ class BatchSampler:
         parts = []
         for corpus, (begin, end) in enumerate(ends.T):
             epochs, places = np.divmod(np.arange(begin, end), self._sizes[corpus])
-            order = shuffled(places, epochs, self._sizes[corpus], (self._seed, corpus))
+            order = self._order(places, epochs, self._sizes[corpus], (self._seed, corpus))
             parts.append(self._starts[corpus] + order)
         return np.concatenate(parts)
 
@@ -198,6 +200,32 @@ def shuffled(
         numbers[outside] = (left << half) | right
         outside = outside[numbers[outside] >= size]
     return numbers.astype(np.int64)
+
+
+# As in the measured trainings, on 33,000 questions: the three between are mostly on the same paragraph.
+_SPACING = 4
+
+
+def neighbourhoods(
+    places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int], *, length: int
+) -> NDArray[np.int64]:
+    """Returns elements like `shuffled`, but of orders in which about `length` neighbours come together.
+
+    An order has a random part of each stretch of `_SPACING * length` elements, the stretches in random order,
+    and then another part of each, until every part has come.
+    """
+    num_stretches = -(-size // (_SPACING * length))
+    stretch = -(-size // num_stretches)
+    part = -(-stretch // _SPACING)
+    rounds, rest = np.divmod(places, num_stretches * part)
+    chosen, columns = np.divmod(rest, np.minimum(part, stretch - rounds * part))
+    chosen = shuffled(chosen, epochs * _SPACING + rounds, num_stretches, seed)
+    columns = shuffled(rounds * part + columns, epochs * num_stretches + chosen, stretch, (*seed, 1))
+    elements = chosen * stretch + columns
+    outside = elements >= size  # of the last stretch, which may be shorter
+    if np.any(outside):
+        elements[outside] = neighbourhoods(elements[outside], epochs[outside], size, seed, length=length)
+    return elements
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

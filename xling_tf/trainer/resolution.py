@@ -75,6 +75,7 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         if num_layers is not None:
             decided["num_layers"] = num_layers
         model = Model(tokenizer, encoder_settings(config.encoder, tokenizer, **decided), info)
+    config.similarity.require_below(model.encoder.hidden_dim)
     return Resolved(precision=precision, model=model.config(), files=model.tokenizer.files())
 
 
