@@ -1,7 +1,7 @@
 """Mines hard negatives: for each translation, the most similar wrong ones.
 
-    python data/hard_negatives.py --model exported/translation-ranking-en-es --data my_corpora
-    python training/main.py --data my_corpora --set tasks.translation_ranking.hard_negatives=5
+    python data/hard_negatives.py --model exported/translation-ranking-en-es --data DIR --relative_margin 0.05
+    python training/main.py --data DIR --set tasks.translation_ranking.hard_negatives=5
 
 The same command keeps the files that it has mined before.
 """
@@ -123,16 +123,30 @@ if __name__ == "__main__":
     flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_enum("query", "target", QUERIES, "What negatives resemble: right translation or source.")
-    flags.DEFINE_integer("top", 5, "Maximum number of negatives of a pair.")
-    flags.DEFINE_integer("range_min", 0, "Number of nearest candidates to skip.")
-    flags.DEFINE_integer("range_max", None, "Number of nearest candidates to look at.")
-    flags.DEFINE_float("max_score", None, "Drop candidates above this score.")
-    flags.DEFINE_float("min_score", None, "Drop candidates below this score.")
-    flags.DEFINE_float("absolute_margin", None, "Drop candidates that score within this of the right one.")
-    flags.DEFINE_float("relative_margin", 0.05, "The same, as a share of the score of the right one.")
+    default = MiningConfig()
     flags.DEFINE_enum(
-        "sampling_strategy", "top", STRATEGIES, "Take the nearest candidates that pass, or random ones."
+        "query", default.query, QUERIES, "What negatives resemble: right translation or source."
     )
-    flags.DEFINE_integer("seed", 1, "Seed of --sampling_strategy=random.")
+    flags.DEFINE_integer("top", default.num_negatives, "Maximum number of negatives of a pair.")
+    flags.DEFINE_integer("range_min", default.range_min, "Number of nearest candidates to skip.")
+    flags.DEFINE_integer("range_max", default.range_max, "Number of nearest candidates to look at.")
+    flags.DEFINE_float("max_score", default.max_score, "Drop candidates above this score.")
+    flags.DEFINE_float("min_score", default.min_score, "Drop candidates below this score.")
+    flags.DEFINE_float(
+        "absolute_margin",
+        default.absolute_margin,
+        "Drop candidates that score within this of the right one.",
+    )
+    flags.DEFINE_float(
+        "relative_margin",
+        default.relative_margin,
+        "The same, as a share of the score of the right one.",
+    )
+    flags.DEFINE_enum(
+        "sampling_strategy",
+        default.sampling_strategy,
+        STRATEGIES,
+        "Take the nearest candidates that pass, or random ones.",
+    )
+    flags.DEFINE_integer("seed", default.seed, "Seed of --sampling_strategy=random.")
     run(main, "the same command keeps the corpora that are done")

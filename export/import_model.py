@@ -35,7 +35,7 @@ from xling_tf.program import progress, quiet_start, run
 with quiet_start():
     from use_weights import LICENCE, is_published, read_published
 
-    from xling_tf.importers.base import read_base_model
+    from xling_tf.importers.base import read_base_model, read_similarity
     from xling_tf.importers.e5_file import find_e5
     from xling_tf.model import Model
     from xling_tf.savedmodel.card import model_card
@@ -105,6 +105,8 @@ def import_model(source: str | None, output: Path) -> str:
         base_model=read_base_model(source) if source else "",
     )
     licence_name = licence or "not stated in its files"
+    if source and (similarity := read_similarity(resolve(source))) != "cosine":
+        origin += f" It compares vectors by {similarity}: use the signature `raw`, which does not normalise."
     section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))
     model.export(output, {**files, "README.md": card + section}, module)
     return f"{_describe(model)}, licence {licence_name}"

@@ -9,7 +9,7 @@ serving/. The next one is version 2; a rollback is one rename: mv serving/en-es/
 
 writes the model for another library: --to sentence-transformers, model2vec, mediapipe, litert, onnx or keras.
 
-    python export/main.py --model exported/en-es --to savedmodel --output exported/en-es-int8
+    python export/main.py --model exported/en-es --to savedmodel --tables int8 --output exported/en-es-int8
 
 writes the model with word tables of a quarter of the size; with --languages en,es --data DIR, it keeps only
 the words that the corpora in DIR have in these languages.
@@ -46,7 +46,7 @@ _VERSION = flags.DEFINE_integer(
 _TO = flags.DEFINE_string("to", None, "Format of the export that --output names; see above.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
-    "tables", "int8", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
+    "tables", "float32", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
 )
 _NEUTRAL = flags.DEFINE_bool(
     "neutral",

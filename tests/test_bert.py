@@ -146,7 +146,10 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
     assert max_tokens() == POSITIONS
     assert max_tokens(tokenizer_config={"model_max_length": 1e30}) == POSITIONS
     assert max_tokens(tokenizer_config={"model_max_length": 7}) == 7
+    assert max_tokens(sentence_roberta_config={"max_seq_length": 6}) == 6
+    (tmp_path / "sentence_roberta_config.json").unlink()
     assert max_tokens(sentence_bert_config={"max_seq_length": 5}) == 5
+    assert max_tokens(sentence_bert_config={"max_seq_length": None}) == 7
     with pytest.raises(UserError, match="positions for 12 tokens"):
         read(tmp_path, max_tokens=13)
 
@@ -181,6 +184,11 @@ NO_PROMPT = {"pooling_mode": "mean", "include_prompt": False}
         ("Transformer Pooling", {"pooling_mode": "sum"}, "one pooling of all tokens, got sum"),
         ("Transformer Pooling", NO_PROMPT, "got mean without the prompt"),
         ("Transformer Pooling Dense", {"pooling_mode": "mean"}, "activation_function .* got 'Mish'"),
+        (
+            "Transformer Pooling Normalize Dense",
+            {"pooling_mode": "mean"},
+            "got Transformer, Pooling, Normalize",
+        ),
     ],
 )
 def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_path):
@@ -188,6 +196,19 @@ def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_pat
     files = {"1_Pooling__config": pooling, "2_Dense__config": dense}
     with pytest.raises(UserError, match=message):
         read_bert(write(tmp_path, tensors(), modules=modules(*kinds.split()), **files))
+
+
+def test_modules_that_do_nothing_after_training_are_left_out(tmp_path):
+    kinds = ("Transformer", "Dropout", "Pooling", "Dropout", "Normalize", "Normalize")
+    # Without a mode, sentence-transformers averages.
+    folder = write(tmp_path, tensors(), modules=modules(*kinds), **{"1_Pooling__config": {}})
+    assert (
+        encode(read(folder), [[2, 4, 3]]).tolist()
+        == encode(read(write(tmp_path / "x", tensors())), [[2, 4, 3]]).tolist()
+    )
+    for kind in ("Asym", "LayerNorm", "WeightedLayerPooling"):
+        with pytest.raises(UserError, match=f"expects modules of .* got .*{kind}"):
+            read_bert(write(tmp_path, tensors(), modules=modules(*kinds, kind)))
 
 
 # Makes a model of each family with random weights; for each, ids and the vectors that it gives them.

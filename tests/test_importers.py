@@ -181,7 +181,7 @@ def test_other_models_are_refused_in_one_line(tmp_path):
             Model.from_pretrained(path)
         assert "\n" not in str(caught.value)
 
-    with_dense = [*STATIC, {"path": "1", "type": "x.models.Dense"}]
+    with_dense = [*STATIC, {"path": "1", "type": "x.models.Dropout"}, {"path": "2", "type": "x.models.Dense"}]
     for tensors, modules, message in (
         ({"other": TABLE}, STATIC, "expects a tensor embeddings or embedding.weight, got other"),
         ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
@@ -206,6 +206,81 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         archive.writestr("x/__init__.py", "")
     require_refused("expected a wheel with a model in it", tmp_path / "x-1.whl")
     assert not is_foreign(tmp_path)
+
+
+def write_json_files(folder, **files):
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("place", ["", "0_Static"])
+def test_an_adapter_is_refused_with_and_without_its_base_model(tmp_path, place):
+    folder = tmp_path / "m"
+    write_static(folder, {"embeddings": TABLE}, modules=[{**STATIC[0], "path": place}])
+    part = folder / place
+    part.mkdir(exist_ok=True)
+    write_json_files(part, adapter_config={"peft_type": "LORA"})
+    with pytest.raises(UserError, match=r"adapter_config\.json is of an adapter; merge it"):
+        Model.from_pretrained(folder)
+    alone = write_json_files(tmp_path, adapter_config={"peft_type": "LORA"})
+    with pytest.raises(UserError, match=r"adapter_config\.json is of an adapter; merge it"):
+        Model.from_pretrained(alone)
+    with pytest.raises(UserError, match="model of another library"):
+        xling_tf.load(alone)
+
+
+def test_special_tokens_are_refused_in_prompts_and_named_for_texts(tmp_path, caplog):
+    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
+    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    added = [{"id": row, "content": WORDS[row], "special": True} for row in (0, 3, 5)]
+    write_json_files(folder, tokenizer={**content, "added_tokens": added})
+    for prompt, message in (("dog: ", "the special token dog"), ("[SEP] ", "special token \\[SEP")):
+        write_json_files(folder, config_sentence_transformers={"prompts": {"query": prompt}})
+        with pytest.raises(UserError, match=message):
+            Model.from_pretrained(folder)
+    write_json_files(folder, config_sentence_transformers={"prompts": {"query": "a "}})
+    with caplog.at_level("WARNING"):
+        assert Model.from_pretrained(folder).info.prompts == {"query": "a "}
+    assert "are read as text here: dog" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "has_normalize", "warns"),
+    [
+        *((name, normalize, False) for name in (None, "cosine") for normalize in (False, True)),
+        *((name, True, False) for name in ("dot", "euclidean")),
+        *((name, False, True) for name in ("dot", "euclidean", "manhattan")),
+        ("manhattan", True, True),
+    ],
+)
+def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog, name, has_normalize, warns):
+    normalize = {"idx": 1, "path": "1", "type": "sentence_transformers.models.Normalize"}
+    modules = [*STATIC, *[normalize] * has_normalize]
+    folder = write_static(tmp_path / "m", {"embedding.weight": TABLE}, modules=modules)
+    write_json_files(folder, config_sentence_transformers={"similarity_fn_name": name})
+    with caplog.at_level("WARNING"):
+        import_model(str(folder), tmp_path / "exported")
+    card = (tmp_path / "exported" / "README.md").read_text("utf-8")
+    assert (f"by {name}" in caplog.text, "`raw`" in caplog.text, f"by {name}" in card) == (warns,) * 3
+    # The mean of the rows of "a" and "run", at twice its length.
+    np.testing.assert_allclose(
+        xling_tf.load(tmp_path / "exported").encode("a run", normalize_embeddings=True), [1, 0]
+    )
+    write_json_files(folder, config_sentence_transformers={"similarity_fn_name": "jaccard"})
+    with pytest.raises(UserError, match=r"similarity_fn_name .* got 'jaccard'"):
+        Model.from_pretrained(folder)
+
+
+def test_a_default_prompt_must_be_one_of_the_prompts(tmp_path):
+    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
+    prompts = {"prompts": {"query": "a ", "document": ""}}
+    for default, expected in ((None, None), ("query", "query"), ("document", None)):
+        write_json_files(folder, config_sentence_transformers={**prompts, "default_prompt_name": default})
+        assert Model.from_pretrained(folder).info.default_prompt_name == expected
+    write_json_files(folder, config_sentence_transformers={**prompts, "default_prompt_name": "passage"})
+    with pytest.raises(UserError, match=r"default_prompt_name .* got 'passage'"):
+        Model.from_pretrained(folder)
 
 
 # Makes static models with random vectors, and saves them with the vectors that they give to texts.

@@ -1,7 +1,10 @@
 """The training program: one whole smoke run with its files, and the messages about mistakes."""
 
+import inspect
 import json
 import re
+import xml.etree.ElementTree as ET
+from dataclasses import asdict
 
 import huggingface_hub
 import numpy as np
@@ -9,8 +12,14 @@ import pytest
 import tensorflow as tf
 from programs import ONE_TASK, ROOT, SHORT, run_python, the_error, train
 
+from xling_tf.bulk.mining import mine_translations
+from xling_tf.bulk.vector_files import encode_files
 from xling_tf.errors import UserError
+from xling_tf.exporters import compact
 from xling_tf.presets import get_preset
+from xling_tf.search.hard_negatives import MiningConfig
+from xling_tf.serving.app import ServerConfig
+from xling_tf.serving.batching import BatchingParameters
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.experiment import Run, run_experiment
 
@@ -64,7 +73,7 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
     assert all(said in card for said in ("`smoke`", "parallel/everyday", "retrieval/en-es/all"))
     metadata = huggingface_hub.ModelCard(card).data
     assert (metadata.language, metadata.license) == (["en", "es"], "other")
-    assert "everyday" in metadata.datasets
+    assert metadata.datasets is None  # its corpora are files
     assert "retrieval/en-es/all" in {score.dataset_name for score in metadata.eval_results}
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
     assert config == smoke.results["model"]
@@ -124,3 +133,34 @@ def test_folders_and_budgets_that_will_not_do_are_refused_at_once(changes, said,
     assert all(words in str(caught.value) for words in said)
     assert "\n" not in str(caught.value)
     assert (tmp_path / "notes" / "todo.txt").read_text() == "mine"
+
+
+def defaults(function):
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("export/main.py", defaults(compact.export)),
+        ("export/encode.py", defaults(encode_files)),
+        ("export/serve.py", asdict(BatchingParameters()) | asdict(ServerConfig())),
+        ("data/mine.py", defaults(mine_translations)),
+        ("data/hard_negatives.py", asdict(MiningConfig())),
+    ],
+)
+def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):
+    described = ET.fromstring(run_python(tmp_path, str(ROOT / program), "--helpxml").output)
+    values = {flag.findtext("name"): flag.findtext("default") for flag in described.iter("flag")}
+    names = {"top": "num_negatives", "max_body_bytes": "body_bytes", "max_connections": "connections"}
+    names |= {"file_system_poll_wait_seconds": "poll_seconds"}
+    compared = {flag: names.get(flag, flag) for flag in values if names.get(flag, flag) in expected}
+    assert compared
+    for flag, name in compared.items():
+        text = values[flag] or "None"
+        actual = {"true": True, "false": False, "None": None}.get(text, text)
+        wanted = expected[name]
+        if isinstance(wanted, int | float) and not isinstance(wanted, bool):
+            actual = float(actual)
+        if wanted not in ((), "", inspect.Parameter.empty):
+            assert (flag, actual) == (flag, wanted)

@@ -1,5 +1,6 @@
 """Tokenizers in Hugging Face's files: read with their ids, and written for `tokenizers`."""
 
+import base64
 import io
 import json
 import unicodedata
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
+from programs import PEERS, run_python
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.config import TOKENIZERS, SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.tokenizer_json import tokenizer_json
-from xling_tf.importers.tokenizer_files import read_tokenizer
+from xling_tf.importers.tokenizer_files import added_tokens, read_tokenizer
+from xling_tf.savedmodel.runtimes import Pieces
 from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -181,6 +184,97 @@ def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path):
     assert read(write(tmp_path, words)).num_words == 11
 
 
+def steps(*normalizer: dict[str, Any], split: bool = False, **metaspace: Any) -> dict[str, Any]:
+    """A tokenizer.json with "▁" inside pieces, which `tokenizers` never finds if it splits texts there."""
+    pieces = {
+        "<unk>": 0,
+        "▁a": -1,
+        "▁b": -1.5,
+        "a": -3,
+        "b": -3,
+        "▁": -4,
+        "▁▁": -2,
+        "a▁b": -0.1,
+        "▁a▁b": -0.2,
+    }
+    splits = [{"type": "WhitespaceSplit"}] * split + [{"type": "Metaspace", "replacement": "▁", **metaspace}]
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*normalizer]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits},
+        "post_processor": None,
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [*map(list, pieces.items())]},
+    }
+
+
+CHARSMAP = {"type": "Precompiled"}
+COLLAPSE = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
+RIGHT, BOTH = ({"type": "Strip", "strip_left": left, "strip_right": True} for left in (False, True))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        steps(),
+        steps(prepend_scheme="first"),
+        steps(prepend_scheme="never"),
+        steps(add_prefix_space=True),
+        steps(split=False, prepend_scheme="always"),
+        steps(prepend_scheme="never") | {"normalizer": None},
+        steps(RIGHT, COLLAPSE),
+        steps(CHARSMAP, RIGHT, {**COLLAPSE, "content": "▁"}, prepend_scheme="first"),
+        steps(BOTH, COLLAPSE, prepend_scheme="never"),
+        steps(CHARSMAP, split=True, add_prefix_space=True),
+        steps({"type": "NFC"}, CHARSMAP, COLLAPSE, split=True),
+    ],
+)
+def test_spaces_around_and_between_words(tmp_path, pieces, content):
+    charsmap = base64.b64encode(model_proto(pieces).normalizer_spec.precompiled_charsmap).decode()
+    content = json.loads(
+        json.dumps(content).replace(
+            '{"type": "Precompiled"', f'{{"type": "Precompiled", "precompiled_charsmap": "{charsmap}"'
+        )
+    )
+    reference = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], **content}))
+    config, files = read_tokenizer(write(tmp_path, content), 16, is_static=True)
+    tokenizer = TOKENIZERS.of(config).from_files(config, files)
+    texts = ["a b", " a b", "a b ", "  a", "a  b", " a   b  ", "ab"]
+    assert rows(tokenizer, texts) == ids(reference, texts)
+    (tmp_path / "vocabulary").write_bytes(*files.values())
+    runtime = Pieces(tmp_path / "vocabulary", tokenizer.rules())
+    assert [runtime.tokenize(text) for text in texts] == ids(reference, texts)
+
+
+def test_pieces_may_span_words_if_texts_are_not_split(tmp_path):
+    content = steps(prepend_scheme="always")
+    content["pre_tokenizer"]["pretokenizers"][0]["split"] = False
+    assert rows(read(write(tmp_path, content)), ["a b"]) == [[8]]  # "▁a▁b", at -.2
+    assert rows(read(write(tmp_path, steps())), ["a b"]) == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (steps(COLLAPSE), "spaces like Replace"),
+        (steps(RIGHT, COLLAPSE, prepend_scheme="never"), "spaces like Strip"),
+        (steps(BOTH, COLLAPSE, prepend_scheme="first"), "spaces like Strip"),
+        (steps(RIGHT), "spaces like Strip"),
+        (steps(COLLAPSE, RIGHT), "got Replace .*; Strip"),
+        (steps({"type": "Lowercase"}), "got Lowercase"),
+        (steps(split=True), "spaces like WhitespaceSplit"),
+        (steps(CHARSMAP, split=True, prepend_scheme="never"), "spaces like Precompiled"),
+        (steps(CHARSMAP, {**COLLAPSE, "content": "▁"}, split=True), "spaces like Precompiled"),
+        (steps({"type": "NFC", "form": 2}), "got NFC form=2"),
+        (steps(fuse=True), "got Metaspace fuse=true"),
+    ],
+)
+def test_spaces_that_sentencepiece_cannot_treat_so_are_refused(tmp_path, content, message):
+    content = json.loads(
+        json.dumps(content).replace('"Precompiled"', '"Precompiled", "precompiled_charsmap": ""')
+    )
+    with pytest.raises(UserError, match=message):
+        read_tokenizer(write(tmp_path, content), 16, is_static=True)
+
+
 # --- WordPiece
 
 
@@ -203,6 +297,95 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path):
     assert cased.files() == tokenizer.files()
     (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     assert (read(tmp_path).config.lowercase, read(tmp_path).config.strip_accents) == (True, False)
+
+
+def write_files(folder: Path, **files: Any) -> Path:
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+LOWER = {**BERT, "normalizer": {"type": "BertNormalizer", **NORMALIZER, "lowercase": True}}
+
+
+# By transformers' BertTokenizer, which makes a normalizer of its settings, and takes that of tokenizer.json
+# with a general class: lowercase, strip_accents, split_chinese.
+@pytest.mark.parametrize(
+    ("content", "config", "rules"),
+    [
+        (BERT, {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}, (True, True, True)),
+        (LOWER, {"do_lower_case": False, "tokenizer_class": "BertTokenizerFast"}, (False, False, True)),
+        (BERT, {"strip_accents": True, "do_lower_case": False}, (False, True, True)),
+        (BERT, {"do_lower_case": False, "tokenize_chinese_chars": False}, (False, False, False)),
+        (BERT, {"tokenizer_class": "DistilBertTokenizer"}, (True, True, True)),
+        (LOWER, {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}, (True, True, True)),
+    ],
+)
+def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, config, rules):
+    write_files(tmp_path, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
+    read_config = read(tmp_path).config
+    assert (read_config.lowercase, read_config.strip_accents, read_config.split_chinese) == rules
+    # The libraries of static models do not read it.
+    static, _ = read_tokenizer(tmp_path, 16, is_static=True)
+    assert static.lowercase == content["normalizer"]["lowercase"]
+
+
+SPECIAL_D = {"content": "[D]", "special": True}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"added_tokens": {"dog": 8}}, r'not special must be .*"dog"'),
+        ({"added_tokens": {"[D]": 8}}, r'not special must be .*"\[D\]"'),
+        ({"tokenizer_config": {"added_tokens_decoder": {"8": {"content": "dog", "special": False}}}}, "dog"),
+        ({"special_tokens_map": {"cls_token": {"content": "!"}}}, r'cls_token must be "\[CLS\]", got "!"'),
+        ({"tokenizer_config": {"unk_token": "!"}}, "unk_token"),
+        ({"tokenizer_config": {"truncation_side": "left"}}, 'truncation_side must be "right", got "left"'),
+        ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize"),
+        ({"tokenizer_config": {"tokenizer_class": "RoFormerTokenizer"}}, "RoFormerTokenizer"),
+        ({"sentence_bert_config": {"query_length": 32}}, "query_length .* left out, got 32"),
+        ({"sentence_bert_config": {"transformer_task": "fill-mask"}}, "must be feature-extraction"),
+    ],
+)
+def test_files_beside_a_vocabulary_that_change_its_ids_are_refused(tmp_path, files, message):
+    (tmp_path / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
+    if "special" not in str(files):  # also where the files agree
+        write_files(tmp_path, tokenizer_config={"truncation_side": "right", "never_split": None})
+        assert read(tmp_path).num_words == 8
+    with pytest.raises(UserError, match=message):
+        read(write_files(tmp_path, **files))
+
+
+def test_special_tokens_outside_the_vocabulary_are_no_rows(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
+    named = {"additional_special_tokens": ["[E]"], "sep_token": "[SEP]"}
+    decoder = {"8": SPECIAL_D, "2": {"content": "[CLS]", "special": True}}
+    files = {"special_tokens_map": named, "tokenizer_config": {"added_tokens_decoder": decoder}}
+    write_files(tmp_path, added_tokens={"[D]": 8, "[E]": 9, "[MASK]": 4}, **files)
+    assert read(tmp_path).num_words == 8
+    assert added_tokens(tmp_path, False) == dict.fromkeys(("[CLS]", "[D]", "[MASK]", "[E]"), True)
+
+
+def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
+    cut = {"direction": "Left", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
+    write_files(tmp_path, tokenizer={**BERT, "truncation": cut})
+    with pytest.raises(UserError, match="truncation_side"):
+        read(tmp_path)
+    write_files(tmp_path, tokenizer_config={"truncation_side": "right", "tokenizer_class": None})
+    assert read(tmp_path).config.max_tokens == 16  # sentence-transformers sets another length
+    write_files(tmp_path, tokenizer={**BERT, "truncation": {**cut, "direction": "Right"}})
+    assert read_tokenizer(tmp_path, 16, is_static=True)[0].max_tokens == 5
+    fixed = {
+        "strategy": {"Fixed": 8},
+        "direction": "Right",
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
+    write_files(tmp_path, tokenizer={**BERT, "padding": fixed})
+    with pytest.raises(UserError, match="padding"):
+        read_tokenizer(tmp_path, 16, is_static=True)
 
 
 # --- The way out
@@ -242,6 +425,46 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pie
     assert tokenizer_json(again) == content
 
 
+# Reads each folder with transformers, and prints the ids.
+TRANSFORMERS = """
+import json, sys
+from pathlib import Path
+from transformers import AutoTokenizer
+
+texts = json.loads(sys.argv[2])
+for folder in sorted(Path(sys.argv[1]).iterdir()):
+    print(json.dumps(AutoTokenizer.from_pretrained(str(folder))(texts)["input_ids"]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PEERS.exists(), reason="transformers is not there; make .peers/.installed")
+def test_files_that_disagree_are_read_as_transformers_reads_them(tmp_path):
+    pieces = [*SPECIAL, "caf", "##e", "Caf", "##é", "café", "!", "猫", "猫狗"]
+    folders = tmp_path / "models"
+    for number, (lower, config) in enumerate(
+        [
+            (False, {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}),
+            (True, {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}),
+            (False, {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False}),
+            (False, {"tokenizer_class": "BertTokenizer"}),
+            (True, {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}),
+        ]
+    ):
+        folder = folders / str(number)
+        folder.mkdir(parents=True)
+        model = {**BERT["model"], "vocab": {piece: row for row, piece in enumerate(pieces)}}
+        normalizer = {**BERT["normalizer"], "lowercase": lower}
+        content = {**BERT, "version": "1.0", "added_tokens": [], "normalizer": normalizer, "model": model}
+        write_files(folder, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
+    texts = ["Café!", "café 猫狗", "CAFE"]
+    (tmp_path / "ids.py").write_text(TRANSFORMERS)
+    run = run_python(tmp_path, "ids.py", str(folders), json.dumps(texts), python=PEERS)
+    assert run.status == 0, run.errors
+    expected = [json.loads(line) for line in run.output.splitlines() if line.startswith("[[")]
+    assert [rows(read(folder), texts) for folder in sorted(folders.iterdir())] == expected
+
+
 # --- What cannot be read
 
 
@@ -249,6 +472,11 @@ def changed(**parts: Any) -> dict[str, Any]:
     return {**BERT, **parts}
 
 
+TYPED = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 1}}],
+    "special_tokens": {"[CLS]": {"ids": [2]}},
+}
 ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
 
 
@@ -256,9 +484,12 @@ ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
     ("content", "message"),
     [
         (changed(model={"type": "BPE"}), 'must be "WordPiece" or "Unigram", got "BPE"'),
-        (changed(normalizer={"type": "Lowercase"}), 'must be "BertNormalizer", got "Lowercase"'),
-        (changed(normalizer=None), 'must be "BertNormalizer", got null'),
-        (changed(pre_tokenizer={"type": "Whitespace"}), 'must be "BertPreTokenizer", got "Whitespace"'),
+        (changed(normalizer={"type": "Lowercase"}), "got Lowercase"),
+        (changed(normalizer=None), "got BertPreTokenizer"),
+        (changed(normalizer={**BERT["normalizer"], "fold": 1}), "got BertNormalizer .*fold=1"),
+        (changed(model={**BERT["model"], "max_pieces": 3}), "WordPiece .*max_pieces=3"),
+        (changed(post_processor=TYPED), r"type_id of a sentence must be \[0\], got \[0, 1\]"),
+        (changed(pre_tokenizer={"type": "Whitespace"}), "got BertNormalizer .*; Whitespace;"),
         (changed(post_processor=ODD_END), r'around a sentence must be .*got \["\[CLS\]", "!"\]'),
         (changed(added_tokens=[{"id": 8, "content": "x", "special": False}]), r'not special must be .*"x"'),
         (changed(model=3), "damaged or of another form"),

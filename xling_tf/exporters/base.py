@@ -140,7 +140,7 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
     Raises:
         UserError: The model or the pairs cannot be used.
     """
-    export(resolve(model), "savedmodel", Path(output), tables="float32", same_meaning=pairs)
+    export(resolve(model), "savedmodel", Path(output), same_meaning=pairs)
 
 
 def _metadata(card: Path, library: str) -> str:

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
-from xling_tf.errors import UserError, as_user_error
+from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
 from xling_tf.importers.bert import read_bert
 from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
-from xling_tf.importers.tokenizer_files import read_tokenizer
+from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
 from xling_tf.settings import kind_from_dict, kind_to_dict
 from xling_tf.weights import Weights
@@ -36,8 +37,16 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         "({error}); download it again"
     )
     with as_user_error(message, AttributeError, LookupError, OverflowError, TypeError, ValueError):
+        parts = [*(folder / module["path"] for module in read_settings(folder / _MODULES, [])), folder]
+        if adapters := [path for part in parts if (path := part / "adapter_config.json").exists()]:
+            raise UserError(
+                f"expected a whole model, but {adapters[0]} is of an adapter; merge it into its base model "
+                "first, with merge_and_unload() of peft, and save that"
+            )
         tokenizer, files, settings, weights = _read_parts(folder)
         prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
+        special = added_tokens(parts[0], settings["kind"] == "static")
+        similarity = read_similarity(folder)
     fitted = TOKENIZERS.of(tokenizer).from_files(tokenizer, files)
     if len(weights[_WORDS]) < fitted.num_words:
         raise UserError(
@@ -49,6 +58,16 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
             f"the weights of {folder} must be finite, but {first_names(damaged)} have infinity or NaN; use "
             "another copy of the model"
         )
+    for token in (*special, *sorted(ROLES)):
+        if any(token in prompt for prompt in prompts.values()):
+            raise UserError(
+                f"the prompts of {folder} must be text, but have the special token {token}, which is read as "
+                "text here; use another model"
+            )
+    if unread := sorted(special.keys() - ROLES):
+        logging.warning("special tokens of %s are read as text here: %s", folder, first_names(unread))
+    if similarity != "cosine":
+        logging.warning("%s compares vectors by %s: use `raw`, which does not normalise", folder, similarity)
     weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
     info = {
         "languages": [name for name in read_front_matter(folder, "language") if name != "multilingual"],
@@ -63,6 +82,15 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         "heads": {},
     }
     return config, files, weights
+
+
+def read_similarity(folder: Path) -> str:
+    """Returns how vectors are compared: "cosine" if normalised vectors are ranked in the same way."""
+    path = folder / "config_sentence_transformers.json"
+    name: str = read_settings(path, {}).get("similarity_fn_name") or "cosine"
+    require_known(f"similarity_fn_name in {path}", name, ("cosine", "dot", "euclidean", "manhattan"))
+    types = [module["type"] for module in read_settings(folder / _MODULES, [])]
+    return "cosine" if name != "manhattan" and types and types[-1].endswith(".Normalize") else name
 
 
 def encoder_kind(folder: Path) -> str:
@@ -81,7 +109,8 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
     config = read_settings(folder / _CONFIG, {})
     first = folder / modules[0]["path"] if modules else folder
     if encoder_kind(folder) == "static":
-        if others := {module["type"].rpartition(".")[2] for module in modules[1:]} - {"Normalize"}:
+        kinds = {module["type"].rpartition(".")[2] for module in modules[1:]}
+        if others := kinds - {"Normalize", "Dropout"}:
             raise UserError(
                 f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got "
                 f"{', '.join(others)}"
@@ -114,7 +143,7 @@ def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], W
         table = table * tensors["weights"].astype(np.float32)[:, None]
     is_model2vec = "embeddings" in tensors
     max_tokens = config.get("max_length", _MODEL2VEC_TOKENS) if is_model2vec else None
-    tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS)
+    tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS, is_static=True)
     if is_model2vec and (unknown := _unknown_row(folder)) is not None:
         # model2vec leaves unknown tokens out, which changes the length of the average alone.
         table[unknown] = 0

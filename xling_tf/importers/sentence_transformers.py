@@ -21,6 +21,9 @@ POOLINGS = {
 # torch's activation functions, and ours.
 ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "relu", "SiLU": "silu"}
 _MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+# The settings of a transformer that are supported; None: any value.
+_SETTINGS = dict.fromkeys(("max_seq_length", "do_lower_case", "unpad_inputs", "modality_config"))
+_SETTINGS |= {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
 
 
 def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
@@ -30,7 +33,7 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     it, and their weights by the names of training. `Normalize` is left out, as exports return unit vectors.
     """
     path = folder / "modules.json"
-    modules = read_settings(path, {})
+    modules = [m for m in read_settings(path, []) if not m["type"].endswith(".Dropout")]
     kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
     for kind, module in zip(kinds, modules, strict=True):
         if kind not in _MODULES or not module["type"].startswith("sentence_transformers."):
@@ -59,21 +62,33 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
 
 def read_max_tokens(transformer: Path, num_positions: int) -> int:
     """Returns the maximum number of tokens of a sentence, at most `num_positions`; special tokens count."""
-    for name, key in (
-        ("sentence_bert_config.json", "max_seq_length"),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
-        if max_tokens := read_settings(transformer / name, {}).get(key):
-            return int(min(max_tokens, num_positions))
-    return num_positions
+    settings = read_transformer_settings(transformer)
+    config = read_settings(transformer / "tokenizer_config.json", {})
+    max_tokens = settings.get("max_seq_length") or config.get("model_max_length") or num_positions
+    return int(min(max_tokens, num_positions))
+
+
+def read_transformer_settings(transformer: Path) -> dict[str, Any]:
+    """Returns sentence-transformers' own settings of a transformer; refuses those that are not supported."""
+    # Old models have names such as sentence_roberta_config.json.
+    path = min(transformer.glob("sentence_*_config.json"), default=transformer / "sentence_bert_config.json")
+    settings: dict[str, Any] = read_settings(path, {})
+    for name, value in settings.items():
+        if value and _SETTINGS.get(name, None if name in _SETTINGS else "no value") not in (None, value):
+            raise UserError(f"{name} in {path} must be {_SETTINGS.get(name, 'left out')}, got {value!r}")
+    return settings
 
 
 def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
     """Returns the prompts by name, without empty ones, and the name of the default prompt."""
-    settings = read_settings(folder / "config_sentence_transformers.json", {})
-    prompts = {name: prompt for name, prompt in (settings.get("prompts") or {}).items() if prompt}
-    default = settings.get("default_prompt_name")
-    return prompts, default if default in prompts else None
+    path = folder / "config_sentence_transformers.json"
+    settings = read_settings(path, {})
+    prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if default is not None:
+        require_known(f"default_prompt_name in {path}", default, prompts)
+    return {name: prompt for name, prompt in prompts.items() if prompt}, default if prompts.get(
+        default
+    ) else None
 
 
 def read_settings(path: Path, default: Any = None) -> Any:
@@ -105,6 +120,7 @@ def read_tensors(folder: Path) -> Weights:
 def _pooling(path: Path) -> str:
     settings = read_settings(path)
     modes = settings.get("pooling_mode") or [mode for mode, key in POOLINGS.values() if settings.get(key)]
+    modes = modes or "mean"
     modes = [modes] if isinstance(modes, str) else modes
     ours = [name for name, (mode, _) in POOLINGS.items() if [mode] == modes]
     if not ours or not settings.get("include_prompt", True):
@@ -117,7 +133,8 @@ def _dense(folder: Path) -> tuple[str, Any, Any]:
     """Returns the activation, the kernel and the bias of a dense layer."""
     path = folder / "config.json"
     settings = read_settings(path)
-    name = settings.get("activation_function", "Tanh").rpartition(".")[2]
+    package, _, name = settings.get("activation_function", "torch.nn.Tanh").rpartition(".")
+    name = name if package.startswith("torch.") else f"{package}.{name}"
     require_known(f"activation_function in {path}", name, ACTIVATIONS)
     inputs, outputs = settings["in_features"], settings["out_features"]
     keys = ("module_input_name", "module_output_name")

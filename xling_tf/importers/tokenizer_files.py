@@ -9,7 +9,7 @@ from typing import Any
 
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
-from xling_tf.importers.sentence_transformers import read_settings
+from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
 from xling_tf.tokenizers.sentencepiece import (
     BYTE,
     CONTROL,
@@ -20,41 +20,80 @@ from xling_tf.tokenizers.sentencepiece import (
     SentencePieceTokenizer,
     model_proto,
 )
-from xling_tf.tokenizers.wordpiece import BEGIN, END
+from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
+# Tokens that have a role in every text, and are not meant to be written in one.
+ROLES = {*SPECIAL, *("<s>", "</s>", "<unk>", "<pad>", "<mask>", "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED")}
 # Names of files, in the order in which they are looked for.
 FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
 _JSON, _VOCABULARY, _FAIRSEQ, _ = FILES
 # The first rows of the tables of XLM-RoBERTa and CamemBERT, and the number of pieces that they replace.
 _XLM_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>"), 3
 _CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1
+# transformers' tokenizers that have BERT's rules.
+_BERTS = re.compile(r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?")
+# Settings of transformers' tokenizers that change ids, with the value that they may have.
+_FLAGS = {"truncation_side": "right", "do_basic_tokenize": True, "wordpieces_prefix": "##"}
+_FLAGS |= dict.fromkeys(("never_split", "sp_model_kwargs", "add_bos_token", "add_eos_token"))
+# What tokenizer.json does to texts, as `_matched` describes it.
+_WORDPIECE = (
+    r"BertNormalizer clean_text=true handle_chinese_chars=(true|false) lowercase=(true|false) "
+    r"strip_accents=(true|false|null); BertPreTokenizer; "
+    r'WordPiece continuing_subword_prefix="##" max_input_chars_per_word=100 unk_token="\[UNK\]"; '
+)
+_UNIGRAM = (
+    r"(?:NFC; )?(?P<charsmap>Precompiled; )?"
+    r"(?P<strip>Strip strip_left=(?P<left>true|false) strip_right=(?P<right>true|false); )?"
+    r'(?P<collapse>Replace content="(?P<space>[ ▁])" pattern=\{"Regex": " \{2,\}"\}; )?'
+    r"(?P<split>WhitespaceSplit; )?Metaspace(?: add_prefix_space=(?P<prefix>true|false))?"
+    r'(?: prepend_scheme="(?P<scheme>always|first|never)")? replacement="▁"(?: split=(?P<words>true|false))?'
+    r'(?: str_rep="▁")?; Unigram(?: byte_fallback=(?:true|false))? unk_id=\d+; '
+)
 
 _Settings = dict[str, Any]
 
 
-def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict[str, bytes]]:
+def read_tokenizer(
+    folder: Path, max_tokens: int, *, is_static: bool = False
+) -> tuple[TokenizerConfig, dict[str, bytes]]:
     """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's embedding table.
 
     The table may have more rows than the tokenizer has ids; no text needs them. Special tokens count among
-    the `max_tokens` of a sentence.
+    the `max_tokens` of a sentence. The libraries of static models read nothing but tokenizer.json, which
+    also cuts the texts; transformers reads the files beside it, too.
     """
     path = next((folder / name for name in FILES if (folder / name).exists()), None)
     if path is None:
         raise UserError(f"expected a tokenizer in {' or '.join(FILES)}, but {folder} has none of them")
-    longest = min(max_tokens, TokenizerConfig.max_context_tokens)
-    lengths: _Settings = {"max_tokens": max_tokens, "max_context_tokens": longest}
     try:
-        # Sentence-transformers lowercases texts before the tokenizer if this is true.
-        lowercase = read_settings(folder / "sentence_bert_config.json", {}).get("do_lower_case", False)
-        content = read_settings(folder / _JSON, {})
+        content, config = read_settings(folder / _JSON, {}), {} if is_static else _read_config(folder)
         kind = _kind(content["model"]) if content else None
         _require("the kind of tokenizer", kind, None, "WordPiece", "Unigram")
-        if kind == "WordPiece" or path.name == _VOCABULARY:
-            settings, vocabulary = _read_wordpiece(content) if content else _read_vocabulary(folder)
+        truncation = content.get("truncation") or {}
+        config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
+        is_wordpiece = kind == "WordPiece" or path.name == _VOCABULARY
+        marks = ("[UNK]", BEGIN, END) if is_wordpiece else ("<unk>", "<s>", "</s>") if not content else ()
+        roles = dict(zip(("unk_token", "cls_token", "sep_token"), marks, strict=False))
+        for name, value in {**_FLAGS, **roles}.items():
+            if config.get(name) not in (None, [], {}):
+                _require(name, _content(config[name]) if name in roles else config[name], value)
+        if is_static:
+            max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
+            _require("the padding", (content.get("padding") or {}).get("strategy"), None, "BatchLongest")
+        longest = min(max_tokens, TokenizerConfig.max_context_tokens)
+        lengths: _Settings = {"max_tokens": max_tokens, "max_context_tokens": longest}
+        added = [token for token, special in added_tokens(folder, is_static).items() if not special]
+        _require("added tokens that are not special", added, [])
+        # Sentence-transformers lowercases texts before the tokenizer if this is true.
+        lowercase = not is_static and read_transformer_settings(folder).get("do_lower_case", False)
+        if is_wordpiece:
+            settings, vocabulary = (
+                _read_wordpiece(content, config) if content else _read_vocabulary(path, config)
+            )
             settings["lowercase"] |= lowercase
             return WordPieceConfig(**settings, **lengths), {"vocab.txt": vocabulary}
         _require("do_lower_case of a SentencePiece model", lowercase, False)
-        settings, model = _read_unigram(content) if content else _read_pieces(path)
+        settings, model = _read_unigram(content, is_static) if content else _read_pieces(path)
         return SentencePieceConfig(**settings, **lengths), {"sentencepiece.model": model}
     except UserError as error:
         raise UserError(f"{path} cannot be imported: {error}") from error
@@ -63,6 +102,29 @@ def read_tokenizer(folder: Path, max_tokens: int) -> tuple[TokenizerConfig, dict
             f"{path} must be as Hugging Face's libraries save it, but is damaged or of another form "
             f"({type(error).__name__}: {error}); download it again"
         ) from error
+
+
+def added_tokens(folder: Path, is_static: bool) -> dict[str, bool]:
+    """Returns the tokens that a model's library finds whole in texts, and whether each is special."""
+    config = {} if is_static else _read_config(folder)
+    tokens = [] if is_static else [*read_settings(folder / "added_tokens.json", {})]
+    tokens += read_settings(folder / _JSON, {}).get("added_tokens", ())
+    tokens += (config.get("added_tokens_decoder") or {}).values()
+    named = {_content(token): True for token in config.get("additional_special_tokens") or ()}
+    return {_content(t): _content(t) in ROLES if isinstance(t, str) else t["special"] for t in tokens} | named
+
+
+def _read_config(folder: Path) -> _Settings:
+    """Returns transformers' settings of a tokenizer, with the name of its class."""
+    config, model = (read_settings(folder / name, {}) for name in ("tokenizer_config.json", "config.json"))
+    family = "BertTokenizer" if config and model.get("model_type") in ("bert", "distilbert") else ""
+    name = config.get("tokenizer_class") or model.get("tokenizer_class") or family
+    return {**read_settings(folder / "special_tokens_map.json", {}), **config, "tokenizer_class": name}
+
+
+def _content(token: Any) -> str:
+    """Returns the text of a token, which files write as that or with its flags."""
+    return str(token["content"] if isinstance(token, dict) else token)
 
 
 def _kind(model: Mapping[str, Any]) -> str:
@@ -77,53 +139,47 @@ def _require(what: str, value: Any, *expected: Any) -> None:
         raise UserError(f"{what} must be {values}, got {json.dumps(value)}")
 
 
-def _read_vocabulary(folder: Path) -> tuple[_Settings, bytes]:
-    """Reads vocab.txt, with the settings in tokenizer_config.json."""
-    config = read_settings(folder / "tokenizer_config.json", {})
-    name = config.get("tokenizer_class", "BertTokenizer")
-    _require("tokenizer_class", "Japanese" in name and name, False)
-    lines = (folder / _VOCABULARY).read_text("utf-8").removesuffix("\n").split("\n")
-    settings = _rules_of_bert(
-        config.get("do_lower_case", True),
-        config.get("strip_accents"),
-        config.get("tokenize_chinese_chars", True),
-    )
-    return settings, _lines(_by_row((line, row) for row, line in enumerate(lines)))
+def _read_vocabulary(path: Path, config: _Settings) -> tuple[_Settings, bytes]:
+    """Reads vocab.txt."""
+    name = config["tokenizer_class"]
+    _require("tokenizer_class", name, "", "BertTokenizer", *filter(_BERTS.fullmatch, [name]))
+    lines = path.read_text("utf-8").removesuffix("\n").split("\n")
+    return _rules_of_bert(config), _lines(_by_row((line, row) for row, line in enumerate(lines)))
 
 
-def _rules_of_bert(lowercase: bool, accents: bool | None, chinese: bool) -> _Settings:
+def _rules_of_bert(config: _Settings) -> _Settings:
+    """Returns the rules of transformers' `BertTokenizer`, with its defaults."""
+    lowercase, accents = config.get("do_lower_case", True), config.get("strip_accents")
     strip_accents = lowercase if accents is None else accents
+    chinese = config.get("tokenize_chinese_chars", True)
     return {"lowercase": lowercase, "strip_accents": strip_accents, "split_chinese": chinese}
 
 
-def _read_wordpiece(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
+def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Settings, bytes]:
     """Reads a tokenizer.json with a model of the kind WordPiece."""
-    model, normalizer = content["model"], content["normalizer"] or {}
-    _require("the normalizer", normalizer.get("type"), "BertNormalizer")
-    _require("clean_text of the normalizer", normalizer["clean_text"], True)
-    _require("the pre_tokenizer", (content["pre_tokenizer"] or {}).get("type"), "BertPreTokenizer")
-    _require("continuing_subword_prefix", model["continuing_subword_prefix"], "##")
-    _require("max_input_chars_per_word", model["max_input_chars_per_word"], 100)
-    _require("unk_token", model["unk_token"], "[UNK]")
-    tokens = _by_row([*model["vocab"].items(), *_special_tokens(content)])
+    rules = map(json.loads, _matched(_WORDPIECE, content).groups())
+    tokens = _by_row([*content["model"]["vocab"].items(), *_rows_of_added(content)])
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
-    names = ("lowercase", "strip_accents", "handle_chinese_chars")
-    settings = _rules_of_bert(*(normalizer[name] for name in names))
-    return {**settings, "sentence_marks": bool(marks)}, _lines(tokens)
+    if not _BERTS.fullmatch(config.get("tokenizer_class", "")):  # which has rules of its own
+        names = ("tokenize_chinese_chars", "do_lower_case", "strip_accents")
+        config = dict(zip(names, rules, strict=True))
+    return {**_rules_of_bert(config), "sentence_marks": bool(marks)}, _lines(tokens)
 
 
-def _read_unigram(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
+def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind Unigram."""
-    source, special = content["model"], _special_tokens(content)
+    source, special = content["model"], _rows_of_added(content)
     tokens = _by_row([*((token, row) for row, (token, _) in enumerate(source["vocab"])), *special])
     begin, end = _frame(content)
     controls = {*begin, *end, *(row for _, row in special)}
     model = model_proto()
+    is_split = _read_spaces(content, model.normalizer_spec, is_static)
     for row, token in enumerate(tokens):
         known, score = source["vocab"][row] if row < len(source["vocab"]) else (token, 0.0)
-        kind = CONTROL if row in controls else NORMAL if token == known else UNUSED
+        is_used = token == known and not (is_split and "▁" in token[1:])
+        kind = CONTROL if row in controls else NORMAL if is_used else UNUSED
         if source.get("byte_fallback") and re.fullmatch("<0x[0-9A-F]{2}>", token):
             kind = BYTE
         model.pieces.add(piece=token, score=score, type=UNKNOWN if row == source["unk_id"] else kind)
@@ -132,34 +188,48 @@ def _read_unigram(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     if begin or end:
         model.trainer_spec.bos_piece = "".join(tokens[row] for row in begin)
         model.trainer_spec.eos_piece = "".join(tokens[row] for row in end)
-    _read_spaces(content, model.normalizer_spec)
     return {"num_pieces": len(tokens), "sentence_marks": bool(begin or end)}, model.SerializeToString()
 
 
-def _read_spaces(content: Mapping[str, Any], normalizer: Any) -> None:
-    """Reads what tokenizer.json does before the model into SentencePiece's `NormalizerSpec`."""
-    steps = _steps(content["normalizer"], "normalizers")
-    splits = _steps(content["pre_tokenizer"], "pretokenizers")
-    normalizer.remove_extra_whitespaces = False
-    for step in steps:
-        # Composition to NFC is part of the tokenizer here, and the others are part of SentencePiece.
-        _require("a normalizer", step["type"], "Precompiled", "Replace", "Strip", "NFC")
-        if step["type"] == "Precompiled":
-            normalizer.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"] or "")
-        if step["type"] == "Replace":
-            _require("the pattern of a normalizer", step["pattern"], {"Regex": " {2,}"})
-            _require("the content of a normalizer", step["content"], " ", "▁")
-            normalizer.remove_extra_whitespaces = True
-    for split in splits:
-        _require("a pre_tokenizer", split["type"], "WhitespaceSplit", "Metaspace")
-        if split["type"] == "WhitespaceSplit":
-            normalizer.remove_extra_whitespaces = True
-    metaspace = next((split for split in splits if split["type"] == "Metaspace"), {})
-    _require("the replacement of the pre_tokenizer Metaspace", metaspace.get("replacement"), "▁")
+def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -> bool:
+    """Reads what tokenizer.json does before the model into SentencePiece's `NormalizerSpec`.
+
+    Returns true if texts are split at spaces, so that no piece has a space after its first character.
+    """
+    steps = _matched(_UNIGRAM, content)
+    charsmaps = [step.get("precompiled_charsmap") for step in _steps(content["normalizer"], "normalizers")]
+    normalizer.precompiled_charsmap = b"".join(base64.b64decode(charsmap or "") for charsmap in charsmaps)
     # Older files have a boolean.
-    scheme = metaspace.get("prepend_scheme", "always" if metaspace.get("add_prefix_space") else "never")
-    _require("prepend_scheme", scheme, "always", "first", "never")
+    scheme = steps["scheme"] or ("never" if steps["prefix"] == "false" else "always")
+    # SentencePiece removes all spaces that are not between two words, or none. Sentence-transformers removes
+    # those around a text. "first" puts no space where spaces were stripped.
+    is_known = not (steps["charsmap"] or steps["strip"])
+    if steps["split"]:
+        is_known = bool(steps["charsmap"]) and steps["space"] != "▁" and scheme == "always"
+    elif steps["collapse"]:
+        strips_left, strips_right = (steps[side] == "true" for side in ("left", "right"))
+        is_known = (strips_right or not is_static) and strips_left in (scheme == "never", scheme != "first")
+    if not is_known:
+        raise UserError(f"SentencePiece does not treat spaces like {steps[0][:-2]}")
     normalizer.add_dummy_prefix = scheme != "never"
+    normalizer.remove_extra_whitespaces = bool(steps["split"] or steps["collapse"])
+    return bool(steps["split"]) or steps["words"] != "false"
+
+
+def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
+    """Describes what tokenizer.json does to texts, with all its flags, and matches it with a pattern."""
+    steps = [
+        *_steps(content["normalizer"], "normalizers"),
+        *_steps(content["pre_tokenizer"], "pretokenizers"),
+    ]
+    text = ""
+    for step in (*steps, {**content["model"], "type": _kind(content["model"])}):
+        names = sorted(step.keys() - {"type", "vocab", "precompiled_charsmap"})
+        flags = (f" {name}={json.dumps(step[name], ensure_ascii=False)}" for name in names)
+        text += f"{step['type']}{''.join(flags)}; "
+    if not (match := re.fullmatch(pattern, text)):
+        raise UserError(f"its rules must be those of a BERT or an XLM-RoBERTa, got {text[:-2]}")
+    return match
 
 
 def _read_pieces(path: Path) -> tuple[_Settings, bytes]:
@@ -180,13 +250,6 @@ def _read_pieces(path: Path) -> tuple[_Settings, bytes]:
     return {"num_pieces": len(model.pieces), "sentence_marks": bool(marks)}, model.SerializeToString()
 
 
-def _special_tokens(content: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Returns the special tokens of tokenizer.json with their rows."""
-    tokens = content.get("added_tokens", [])
-    _require("added tokens that are not special", [t["content"] for t in tokens if not t["special"]], [])
-    return [(token["content"], token["id"]) for token in tokens]
-
-
 def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     """Returns the rows of the special tokens before and after a sentence in tokenizer.json."""
     processor = content["post_processor"]
@@ -197,6 +260,8 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     if kind != "TemplateProcessing":
         return [processor["cls"][1]], [processor["sep"][1]]
     names = [item["SpecialToken"]["id"] if "SpecialToken" in item else None for item in processor["single"]]
+    types = {part["type_id"] for item in processor["single"] for part in item.values()}
+    _require("the type_id of a sentence", sorted(types), [0])
     index = names.index(None)
     begin, end = (
         [row for name in part for row in processor["special_tokens"][name]["ids"]]
@@ -204,6 +269,10 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     )
     _require("the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0)
     return begin, end
+
+
+def _rows_of_added(content: Mapping[str, Any]) -> list[tuple[str, int]]:
+    return [(token["content"], token["id"]) for token in content.get("added_tokens", ())]
 
 
 def _steps(step: Mapping[str, Any] | None, key: str) -> Sequence[Mapping[str, Any]]:

@@ -1,7 +1,6 @@
 """The model card: the README of an exported model, with the metadata for Hugging Face's search."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -141,7 +140,8 @@ def _metadata(
     title: str, languages: Sequence[str], licence: str, base_model: str, results: Mapping[str, Any]
 ) -> str:
     """Returns the metadata of Hugging Face's model cards: a JSON value a line is YAML, too."""
-    names = (re.sub(r".*/|\..*", "", corpus) for corpus in results.get("corpora", {}))
+    # Corpora in files have names that mean nothing to the hub.
+    sources = results.get("config", {}).get("data", {}).get("sources", ())
     scores = [
         {
             "task": {"type": _TASK},
@@ -162,7 +162,7 @@ def _metadata(
         "pipeline_tag": _TASK,
         "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
         "base_model": base_model,
-        "datasets": [name for name in dict.fromkeys(names) if re.fullmatch(r"[\w.-]+", name)],
+        "datasets": [*dict.fromkeys(source.removeprefix("hf:").partition(":")[0] for source in sources)],
         "model-index": [{"name": title, "results": scores}] if scores else [],
     }
     lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items() if value]

@@ -146,7 +146,9 @@ class Pieces:
         return _padded(batch)
 
     def _split(self, sentence: str) -> list[int]:
-        return self._model.encode(readable(sentence, self._settings["max_bytes"]))
+        text = readable(sentence, self._settings["max_bytes"])
+        has_prefix = self._settings.get("fills_prefix") and text[1:]
+        return self._model.encode(text.removeprefix(" ") if has_prefix else text)
 
 
 class WordPieces(Pieces):

@@ -41,7 +41,7 @@ _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for e
 _NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 # Files that other libraries have in a model's folder beside, or instead of, config.json.
-_FOREIGN = ("modules.json", "*.bin", "*.onnx", "onnx/*.onnx", "*.safetensors.index.json")
+_FOREIGN = ("modules.json", "adapter_config.json", "*.bin", "*.onnx", "onnx/*.onnx", "*.index.json")
 
 
 def resolve(name: str | os.PathLike[str]) -> Path:

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from xling_tf.batching import available_cpus
 from xling_tf.serving.monitoring import Metrics
 from xling_tf.serving.protocol import ServingError, Tensors
 
@@ -29,7 +30,7 @@ class BatchingParameters:
     max_batch_size: int = 1000  # rows in one call of a model
     batch_timeout_micros: int = 0  # for which a batch that is not full waits although a thread is free
     max_enqueued_batches: int = 10  # in each signature's queue
-    num_batch_threads: int = 2  # calls at the same time
+    num_batch_threads: int = field(default_factory=available_cpus)  # calls at the same time
 
 
 @dataclass(frozen=True, eq=False)

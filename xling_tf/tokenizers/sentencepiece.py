@@ -103,7 +103,9 @@ class SentencePieceTokenizer(Tokenizer):
             ) from error
         self.num_words = int(size)
         proto = model_proto(model)
-        pieces, trainer = proto.pieces, proto.trainer_spec
+        pieces, trainer, spaces = proto.pieces, proto.trainer_spec, proto.normalizer_spec
+        # If all spaces are kept, that before a text is the one which SentencePiece adds, as in `tokenizers`.
+        self._fills_prefix = spaces.add_dummy_prefix and not spaces.remove_extra_whitespaces
         marks = {piece.piece: row for row, piece in enumerate(pieces) if piece.type == CONTROL}
         begin, end = (
             (marks[name],) if name in marks else () for name in (trainer.bos_piece, trainer.eos_piece)
@@ -169,14 +171,18 @@ class SentencePieceTokenizer(Tokenizer):
             "begin": self._begin,
             "end": self._end,
             "empty": self._empty,
+            "fills_prefix": self._fills_prefix,
         }
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """See `Tokenizer.tokenize`: int32 rows of the table."""
         max_tokens = max_tokens or self.config.max_tokens
+        text = readable(sentences, max_tokens)
+        if self._fills_prefix:
+            text = tf.strings.regex_replace(text, "(?s)^ (.)", r"\1")
         ids, row_splits = self._operations.sentencepiece_tokenize_op(
             self._model.resource_handle,
-            readable(sentences, max_tokens),
+            text,
             nbest_size=0,  # the best segmentation, not a sample of the n best
             alpha=1.0,
             add_bos=False,
