@@ -40,7 +40,13 @@ _PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= :])/(?!/)\
 _QUOTED = "the paper quotes others"
 # By the start of data sets' names, the corpora that are their training parts: a model that learned from one
 # is not measured as the papers' models are.
-_TRAINING_PARTS = {"stsb.": "similarity/stsb.", "multi30k.": "parallel/multi30k_train."}
+_TRAINING_PARTS = {
+    "stsb.": "similarity/stsb.",
+    "multi30k.": "parallel/multi30k_train.",
+    "squad11_dev.": "questions/squad_train_part_",
+    "piaf_part.": "questions/piaf_",
+    "cmrc2018_trial.": "questions/cmrc2018_dev_",
+}
 _LEARNED = "†"
 
 
