@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_lowercase
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,16 @@ _MAX_COLUMNS = 10  # a table of more is turned
 # What a command says about places on a machine.
 _PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= :])/(?!/)\S*/")
 _QUOTED = "the paper quotes others"
+# By the start of data sets' names, regular expressions of the corpora that are their training parts: a model
+# that learned from one is not measured as the papers' models are.
+_TRAINING_PARTS = {
+    "stsb.": "similarity/.*stsb",
+    "multi30k.": "parallel/.*multi30k",
+    "squad11_dev.": "questions/.*squad(?!shifts)",
+    "piaf_part.": "questions/.*piaf",
+    "cmrc2018_trial.": "questions/.*cmrc2018",
+}
+_LEARNED = "†"
 
 
 class Cell(NamedTuple):
@@ -44,6 +55,14 @@ class Cell(NamedTuple):
 
     text: str = ""
     is_best: bool = False
+
+
+class Measured(NamedTuple):
+    """A score of ours for a column of a paper, and how its data differ from the paper's."""
+
+    value: float | None = None
+    note: str = ""
+    is_learned: bool = False  # whether the model learned from the training part of the data set
 
 
 class Row(NamedTuple):
@@ -80,7 +99,8 @@ class PaperTable:
         paper: What the file says about the paper.
         source: The paper's name, and the table or section.
         columns: The suite, data set and metric of each column; `stand_in`, data sets to use without that one,
-            and a `note` how they differ; or a `heading` with a `reason` why nothing is measured.
+            and a `note` how they differ; or `mean_of`, the scores to average; or a `heading` with a `reason`
+            why nothing is measured. Error rates are `shown` as accuracies.
         values: Each system's figures; fractions and correlations.
         quoted: Systems whose figures the paper quotes from others.
         ours: The names of our systems beside each of the paper's; those of other seeds end in "-seed-2".
@@ -178,7 +198,7 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
         measured = {
             name: [_measured(scores, column) for column in table.columns] for name, scores in results.items()
         }
-        ours = {name: [value for value, _ in row] for name, row in measured.items()}
+        ours = {name: [cell.value for cell in row] for name, row in measured.items()}
         ours = {name: values for name, values in ours.items() if values.count(None) < len(values)}
         if not ours:
             continue
@@ -186,7 +206,7 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
         names, shared = table.headings()
         headings = [""]
         for place, heading in enumerate(names):
-            note = next((measured[name][place][1] for name in ours if measured[name][place][1]), "")
+            note = next((measured[name][place].note for name in ours if measured[name][place].note), "")
             headings.append(heading + _letter(notes, note))
         rows = []
         for group, kind in ((ours, "measured"), (table.values, "published")):
@@ -199,18 +219,21 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
         yield next(c["suite"] for c in table.columns if "suite" in c), Table(title, headings, rows, below)
 
 
-def _measured(scores: Scores, column: Mapping[str, Any]) -> tuple[float | None, str]:
-    """The score for a column of a paper's table, and how its data differ from the paper's."""
-    note = column.get("note", "")
-    if means := column.get("mean_of"):
-        values = [scores[key] for key in map(_key, means) if key in scores]
-        return (float(np.mean(values)), note) if len(values) == len(means) else (None, "")
-    for dataset in _datasets(column):
-        value = scores.get((column["suite"], dataset, column["metric"]))
-        if value is not None:
-            is_own = dataset == column["dataset"] and "stand_in" in column
-            return value if column["shown"] == column["metric"] else 1 - value, "" if is_own else note
-    return None, ""
+def _measured(scores: Scores, column: Mapping[str, Any], learned: Iterable[str] = ()) -> Measured:
+    """The score for a column of a paper's table, of a system that has `learned`, see `_TRAINING_PARTS`."""
+    means = [_key(name) for name in column.get("mean_of", ())]
+    keys = [(column["suite"], dataset, column["metric"]) for dataset in _datasets(column)]
+    if not (present := [key for key in means or keys if key in scores]) or len(present) < len(means):
+        return Measured()
+    used = means or present[:1]
+    mean = float(np.mean([scores[key] for key in used]))
+    _, dataset, metric = used[0]
+    is_own = "stand_in" in column and dataset == column["dataset"]
+    return Measured(
+        mean if column["shown"] == metric else 1 - mean,
+        "" if is_own else column.get("note", ""),
+        dataset.startswith(tuple(learned)),
+    )
 
 
 def _letter(notes: list[str], note: str) -> str:
@@ -231,13 +254,14 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
         systems: By name, what `add_results` collects.
     """
     scores = {name: flat(system["scores"]) for name, system in systems.items()}
+    learned = {name: system.get("learned", ()) for name, system in systems.items()}
     by_paper: defaultdict[str, list[PaperTable]] = defaultdict(list)
     for table in papers():
         by_paper[table.paper["name"]].append(table)
     sections = []
     for name, tables in by_paper.items():
         paper = tables[0].paper
-        parts = [Beside(table, scores) for table in tables]
+        parts = [Beside(table, scores, learned) for table in tables]
         pages = [part.table() for part in parts]
         if elsewhere := paper.get("elsewhere"):
             pages.append(Table("Elsewhere in the paper", (), (), [f"- {text}" for text in elsewhere]))
@@ -251,14 +275,19 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
 
 
 class Beside:
-    """A table of a paper beside the scores of our systems."""
+    """A table of a paper beside our systems' scores, by name; `learned` is by name too, see `add_results`."""
 
-    def __init__(self, paper_table: PaperTable, scores: Mapping[str, Scores]) -> None:
+    def __init__(
+        self,
+        paper_table: PaperTable,
+        scores: Mapping[str, Scores],
+        learned: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self.paper_table = paper_table
         # By row of the paper and system of ours.
         self.measured = {
             (row, name): [
-                (None, "") if figure is None else _measured(scores[name], column)
+                Measured() if figure is None else _measured(scores[name], column, learned.get(name, ()))
                 for figure, column in zip(figures, paper_table.columns, strict=True)
             ]
             for row, figures in paper_table.values.items()
@@ -272,13 +301,14 @@ class Beside:
             for place, figure in enumerate(figures)
             if figure is not None
         }
-        # The scores of the first system that has them.
-        self.scores = {
-            (row, place): cell
+        # The scores of the first system that has them and did not learn from a training part, or else did.
+        present = [
+            ((row, place), cell)
             for (row, _), cells in reversed(self.measured.items())
             for place, cell in enumerate(cells)
-            if cell[0] is not None
-        }
+            if cell.value is not None
+        ]
+        self.scores = dict(sorted(present, key=lambda score: not score[1].is_learned))
 
     def table(self) -> Table:
         """The rows and columns with a score of ours; notes say why others have none."""
@@ -287,20 +317,24 @@ class Beside:
         lines: list[list[str]] = [["", *headings]]
         for row, figures in table.values.items():
             ours = [
-                [f"**`{name}`**", *map(_text, table.columns, [value for value, _ in cells])]
+                [f"**`{name}`**", *(_text(*pair) for pair in zip(table.columns, cells, strict=True))]
                 for (of, name), cells in self.measured.items()
-                if of == row and any(value is not None for value, _ in cells)
+                if of == row and any(cell.value is not None for cell in cells)
             ]
-            lines += [[row, *map(_text, table.columns, figures)], *ours] if ours else []
+            theirs = [_text(*pair) for pair in zip(table.columns, map(Measured, figures), strict=True)]
+            lines += [[row, *theirs], *ours] if ours else []
         notes: list[str] = []
         places = sorted({place for _, place in self.scores})
         for place in places:
-            for note in dict.fromkeys(note for (_, p), (_, note) in self.scores.items() if p == place):
+            for note in dict.fromkeys(cell.note for (_, p), cell in self.scores.items() if p == place):
                 lines[0][place + 1] += _letter(notes, note)
         lines = [[line[0], *(line[place + 1] for place in places)] for line in lines]
         if len(places) > _MAX_COLUMNS:
             lines = [list(line) for line in zip(*lines, strict=True)]
-        below = [*_lettered(notes), *filter(None, [table.note])]
+        below = _lettered(notes)
+        if any(cell.is_learned for cells in self.measured.values() for cell in cells):
+            below.append(f"{_LEARNED} learned from the training part of this data set")
+        below += filter(None, [table.note])
         partly = {row for row, _ in self.scores}
         reasons = []
         for why, parts in self.reasons().items():
@@ -336,20 +370,20 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
     """How many figures have one of ours beside them, how far apart they are on the same data, and why."""
     own = [(part, key) for part in parts for key in part.figures if key[0] not in part.paper_table.quoted]
     pairs = [(part, key) for part, key in own if key in part.scores]
+    scores = [(part.paper_table.columns[key[1]], part.scores[key], part.figures[key]) for part, key in pairs]
+    on_own = [(column, cell, figure) for column, cell, figure in scores if not cell.note]
     gaps: defaultdict[str, list[float]] = defaultdict(list)
-    for part, (row, place) in pairs:
-        metric = part.paper_table.columns[place]["shown"]
-        score, note = part.scores[row, place]
-        if note or score is None:
+    for column, cell, figure in on_own:
+        if cell.value is None or cell.is_learned:
             continue
-        gap = score - part.figures[row, place]
-        if is_fraction(metric):
-            gaps["{:.1f} points"].append(100 * gap)
-        elif is_correlation(metric):
-            gaps["{:.2f} of correlation"].append(gap)
+        if is_fraction(column["shown"]):
+            gaps["{:.1f} points"].append(100 * (cell.value - figure))
+        elif is_correlation(column["shown"]):
+            gaps["{:.2f} of correlation"].append(cell.value - figure)
     sentences = [
         f"[{paper['title']}]({paper['url']}), {paper['where']}.",
-        f"We have scores for {len(pairs)} of its {len(own)} own figures.",
+        f"We have scores for {len(pairs)} of its {len(own)} own figures: {len(on_own)} on the paper's own "
+        f"data and {len(pairs) - len(on_own)} on stand-ins for them.",
     ]
     distances = []
     for unit, values in gaps.items():
@@ -357,12 +391,16 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
         than = "higher" if mean > 0 else "lower"
         distances.append(f"{unit.format(abs(mean))} {than} (n = {len(values)})")
     if distances:
-        sentences.append(f"On the paper's own data ours are on average {' and '.join(distances)}.")
+        are_left_out = any(cell.is_learned for _, cell, _ in on_own)
+        without = f", without figures marked {_LEARNED}," if are_left_out else ""
+        sentences.append(f"On the paper's own data{without} ours are on average {' and '.join(distances)}.")
     return " ".join([*sentences, paper["why"]])
 
 
-def _text(column: Mapping[str, Any], value: float | None) -> str:
-    return "" if value is None else shown(column["shown"], value)
+def _text(column: Mapping[str, Any], cell: Measured) -> str:
+    if cell.value is None:
+        return ""
+    return shown(column["shown"], cell.value) + f" {_LEARNED}" * cell.is_learned
 
 
 def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
@@ -384,7 +422,8 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
 
     Returns:
         The systems by name: "scores" by "suite/data set" and metric, the model's "checksum" and, of the
-        training, "command", "minutes", "steps" and "seed". "machine" is written by hand.
+        training, "command", "minutes", "steps", "seed" and what it "learned" of `_TRAINING_PARTS`. "machine"
+        is written by hand.
 
     Raises:
         UserError: The file is of another kind.
@@ -401,6 +440,11 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
                 "minutes": round(provenance["minutes"], 1),
                 "steps": provenance["steps"],
                 "seed": provenance.get("config", {}).get("training", {}).get("seed", ""),
+                "learned": [
+                    start
+                    for start, corpora in _TRAINING_PARTS.items()
+                    if any(re.match(corpora, title) for title in provenance.get("corpora", ()))
+                ],
             }
             before = system
         else:
@@ -417,7 +461,7 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
                 kept.setdefault(f"{suite}/{dataset}", {})[metric] = round(value, 5)
     text = json.dumps(dict(sorted(systems.items())), indent=1, ensure_ascii=False)
     # A line for each data set.
-    text = re.sub(r"\{[^{}]*\}", lambda scores: " ".join(scores[0].split()), text)
+    text = re.sub(r"\{[^{}]*\}|\[[^][]*\]", lambda scores: " ".join(scores[0].split()), text)
     with replacing(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
     return systems

@@ -178,6 +178,13 @@ def test_a_pool_has_no_second_sentences_of_pairs_that_mean_the_same(tmp_path):
     pools = {dataset.name: dataset for dataset in SUITES[3].find(tmp_path, 0)}
     assert [path.name for path in pools["stsb.dev"].files] == ["stsb.en.dev.tsv", "stsb.es.dev.tsv"]
     assert pools["stsb.dev"].load().pairs == [("A", "a"), ("C", "c"), ("D", "d")]
+    # The same texts are searched by the other languages' alone.
+    (search,) = SUITES[2].find(tmp_path, 0)
+    assert search.load()(
+        lambda texts: np.eye(3)[["ACD".index(text.upper()) for text in texts]]
+    ) == dict.fromkeys(
+        (f"{pair}/error_rate" for pair in ("mean", "all", "en-es", "es-en", "en-en", "es-es")), 0.0
+    )
     # At the end of a training, in the model's languages.
     write_table(tmp_path / "eval/sts/stsb.en.dev.tsv", columns, ("A", "B", 3))
     write_table(tmp_path / "eval/sts/stsb.es.dev.tsv", columns, ("a", "b", 3))

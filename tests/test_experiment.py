@@ -200,3 +200,30 @@ def test_a_training_from_a_model_reads_only_what_its_tasks_learn_from(tmp_path):
     ]
     # The others have a vocabulary to learn, but not from what only some presets learn from.
     assert kinds == [{"parallel", "nli", "documents", "conversations"}, {"parallel", "nli"}]
+
+
+IN_TARGETS = "tasks.inference.in_targets=true"
+
+
+@pytest.mark.parametrize(
+    ("preset", "settings", "read"),
+    [
+        # Rücklé et al. 2018, sec. 5.1: MT learns inference in each language, TD translations, MT+TD both.
+        ("infersent", [], ["en"]),
+        ("infersent-mt", [], ["en", "es"]),
+        ("infersent-td", [], []),
+        ("infersent-mt-td", [], ["en", "es"]),
+        ("en-es", ["tasks.inference.weight=0", IN_TARGETS], []),
+        ("en-es", [IN_TARGETS], ["en", "es"]),
+        ("en-es-best", ["tasks.entailment_ranking.in_targets=true"], ["en", "es"]),
+    ],
+)
+def test_inference_is_read_in_the_languages_that_the_tasks_learn_it_in(tmp_path, preset, settings, read):
+    data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
+    english = next((data / "nli").glob("*.en.train.tsv"))
+    shutil.copy(english, data / "nli" / "translated.es.train.tsv")
+    # A model to start from has its vocabulary, so that nothing but the tasks decides what is read.
+    config = apply_overrides(get_preset(preset), ["data.targets=es", "initial.model=exported/any", *settings])
+    run = Run(name=preset, config=config, data=data, run_dir=tmp_path / "run", output=tmp_path / "model")
+    corpora = _read_corpora(run, config.data, is_chief=False).corpora
+    assert sorted({corpus.languages for corpus in corpora if corpus.kind == "nli"}) == read

@@ -76,8 +76,10 @@ def test_inference_without_the_pairs_that_have_no_label():
     versions = [read_source("hf:stanfordnlp/snli:plain_text", ["en", "es"])[0].version() for _ in range(2)]
     publish("facebook/xnli", "es", train=rows)
     assert versions[0] == versions[1] != read_source("hf:facebook/xnli:es", ["es", "en"])[0].version()
-    with pytest.raises(UserError, match="is in es"):  # inference is trained on in the source language
+    with pytest.raises(UserError, match="is in es"):  # most tasks learn inference in the source language
         read("hf:facebook/xnli:es", "en", "es")
+    (spanish,) = read_source("hf:facebook/xnli:es", ["en", "es"], target_inference=True)
+    assert (spanish.title, list(spanish)) == ("nli/facebook_xnli.es.train", [first, second])
 
 
 def test_scored_pairs_and_answers():

@@ -113,11 +113,11 @@ def _triplets(title: str, text: str, language: str) -> list[Row]:
     return [(triplet, text) for triplet in triplets(["" if has_leftovers(s) else s for s in lines])]
 
 
-def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
+def read_source(spec: str, languages: Sequence[str], *, target_inference: bool = False) -> list[HubCorpus]:
     """Makes a corpus of each useful split of "hf:OWNER/NAME[:CONFIG]", which is downloaded the first time.
 
-    Inference is read in the source, the first of the languages, translations between it and another, and
-    other types in any of the languages.
+    Inference is read in the source, the first of the languages, and with `target_inference` in the others
+    too; translations are read between the source and another, and other types in any of the languages.
     """
     name, _, config = spec.removeprefix(_PREFIX).partition(":")
     if not spec.startswith(_PREFIX) or name.count("/") != 1:
@@ -135,7 +135,8 @@ def read_source(spec: str, languages: Sequence[str]) -> list[HubCorpus]:
         )
     available = [collection.language] if collection.language else _languages(collection.kind, config)
     source, *targets = languages
-    used = tuple(code for code in languages[: 1 if collection.kind == "nli" else None] if code in available)
+    in_source = collection.kind == "nli" and not target_inference
+    used = tuple(code for code in languages[: 1 if in_source else None] if code in available)
     if RECORD_TYPES[collection.kind].is_bilingual:
         used = next(((source, target) for target in targets if {source, target} == {*available}), ())
     if not used:

@@ -18,6 +18,9 @@ from xling_tf.evaluators.sts import find_translated_sts
 from xling_tf.search.neighbours import index_kind, nearest
 
 _QUERIES_PER_CHUNK = 256
+_MULTILINGUAL_LAYOUT = (
+    "similarity_search/<name>.tsv, a column a language, or sts/stsb.<language>.<split>.tsv in two"
+)
 _MAX_ANSWERS = 10  # right answers of a query that the search makes room for
 
 
@@ -272,6 +275,10 @@ def _sampled(rows: data.Rows, languages: Sequence[str], *, name: str, seed: int)
     return TranslationRetrieval(rows, source=source, target=target, name=name, seed=seed)
 
 
+def _find_multilingual(folder: Path) -> list[data.ParallelTexts]:
+    return [*data.find_multilingual(folder), *find_translated_sts(folder)]
+
+
 SUITES = (
     data.Suite(
         name="retrieval",
@@ -293,16 +300,14 @@ SUITES = (
         name="similarity_search",
         title="Every language's sentences searched by every other's",
         source="Yu et al. 2018, sec. 4, Table 2",  # on Europarl and WMT's newstest2012
-        layout="similarity_search/<name>.tsv, a column a language (data/convert.py --format parallel_lines)",
-        find=lambda folder, seed: data.parallel_datasets(data.find_multilingual(folder), SimilaritySearch),
+        layout=f"{_MULTILINGUAL_LAYOUT} (data/convert.py --format parallel_lines)",
+        find=lambda folder, seed: data.parallel_datasets(_find_multilingual(folder), SimilaritySearch),
     ),
     data.Suite(
         name="mixed_pool",
         title="A translation among the sentences of all languages at once",
         source="compare Roy et al. 2020, sec. 2",  # LAReQA, whose candidates are answers in 11 languages
-        layout="similarity_search/<name>.tsv, a column a language, or sts/stsb.<language>.<split>.tsv in two",
-        find=lambda folder, seed: data.parallel_datasets(
-            [*data.find_multilingual(folder), *find_translated_sts(folder)], MixedPoolRetrieval
-        ),
+        layout=_MULTILINGUAL_LAYOUT,
+        find=lambda folder, seed: data.parallel_datasets(_find_multilingual(folder), MixedPoolRetrieval),
     ),
 )

@@ -169,15 +169,22 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
     """Opens the corpora; the chief stores them in its run folder, for restarts."""
     config, corpora = run.config, run.corpora
     if corpora is None:
+        # What the tasks read; the heads, which they do not have yet, do not matter.
+        learned = {
+            (task.kind, task.languages)
+            for name in config.active_tasks
+            for task in TASKS.implementation(name).mirrored(name, config, data, {})
+        }
+        with_targets = any(("nli", target) in learned for target in data.targets)
         corpora = load_corpora(
             run.data,
             data,
             with_mined=config.task("translation_ranking").hard_negatives > 0,
-            target_inference=any(config.task(n).in_targets for n in ("inference", "entailment_ranking")),
+            target_inference=with_targets,
         )
         for source in data.sources:
-            corpora += read_source(source, data.languages)
-        kinds = {"parallel", *(TASKS.implementation(name).kind for name in config.active_tasks)}
+            corpora += read_source(source, data.languages, target_inference=with_targets)
+        kinds = {"parallel", *(kind for kind, _ in learned)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
             kinds |= {"documents", "conversations", "nli"}
         corpora = [corpus for corpus in corpora if corpus.kind in kinds]
