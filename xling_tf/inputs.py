@@ -137,7 +137,7 @@ def _as_text(value: Any, place: str, name: str) -> str:
             f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it yourself, for example "
             "with value.decode('latin-1')"
         )
-    raise UserError(
-        f"{name} must be strings, but {place} is {shown(value)}; flatten nested lists, fill in or drop "
-        "missing values, and convert others with str(value)"
-    )
+    advice = "flatten nested lists, fill in or drop missing values, and convert others with str(value)"
+    if text is value and hasattr(value, "dtype"):  # a tensor without a value, as in `Dataset.map`
+        advice = "in a graph, call the exported model itself or KerasEncoder"
+    raise UserError(f"{name} must be strings, but {place} is {shown(value)}; {advice}")

@@ -129,7 +129,7 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
             # The rows are arrays, perhaps in the only column of a table.
             rows = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
             array = np.stack([np.asarray(row) for row in rows])
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, NotImplementedError) as error:  # the last is of tensors in a graph
         raise UserError(f"{name} must be vectors of one length, but are not: {str(error)[:80]}") from None
     if array.dtype.name == "bfloat16":
         array = array.astype(np.float32)

@@ -1,7 +1,7 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -9,7 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
+    IndexKind,
     Neighbours,
+    as_vectors,
+    best_neighbours,
     chunks,
     nearest,
     nearest_in_chunks,
@@ -22,6 +25,9 @@ MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; the best on held-out sente
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
 # Avoids a division by zero for sentences whose neighbours all have cosines of 0 or less.
 _MIN_SIMILARITY = 1e-6
+
+# Vectors `[n, dim]` and `[m, dim]` to scores `[n, m]`.
+ScoreFunction = Callable[[Any, Any], Any]
 
 
 class Hit(TypedDict):
@@ -40,14 +46,23 @@ class ScoredPair(NamedTuple):
 
 
 def semantic_search(
-    query_embeddings: ArrayLike, corpus_embeddings: ArrayLike, *, top_k: int = 10
+    query_embeddings: ArrayLike,
+    corpus_embeddings: ArrayLike,
+    query_chunk_size: int = 100,
+    corpus_chunk_size: int = 500_000,
+    top_k: int = 10,
+    score_function: ScoreFunction | None = None,
 ) -> list[list[Hit]]:
     """Finds the vectors of a corpus with the highest cosines to each query, by exact search.
 
     Args:
         query_embeddings: `[queries, dim]`, or one vector `[dim]`.
         corpus_embeddings: `[corpus, dim]`. Unit vectors may be memory-mapped; others are copied.
+        query_chunk_size: Number of queries that `score_function` gets at once.
+        corpus_chunk_size: Number of vectors of the corpus that it gets at once.
         top_k: Number of hits for each query.
+        score_function: Gives `[n, m]` scores of vectors `[n, dim]` and `[m, dim]`, to search by them instead
+            of cosines, which FAISS computes.
 
     Returns:
         The hits of each query, best first; equal ones in the order of the corpus. If more are equal to the
@@ -58,14 +73,18 @@ def semantic_search(
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
     require_positive(top_k, "top_k")
-    queries = unit_vectors(query_embeddings, "query_embeddings")
-    corpus = unit_vectors(corpus_embeddings, "corpus_embeddings")
+    as_rows = as_vectors if score_function else unit_vectors
+    queries = as_rows(query_embeddings, "query_embeddings")
+    corpus = as_rows(corpus_embeddings, "corpus_embeddings")
     if not len(queries) or not len(corpus):
         return [[] for _ in queries]
     require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
-    neighbours = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
-    rows = zip(neighbours.indices.tolist(), neighbours.scores.tolist(), strict=True)
-    return [[Hit(corpus_id=i, score=score) for i, score in zip(*row, strict=True)] for row in rows]
+    sizes = query_chunk_size, corpus_chunk_size
+    parts = _neighbours(queries, corpus, min(top_k, len(corpus)), score_function, sizes, kind="flat")
+    rows = (
+        zip(*row, strict=True) for part in parts for row in zip(*map(np.ndarray.tolist, part), strict=True)
+    )
+    return [[Hit(corpus_id=index, score=score) for score, index in row] for row in rows]
 
 
 def paraphrase_mining(
@@ -73,9 +92,11 @@ def paraphrase_mining(
     sentences: Any,
     show_progress_bar: bool = False,
     batch_size: int | None = None,
-    *,
-    top_k: int = 100,
+    query_chunk_size: int = 5000,
+    corpus_chunk_size: int = 100_000,
     max_pairs: int = 500_000,
+    top_k: int = 100,
+    score_function: ScoreFunction | None = None,
     **options: Any,
 ) -> list[ScoredPair]:
     """Encodes sentences and finds the most similar pairs.
@@ -85,8 +106,11 @@ def paraphrase_mining(
         sentences: The texts.
         show_progress_bar: Whether to show progress bars.
         batch_size: Passed to `encode`; None: its default.
-        top_k: See `paraphrase_mining_embeddings`.
-        max_pairs: See `paraphrase_mining_embeddings`.
+        query_chunk_size: See `paraphrase_mining_embeddings`, also for the following.
+        corpus_chunk_size: Number of vectors.
+        max_pairs: Largest number of pairs.
+        top_k: Number of neighbours.
+        score_function: None for cosines.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
@@ -94,20 +118,31 @@ def paraphrase_mining(
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
+    sizes = query_chunk_size, corpus_chunk_size
     return paraphrase_mining_embeddings(
-        vectors, top_k=top_k, max_pairs=max_pairs, show_progress_bar=show_progress_bar
+        vectors, *sizes, max_pairs, top_k, score_function, show_progress_bar=show_progress_bar
     )
 
 
 def paraphrase_mining_embeddings(
-    embeddings: ArrayLike, *, top_k: int = 100, max_pairs: int = 500_000, show_progress_bar: bool = False
+    embeddings: ArrayLike,
+    query_chunk_size: int = 5000,
+    corpus_chunk_size: int = 100_000,
+    max_pairs: int = 500_000,
+    top_k: int = 100,
+    score_function: ScoreFunction | None = None,
+    *,
+    show_progress_bar: bool = False,
 ) -> list[ScoredPair]:
     """Finds the pairs of vectors with the highest cosines.
 
     Args:
         embeddings: `[sentences, dim]`.
-        top_k: Number of neighbours of each vector that are considered.
+        query_chunk_size: Number of vectors that `score_function` gets at once as its first argument.
+        corpus_chunk_size: Number of vectors that it gets as its second.
         max_pairs: Largest number of pairs.
+        top_k: Number of neighbours of each vector that are considered.
+        score_function: Gives the `[n, m]` scores of vectors `[n, dim]` and `[m, dim]`; None for cosines.
         show_progress_bar: Whether to show a progress bar.
 
     Returns:
@@ -120,15 +155,19 @@ def paraphrase_mining_embeddings(
     """
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
-    units = unit_vectors(embeddings, "embeddings")
-    count = len(units)
+    vectors = (as_vectors if score_function else unit_vectors)(embeddings, "embeddings")
+    count = len(vectors)
     if count < 2:
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
-    rows, k = np.arange(count), min(top_k + 1, count)  # each vector is its own neighbour
-    parts = nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar)
-    for chunk, neighbours in zip(chunks(rows), parts, strict=True):
-        firsts = np.broadcast_to(chunk[:, np.newaxis], neighbours.indices.shape)
+    k = min(top_k + 1, count)  # each vector is its own neighbour
+    sizes = query_chunk_size, corpus_chunk_size
+    start = 0
+    for neighbours in _neighbours(
+        vectors, vectors, k, score_function, sizes, show_progress=show_progress_bar
+    ):
+        rows = np.arange(start, start := start + len(neighbours.indices))
+        firsts = np.broadcast_to(rows[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k
         firsts, seconds = firsts[is_other], neighbours.indices[is_other]
@@ -141,6 +180,35 @@ def paraphrase_mining_embeddings(
         best = np.lexsort((keys, -scores))[:max_pairs]
         scores, keys = scores[best], keys[best]
     return _scored_pairs(scores, np.stack([keys // count, keys % count], axis=1))
+
+
+def _neighbours(
+    queries: NDArray[np.floating],
+    corpus: NDArray[np.floating],
+    k: int,
+    score_function: ScoreFunction | None,
+    chunk_sizes: tuple[int, int],
+    *,
+    kind: IndexKind | None = None,
+    show_progress: bool = False,
+) -> Iterator[Neighbours]:
+    """Yields the neighbours of some queries at a time: by cosines, or by a function of chunks of vectors."""
+    for name, size in zip(("query_chunk_size", "corpus_chunk_size"), chunk_sizes, strict=True):
+        require_positive(size, name)
+    if score_function is None:
+        rows = np.arange(len(queries))
+        yield from nearest_in_chunks(queries, rows, corpus, k, kind=kind, show_progress=show_progress)
+        return
+    for part in chunks(queries, chunk_sizes[0]):
+        best = Neighbours(np.zeros((len(part), 0), np.float32), np.zeros((len(part), 0), np.int64))
+        for rows in chunks(np.arange(len(corpus)), chunk_sizes[1]):
+            scores = np.asarray(score_function(part, corpus[rows[0] : rows[-1] + 1]), np.float32)
+            if scores.shape != (len(part), len(rows)):
+                shape = [len(part), len(rows)]
+                raise UserError(f"score_function must give scores of shape {shape}, got {[*scores.shape]}")
+            indices = np.append(best.indices, np.broadcast_to(rows, scores.shape), axis=1)
+            best = best_neighbours(np.append(best.scores, scores, axis=1), indices, k)
+        yield best
 
 
 def bitext_mining(
