@@ -9,7 +9,7 @@ from testing import corpus
 from xling_tf.corpora.readers import read_documents
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import InferencePair, QuestionAnswer, TranslationPair
-from xling_tf.corpora.split import held_out, near_twins, normalised, text_hashes
+from xling_tf.corpora.split import held_out, normalised, text_hashes
 from xling_tf.corpora.store import transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
@@ -124,24 +124,6 @@ def test_inference_obeys_the_splits_of_file_names():
     for split, left in (("train", leak.records), ("dev", []), ("test", [])):
         hiding = corpus("nli", pairs[1:], split=split)
         assert split_corpora(hiding, leak)[1] == (left, [])
-
-
-def test_near_twins_differ_in_a_word_at_most():
-    training = [["I like dogs.", "Dogs!"], ["They sleep here."]]
-    expected = {
-        "I like big dogs.": True,  # a word more
-        "like dogs.": True,  # a word less
-        "I like cats.": True,  # another word
-        "dogs. I like": True,  # a word elsewhere
-        "I  LIKE dogs.": True,
-        "I hate cats.": False,
-        "like I dogs. here": False,
-        "they sleep": True,
-        "Cats.": False,
-        "": False,
-    }
-    assert near_twins(list(expected), iter(training)).tolist() == list(expected.values())
-    assert near_twins(list(expected), []).tolist() == [False] * len(expected)
 
 
 PAIRS = [("A dog.", "Un perro."), ("A cat.", "Un gato.")]

@@ -88,19 +88,6 @@ def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
     assert len(spanish) == len(larger) == len(smaller) == 15  # each source once
 
 
-def test_retrieval_is_scored_without_near_twins_of_training_too(monkeypatch):
-    # Every pair of the first corpus differs from the others in one word; those of the second in four.
-    alike = [TranslationPair(f"the number is {n}", f"el número es {n}") for n in range(100)]
-    unlike = [TranslationPair(f"{n} {n}a {n}b {n}c", f"{n} {n}d {n}e {n}f") for n in range(200)]
-    monkeypatch.setattr(module, "_CANDIDATES", 12)
-    parts = [corpus("parallel", alike, name="alike"), corpus("parallel", unlike, name="unlike")]
-    store = transient_store(parts)
-    alike, unlike = (len(corpus.held_out) for corpus in store.corpora)
-    pairs = score_retrieval(store)
-    assert pairs["retrieval/en-es/no_near_twins"] == unlike
-    assert pairs["retrieval/en-es/all"] == alike + unlike
-
-
 def test_translations_of_all_corpora_are_drawn():
     pairs = {name: [TranslationPair(f"{name}{n}", f"{name.upper()}{n}") for n in range(300)] for name in "ab"}
     store = transient_store([corpus("parallel", records, name=name) for name, records in pairs.items()])

@@ -3,11 +3,11 @@
 That alone does not keep a held-out sentence out of training: it may also be in a document or be a reply. So a
 record leaves training if one of its texts is held out with a record of another type, or if one of its
 `RecordType.hidden` fields has the text of a hidden field of a held-out record of the same type. Both rules
-remove mined negatives too, but keep their record. Sentences that differ in a word remain: see `near_twins`.
+remove mined negatives too, but keep their record. Sentences that differ in a word remain.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -19,8 +19,6 @@ from xling_tf.corpora.records import Corpus, RecordType
 
 HELD_OUT_FRACTION = 0.1
 _HASH_BYTES = 8
-_BASE = np.uint64(0x9E3779B97F4A7C15)
-_INVERSE = np.uint64(pow(int(_BASE), -1, 2**64))
 
 
 class Part(IntEnum):
@@ -144,44 +142,3 @@ def are_among(
     # np.isin would sort again for each corpus, which takes most of the time of reading.
     begin, end = (np.searchsorted(ascending, hashes, side) for side in ("left", "right"))
     return begin < end
-
-
-def near_twins(held_out: Sequence[str], training: Iterable[Sequence[str]]) -> NDArray[np.bool_]:
-    """Marks held-out texts that differ from a training text in one word: added, left out, replaced or moved.
-
-    Args:
-        held_out: The texts to mark.
-        training: Blocks of texts of the same language.
-
-    Returns:
-        `[held_out]` bool.
-    """
-    keys, rows = _without_a_word(held_out)
-    distinct, indices = np.unique(keys, return_inverse=True)
-    is_seen = np.zeros(len(distinct), bool)
-    for texts in training:
-        training_keys, _ = _without_a_word(texts)
-        is_seen |= are_among(distinct, np.sort(training_keys))
-    twins = np.zeros(len(held_out), bool)
-    twins[rows[is_seen[indices]]] = True
-    return twins
-
-
-def _without_a_word(texts: Sequence[str]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Hashes each text, whole and without each of its words; returns hashes and the numbers of texts."""
-    words = list(map(_words, texts))
-    counts = np.array(list(map(len, words)), np.int64)
-    hashes = np.array([hash(word) for text_words in words for word in text_words], np.int64).view(np.uint64)
-    rows = np.repeat(np.arange(len(texts)), counts)
-    begins = np.cumsum(counts) - counts
-    indices = np.arange(len(hashes)) - begins[rows]
-    # The hash of a text is the sum of its words' hashes times _BASE ** place, modulo 2 ** 64. Without a word,
-    # the words after it are a place further to the left.
-    powers = np.cumprod(np.append(np.uint64(1), np.full(counts.max(initial=1), _BASE)))
-    sums = np.append(np.uint64(0), np.cumsum(hashes * powers[indices]))
-    begin, end = sums[begins], sums[begins + counts]
-    after = (end[rows] - sums[1:]) * _INVERSE
-    shorter = sums[:-1] - begin[rows] + after
-    is_one_of_several = counts[rows] > 1  # any two single words would be twins
-    keys = np.concatenate([end - begin, shorter[is_one_of_several]])
-    return keys, np.concatenate([np.arange(len(texts)), rows[is_one_of_several]])

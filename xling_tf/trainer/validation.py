@@ -14,7 +14,6 @@ from absl import logging
 
 from xling_tf.batching import encode_in_batches
 from xling_tf.config import ExperimentConfig
-from xling_tf.corpora.split import near_twins
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
@@ -28,7 +27,6 @@ from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 _CANDIDATES = 1000
 _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
-_BLOCK = 1 << 13  # training texts in memory at once
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the bits of hashes, which are small in the held-out tenth
 # Number of pairs of a corpus on which the probability of the same meaning is calibrated, and the minimum.
 _CALIBRATED, _FEWEST_CALIBRATED = 250, 50
@@ -155,25 +153,15 @@ def held_out_translations(corpora: Sequence[StoredCorpus], limit: int) -> list[t
 
 
 def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:
-    """Yields retrieval among all held-out translations, among those without a near twin, and by corpus."""
+    """Yields retrieval among all held-out translations, and by corpus."""
     pair = f"{source}-{target}"
     corpora = [corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair]
     if not corpora:
         return
-    drawn = _drawn([corpus.held_out for corpus in corpora], _QUERIES)
-    pairs = _pairs(drawn)
+    pairs = _pairs(_drawn([corpus.held_out for corpus in corpora], _QUERIES))
     make = partial(TranslationRetrieval, source=source, target=target)
     if len(pairs) > 1:
         yield make(pairs, name=f"retrieval/{pair}/all")
-    if len(pairs) >= _CANDIDATES:
-        is_twin = np.zeros(len(pairs), bool)
-        training = join([corpus.train for corpus in corpora])
-        for side in ("source", "target"):
-            blocks = (training[begin : begin + _BLOCK] for begin in range(0, len(training), _BLOCK))
-            is_twin |= near_twins(_texts(drawn, side), (_texts(block, side) for block in blocks))
-        unlike = [pair for pair, twin in zip(pairs, is_twin, strict=True) if not twin]
-        if len(unlike) >= _CANDIDATES:
-            yield make(unlike, name=f"retrieval/{pair}/no_near_twins")
     large = [corpus for corpus in corpora if len(corpus.held_out) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(corpus.held_out))[:_SCORED_CORPORA]:
         yield make(_pairs(_drawn([corpus.held_out], _CANDIDATES)), name=f"retrieval/{pair}/{corpus.name}")
