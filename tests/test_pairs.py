@@ -151,9 +151,9 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
         ([(*row, None) for row in TEXTS], "pair 1 is list"),
         # The first line of a file.
-        ([("source", "target"), *TEXTS], "first row has names of columns"),
-        ([("Sentence1", "Sentence 2", "Label"), *rows(WRONG)], "first row has names of columns"),
-        (pd.DataFrame([("question", "answer"), *TEXTS]), "first row has names of columns"),
+        ([("source", "target"), *TEXTS], "first row names columns"),
+        ([("Sentence1", "Sentence 2", "Label"), *rows(WRONG)], "first row names columns"),
+        (pd.DataFrame([("question", "answer"), *TEXTS]), "first row names columns"),
         (table("id", "sentence1", "sentence2", column=IDS, at=0), "id, sentence1"),
         (table("query", "question", "score"), "query, question"),
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),

@@ -65,17 +65,16 @@ def read_pairs(pairs: Any) -> list[Pair]:
     classes = getattr(features.get(score_name), "names", ()) if isinstance(features, Mapping) else ()
     result = []
     for number, row in enumerate(table, 1):
-        cells: dict[str, list[Any]] = {"first": [], "second": [], "score": [], "wrong": []}
+        cells: dict[str, list[Any]] = {"first": [], "second": [], "wrong": [], "score": []}
         for role, cell in zip(roles, row, strict=False):
-            several = isinstance(cell, list | tuple) and role == "wrong"
-            cells[role] += cell if several else [cell]
-        wrong = [text for text in cells["wrong"] if not _is_missing(text)]
-        texts = [*cells["first"], *cells["second"], *wrong]
-        texts = [encodable(text) if isinstance(text, str) else text for text in texts]
-        scores = [_score(value, classes) for value in cells["score"]]
+            cells[role] += cell if isinstance(cell, list | tuple) and role == "wrong" else [cell]
+        *columns, scores = cells.values()
+        columns[2] = [text for text in columns[2] if not _is_missing(text)]
+        texts = [encodable(text) if isinstance(text, str) else text for text in chain(*columns)]
+        scores = [_score(value, classes) for value in scores]
         if not all(isinstance(text, str) and not is_blank(text) for text in texts) or None in scores:
             raise _not_a_pair(number, row)
-        result.append(Pair(*texts[:2], next(iter(scores), None), tuple(texts[2:])))
+        result.append(Pair(texts[0], texts[1], scores[0] if scores else None, tuple(texts[2:])))
     values = {_number(row[roles.index("score")]) for row in table} if score_name and not classes else {None}
     is_inference = "hypothesis" in map(_key, names) or max(_INFERENCE) in values
     if _key(score_name) == "label" and is_inference and values <= _INFERENCE:
@@ -97,10 +96,8 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     if hasattr(pairs, "itertuples"):  # pandas; its kinds of missing values become None
         rows = pairs.astype(object).where(pairs.notna(), None).itertuples(index=False, name=None)
         names = pairs.columns
-    elif hasattr(pairs, "iter_rows"):  # polars
-        rows = pairs.iter_rows(named=True)
-    elif hasattr(pairs, "to_pylist"):  # Arrow
-        rows = pairs.to_pylist()
+    elif hasattr(pairs, "to_dicts") or hasattr(pairs, "to_pylist"):  # polars, Arrow
+        rows = pairs.to_dicts() if hasattr(pairs, "to_dicts") else pairs.to_pylist()
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         names, columns = [*pairs], [plain(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
@@ -157,15 +154,12 @@ def _roles(names: Sequence[str]) -> list[str]:
 def _require_texts(table: Sequence[list[Any]]) -> None:
     """Raises a `UserError` unless rows without names are all two texts, or all three."""
     if is_header(table[0]):
-        raise UserError(
-            f"expected pairs, but the first row has names of columns, {shown(table[0])}; leave it out, or "
-            "give a table with these names"
-        )
+        raise UserError(f"expected pairs, but the first row names columns, {shown(table[0])}; leave it out")
     for number, row in enumerate(table, 1):
         if not 2 <= len(row) <= 3 or len(row) != len(table[0]) or not all(isinstance(c, str) for c in row):
             raise UserError(
-                "expected rows of two texts, or of three: a text, the right and a wrong one; but pair "
-                f"{number} is {shown(row)}; if there are scores or more texts, give a table and {_ADVICE}"
+                "expected rows of two texts, or of three (a text, the right and a wrong one), but pair "
+                f"{number} is {shown(row)}; for scores or more texts, give a table and {_ADVICE}"
             )
     for index, column in enumerate(zip(*table, strict=True), 1):
         if len(table[0]) == 3 and None not in map(_number, column):

@@ -65,7 +65,7 @@ def quantize_embeddings(
     return codes
 
 
-def quantize_units(vectors: NDArray[np.floating], precision: Precision) -> NDArray[Any]:
+def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any]:
     """Quantizes unit vectors, with one scale for all of a dimension: those of any two calls compare.
 
     "int8" rounds to steps of 10 / sqrt(dim) / 255; the others are as `quantize_embeddings` says.

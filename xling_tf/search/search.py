@@ -1,7 +1,7 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -9,10 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
-    IndexKind,
     Neighbours,
     as_vectors,
-    best_neighbours,
     chunks,
     nearest,
     nearest_in_chunks,
@@ -25,9 +23,6 @@ MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; the best on held-out sente
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
 # Avoids a division by zero for sentences whose neighbours all have cosines of 0 or less.
 _MIN_SIMILARITY = 1e-6
-
-# Vectors `[n, dim]` and `[m, dim]` to scores `[n, m]`.
-ScoreFunction = Callable[[Any, Any], Any]
 
 
 class Hit(TypedDict):
@@ -51,7 +46,7 @@ def semantic_search(
     query_chunk_size: int = 100,
     corpus_chunk_size: int = 500_000,
     top_k: int = 10,
-    score_function: ScoreFunction | None = None,
+    score_function: Callable[..., Any] | None = None,
 ) -> list[list[Hit]]:
     """Finds the vectors of a corpus with the highest cosines to each query, by exact search.
 
@@ -79,12 +74,12 @@ def semantic_search(
     if not len(queries) or not len(corpus):
         return [[] for _ in queries]
     require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
-    sizes = query_chunk_size, corpus_chunk_size
-    parts = _neighbours(queries, corpus, min(top_k, len(corpus)), score_function, sizes, kind="flat")
-    rows = (
-        zip(*row, strict=True) for part in parts for row in zip(*map(np.ndarray.tolist, part), strict=True)
+    rows, k, sizes = np.arange(len(queries)), min(top_k, len(corpus)), (query_chunk_size, corpus_chunk_size)
+    parts = nearest_in_chunks(
+        queries, rows, corpus, k, kind="flat", score_function=score_function, chunk_sizes=sizes
     )
-    return [[Hit(corpus_id=index, score=score) for score, index in row] for row in rows]
+    hits = (row for part in parts for row in zip(part.scores.tolist(), part.indices.tolist(), strict=True))
+    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True)] for row in hits]
 
 
 def paraphrase_mining(
@@ -96,7 +91,7 @@ def paraphrase_mining(
     corpus_chunk_size: int = 100_000,
     max_pairs: int = 500_000,
     top_k: int = 100,
-    score_function: ScoreFunction | None = None,
+    score_function: Callable[..., Any] | None = None,
     **options: Any,
 ) -> list[ScoredPair]:
     """Encodes sentences and finds the most similar pairs.
@@ -118,10 +113,8 @@ def paraphrase_mining(
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
-    sizes = query_chunk_size, corpus_chunk_size
-    return paraphrase_mining_embeddings(
-        vectors, *sizes, max_pairs, top_k, score_function, show_progress_bar=show_progress_bar
-    )
+    search = query_chunk_size, corpus_chunk_size, max_pairs, top_k, score_function
+    return paraphrase_mining_embeddings(vectors, *search, show_progress_bar=show_progress_bar)
 
 
 def paraphrase_mining_embeddings(
@@ -130,7 +123,7 @@ def paraphrase_mining_embeddings(
     corpus_chunk_size: int = 100_000,
     max_pairs: int = 500_000,
     top_k: int = 100,
-    score_function: ScoreFunction | None = None,
+    score_function: Callable[..., Any] | None = None,
     *,
     show_progress_bar: bool = False,
 ) -> list[ScoredPair]:
@@ -161,11 +154,17 @@ def paraphrase_mining_embeddings(
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     k = min(top_k + 1, count)  # each vector is its own neighbour
-    sizes = query_chunk_size, corpus_chunk_size
+    parts = nearest_in_chunks(
+        vectors,
+        np.arange(count),
+        vectors,
+        k,
+        show_progress=show_progress_bar,
+        score_function=score_function,
+        chunk_sizes=(query_chunk_size, corpus_chunk_size),
+    )
     start = 0
-    for neighbours in _neighbours(
-        vectors, vectors, k, score_function, sizes, show_progress=show_progress_bar
-    ):
+    for neighbours in parts:
         rows = np.arange(start, start := start + len(neighbours.indices))
         firsts = np.broadcast_to(rows[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
@@ -180,35 +179,6 @@ def paraphrase_mining_embeddings(
         best = np.lexsort((keys, -scores))[:max_pairs]
         scores, keys = scores[best], keys[best]
     return _scored_pairs(scores, np.stack([keys // count, keys % count], axis=1))
-
-
-def _neighbours(
-    queries: NDArray[np.floating],
-    corpus: NDArray[np.floating],
-    k: int,
-    score_function: ScoreFunction | None,
-    chunk_sizes: tuple[int, int],
-    *,
-    kind: IndexKind | None = None,
-    show_progress: bool = False,
-) -> Iterator[Neighbours]:
-    """Yields the neighbours of some queries at a time: by cosines, or by a function of chunks of vectors."""
-    for name, size in zip(("query_chunk_size", "corpus_chunk_size"), chunk_sizes, strict=True):
-        require_positive(size, name)
-    if score_function is None:
-        rows = np.arange(len(queries))
-        yield from nearest_in_chunks(queries, rows, corpus, k, kind=kind, show_progress=show_progress)
-        return
-    for part in chunks(queries, chunk_sizes[0]):
-        best = Neighbours(np.zeros((len(part), 0), np.float32), np.zeros((len(part), 0), np.int64))
-        for rows in chunks(np.arange(len(corpus)), chunk_sizes[1]):
-            scores = np.asarray(score_function(part, corpus[rows[0] : rows[-1] + 1]), np.float32)
-            if scores.shape != (len(part), len(rows)):
-                shape = [len(part), len(rows)]
-                raise UserError(f"score_function must give scores of shape {shape}, got {[*scores.shape]}")
-            indices = np.append(best.indices, np.broadcast_to(rows, scores.shape), axis=1)
-            best = best_neighbours(np.append(best.scores, scores, axis=1), indices, k)
-        yield best
 
 
 def bitext_mining(

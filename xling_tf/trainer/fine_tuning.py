@@ -163,13 +163,10 @@ class PairCorpus(Corpus):
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
         if min(scores) == max(scores):
             raise UserError(f"expected different scores, but all are {scores[0]:g}")
+        high, low = (scores.index(end(scores)) for end in (max, min))
         logging.info(
-            "pairs with scores: %s; %s",
-            *(
-                f"{score:g} = {meaning}, as {pair.first[:60]!r} and {pair.second[:60]!r}"
-                for score, meaning in ((max(scores), "alike"), (min(scores), "different"))
-                for pair in distinct[scores.index(score) :][:1]
-            ),
+            "pairs with scores: %g = alike, as %r and %r; %g = different, as %r and %r",
+            *(scores[high], *distinct[high][:2], scores[low], *distinct[low][:2]),
         )
         scored = [SimilarityPair(*row[:2], n) for row, n in zip(distinct, percentages(scores), strict=True)]
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))

@@ -129,8 +129,9 @@ def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
             continue
         records = corpus.train[:: -(-len(corpus.train) // _CALIBRATED)]
         sides = (_texts(records, side) for side in ("first", "second"))
-        first, second = (encode_in_batches(encode, side, max_rows=32, max_length=2**14) for side in sides)
-        cosines, is_alike = np.sum(first * second, axis=1), records.labels > 50
+        vectors = (encode_in_batches(encode, side, max_rows=32, max_length=2**14) for side in sides)
+        first, second = (np.asarray(side, np.float32) for side in vectors)
+        cosines, is_alike = np.einsum("nd,nd->n", first, second), records.labels > 50
         if is_alike.all() or not is_alike.any():
             continue
         alike, others = float(cosines[is_alike].mean()), float(cosines[~is_alike].mean())
