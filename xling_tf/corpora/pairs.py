@@ -26,6 +26,7 @@ _ALIKE = re.compile(
     "(not?|non|dis|un)?(entailment|duplicate|equivalent|paraphrase|similar|same|match|true|yes)"
 )
 _DIFFERENT = {"false", "no", "different"}
+_OTHER_CLASSES = {"neutral", "contradiction"}  # of inference
 _OTHER_NAMES = {"message", "reply", "context", "premise", "hypothesis", "id"}  # in the first lines of files
 # Classes of inference are not scores: 0 is entailment and 2 contradiction.
 _INFERENCE = {-1.0, 0.0, 1.0, 2.0}
@@ -162,8 +163,9 @@ def _require_texts(table: Sequence[list[Any]]) -> None:
                 f"{number} is {shown(row)}; for scores or more texts, give a table and {_ADVICE}"
             )
     for index, column in enumerate(zip(*table, strict=True), 1):
-        if len(table[0]) == 3 and None not in map(_number, column):
-            raise UserError(f"expected texts, but column {index} has numbers, first {column[0]!r}; {_ADVICE}")
+        if len(table[0]) == 3 and all(_score(c) is not None or _key(c) in _OTHER_CLASSES for c in column):
+            kind = f"column {index} has numbers or classes, first {column[0]!r}"
+            raise UserError(f"expected texts, but {kind}; {_ADVICE}")
 
 
 def _is_missing(value: Any) -> bool:
@@ -180,7 +182,7 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _score(value: Any, classes: Sequence[str]) -> float | None:
+def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
     """Returns a score, or 1 or 0 for the name or the number of a class; None for anything else."""
     if isinstance(value, int) and 0 <= value < len(classes):
         value = classes[value]
