@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.corpora.pairs import is_header
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import header_of, read_table
 from xling_tf.program import progress, quiet_start, run
@@ -119,7 +120,10 @@ def _make(model: Path) -> Iterator[str]:
         options: dict[str, Any] = {f.name: f.value for f in (_TABLES, _LANGUAGES, _NEUTRAL) if is_smaller}
         if _SAME_MEANING.value:
             table = Path(_SAME_MEANING.value)
-            columns = zip(*read_table(table, names := header_of(table)), strict=True)
+            if not is_header(names := header_of(table)):
+                expected = "must name its columns in line 1, as sentence1, sentence2 and score"
+                raise UserError(f"{table} {expected}, but that is {' | '.join(names)[:80]!r}; add the line")
+            columns = zip(*read_table(table, names), strict=True)
             options["same_meaning"] = dict(zip(names, columns, strict=True))
         with progress(f"exporting {_MODEL.value} to {output}"):
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)

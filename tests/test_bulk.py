@@ -23,7 +23,7 @@ from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
 from xling_tf.savedmodel.saved_models import resolve
-from xling_tf.search.quantization import quantize_embeddings
+from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
@@ -64,7 +64,7 @@ def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, file_format, 
     assert list(map(len, vectors)) == [100, 100, 50]
     # Sums may be rounded differently.
     tolerance = {"float32": 1e-6, "int8": 1, "ubinary": 0}[precision]
-    quantized = quantize_embeddings(expected(TEXTS), precision)
+    quantized = quantize_units(expected(TEXTS), precision)
     np.testing.assert_allclose(np.concatenate(vectors), quantized, atol=tolerance)
     columns = pa.concat_tables(folder.columns(shard, ["language", "id"]) for shard in range(3))
     assert columns.to_pydict() == {"language": ["en"] * 250, "id": list(range(250))}

@@ -17,6 +17,7 @@ from scipy.stats import spearmanr
 from testing import TEXTS
 
 from xling_tf.corpora.split import held_out
+from xling_tf.corpora.store import transient_store
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
@@ -24,6 +25,7 @@ from xling_tf.files import read_json
 from xling_tf.model import CONFIG, FORMAT, Model
 from xling_tf.trainer import fine_tuning, loop
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
+from xling_tf.trainer.validation import check_scores
 from xling_tf.weights import arrays
 
 SIGNATURES = {"serving_default", "default", "raw", "question_encoder", "response_encoder", "inference"}
@@ -52,6 +54,10 @@ def tuned(start, tmp_path_factory):
     folder = tmp_path_factory.mktemp("tuned")
     tune(start, folder, steps=4)
     return folder
+
+
+def named(labels):
+    return [{"sentence1": a, "sentence2": b, "label": n} for (a, b), n in zip(PAIRS, labels, strict=True)]
 
 
 def tune(model, folder, **changes):
@@ -184,9 +190,9 @@ def test_scores_and_wrong_texts_are_learnt_from_a_table(start, tmp_path):
     [
         (PAIRS[:5] * 3, "expected at least 8 different pairs, got 5"),
         ([*PAIRS, ("a", " ")], r"pair 13 must be two texts"),
-        ([*PAIRS, ("a", "b", 1)], "expected a score for all 13 pairs or for none, but 12 have none"),
-        ([(*pair, 1) for pair in PAIRS], "expected different scores, but all are 1"),
-        ([(*pair, "neutral") for pair in PAIRS], "column 3 has single words"),
+        ([*PAIRS, ("a", "b", 1)], "pair 13 is list"),
+        (named([1] * len(PAIRS)), "expected different scores, but all are 1"),
+        (named([*[0] * (len(PAIRS) - 1), None]), "pair 12 must be two texts"),
     ],
 )
 def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):
@@ -201,13 +207,31 @@ def test_languages_that_are_no_pair_are_refused_before_the_training(languages, t
         fine_tune(tmp_path, PAIRS, output=tmp_path / "mine", languages=languages)
 
 
+def test_the_log_says_which_label_means_alike(caplog):
+    caplog.set_level("INFO", logger="absl")
+    texts = [f"{number}" for number in range(100)]
+    labels = [1, 0] * 50
+    PairCorpus.of({"sentence1": texts, "sentence2": texts[::-1], "label": labels}, ("en", "es"))
+    assert "1 = alike, as '0' and '99'; 0 = different, as '1' and '98'" in caplog.text
+    # Equal texts have the label 0: the model's cosines are 1 for them, and 0 for the others.
+    for scores, word in ((labels, "reverse the scores"), ([0, 1] * 50, "others 0.00")):
+        second = [str(int(text) + 100 * (int(text) % 2 == 0)) for text in texts]
+        corpus = PairCorpus.of({"sentence1": texts, "sentence2": second, "score": scores}, ("en", "es"))
+        caplog.clear()
+        check_scores(
+            lambda texts: np.eye(200, dtype=np.float32)[[*map(int, texts)]], transient_store([corpus]).corpora
+        )
+        assert word in caplog.text
+        assert [record.levelname for record in caplog.records].count("WARNING") == (scores is labels)
+
+
 def test_a_file_gives_scores_as_text_and_they_are_learnt_as_scores(tmp_path):
-    pairs = [(*pair, str(number % 3 / 2)) for number, pair in enumerate(PAIRS)]
+    pairs = named([str(number % 3 / 2) for number in range(len(PAIRS))])
     corpus = PairCorpus.of(pairs, ("en", "es"))
     assert corpus.kind == "similarity"
     assert [pair.label for pair in corpus.pairs] == [0, 50, 100] * (len(PAIRS) // 3)
     # The same pairs in any form are the same training, which goes on where it stopped.
-    for form in (np.array(pairs), pd.DataFrame(pairs), iter(pairs)):
+    for form in (pd.DataFrame(pairs), iter(pairs)):
         assert PairCorpus.of(form, ("en", "es")).version() == corpus.version()
     with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
         fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

@@ -8,6 +8,7 @@ from raw_files import snli_line, write_files
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.folder import load_folder, resolve_languages
+from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.errors import UserError
 
@@ -107,6 +108,22 @@ def test_a_warning_names_what_is_not_read(tmp_path, caplog):
         assert name in text
     for name in silent:
         assert Path(name).name not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("parallel/x.en-pt-BR.tsv", "x.en-pt_BR.tsv"),
+        ("parallel/x.zh-Hant-pt-BR-00000-of-00001.tsv.gz", "x.zh_Hant-pt_BR-00000-of-00001.tsv.gz"),
+        ("parallel/x.en-yue-HK.yue-HK", "x.en-yue_HK.yue_HK"),
+        ("documents/news.es-MX.txt", "news.es_MX.txt"),
+    ],
+)
+def test_a_code_with_a_hyphen_is_told_how_it_is_written(tmp_path, caplog, name, right):
+    write_files(tmp_path, {**PAIR, name: "a\tb\n"})
+    load_folder(tmp_path, source="en", targets=["es"])
+    assert f"{Path(name).name} (call it {right})" in "".join(caplog.messages)
+    assert any(layout.pattern.fullmatch(right) for layout in RECORD_TYPES[name.split("/")[0]].layouts)
 
 
 def test_shards_are_one_corpus(tmp_path, caplog):

@@ -126,7 +126,7 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
     ("arguments", "options", "message"),
     [
         ((encode, []), {}, "there are none"),
-        ((encode, [(*pair, 0.5) for pair in LETTERS]), {}, "expected pairs of two texts"),
+        ((encode, [(*pair, "wrong") for pair in LETTERS]), {}, "expected pairs of two texts"),
         (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load returns it"),
         ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each of 5 texts"),
         ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),

@@ -75,6 +75,22 @@ def test_other_values_are_named_in_the_error(message):
         as_texts(NONE[message], "texts")
 
 
+def test_a_tensor_in_a_graph_has_no_text():
+    encoder, seen = SentenceEncoder(lengths), []
+
+    def encode(text):
+        for value in (text, [text], tf.reshape(text, [1]), {"a": text}.values()):
+            with pytest.raises(UserError, match="in a graph, call the exported model itself or KerasEncoder"):
+                encoder.encode(value)
+            seen.append(value)
+        with pytest.raises(UserError, match="must be vectors"):
+            encoder.similarity(tf.zeros([2, 2]) + tf.cast(tf.strings.length(text), tf.float32), [[1.0, 0.0]])
+        return text
+
+    DATASET.map(encode)
+    assert len(seen) == 4
+
+
 def lengths(texts, *contexts):
     """Stands for a model: a text of n bytes has the vector (n, -n)."""
     rows = [[len(text), -len(text)] for text in (texts.numpy() if hasattr(texts, "numpy") else texts)]
@@ -96,3 +112,15 @@ def test_every_client_takes_one_text_as_one():
     for call in (encoder.encode, system):
         with pytest.raises(UserError, match="NoneType None"):
             call(["a", None])
+
+
+def test_an_embedder_names_the_inputs_that_do_not_fit():
+    system = Embedder(name="all", sentences=lengths, responses=lengths, inference=lengths)
+    for call, message in (
+        (lambda: system.infer(["a"], ["b", "c"]), "as many hypotheses as premises, but got 2 for 1"),
+        (lambda: system.encode_responses(["a"], []), "as many contexts as answers, but got 0 for 1"),
+        (lambda: system.infer(["a"], [1]), r"hypotheses must be strings, but hypotheses\[0\] is int"),
+        (lambda: system.infer([None], ["a"]), r"premises must be strings, but premises\[0\] is NoneType"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from xling_tf.bulk import mining
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.errors import UserError
-from xling_tf.search.quantization import quantize_embeddings
+from xling_tf.search.quantization import quantize_units
 from xling_tf.search.search import bitext_mining
 
 SMALL = mining._PROGRAM_BYTES / 2**30 + 3e-4  # GiB: room for a shard of some vectors
@@ -23,7 +23,7 @@ SMALL = mining._PROGRAM_BYTES / 2**30 + 3e-4  # GiB: room for a shard of some ve
 def write_vectors(folder, texts, vectors, *, precision="float32", rows=20, **changes):
     """Writes a folder as `encode_files` does, of given vectors."""
     folder.mkdir()
-    values = quantize_embeddings(np.asarray(vectors, np.float32), precision)
+    values = quantize_units(np.asarray(vectors, np.float32), precision)
     settings = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "columns": None}
     settings |= {"text_column": "text", "format": "parquet", "rows_per_shard": rows, "input": str(texts)}
     starts = range(0, len(texts), rows)
@@ -89,7 +89,7 @@ def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory
     mine_translations(*folders, output, threshold=0, memory=memory)
     pairs = parquet.read_table(output)
     if precision == "int8":
-        sources, targets = (quantize_embeddings(side, "int8") + 0.5 for side in (sources, targets))
+        sources, targets = (quantize_units(side, "int8") + 0.5 for side in (sources, targets))
     expected = bitext_mining(sources, targets[:117])
     assert pairs["source_row"].to_pylist() == [pair.first for pair in expected]
     assert pairs["target_row"].to_pylist() == [pair.second for pair in expected]

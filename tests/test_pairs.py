@@ -1,5 +1,6 @@
 """Pairs of texts in any form that users have: the meaning of columns, and what is refused."""
 
+import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -34,8 +35,40 @@ def table(*names, column=SCORES, at=2):
     [SCORES, np.array(SCORES, np.float32), pa.array(SCORES), [str(s) if s < 1 else s for s in SCORES]],
 )
 def test_scores_may_be_written_in_any_way(column):
-    assert read_pairs(rows(column)) == SCORED
-    assert read_pairs(pd.DataFrame(rows(column))) == SCORED
+    assert (
+        read_pairs({"first": [a for a, _ in TEXTS], "second": [b for _, b in TEXTS], "score": column})
+        == SCORED
+    )
+    assert read_pairs(table("sentence1", "sentence2", "score", column=list(column))) == SCORED
+
+
+RTE = datasets.ClassLabel(names=["entailment", "not_entailment"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "feature"),
+    [
+        ([0, 1], RTE),
+        ([0, 1], datasets.ClassLabel(names=["duplicate", "not_duplicate"])),
+        ([1, 0], datasets.ClassLabel(names=["not_equivalent", "equivalent"])),
+        ([1, 0], datasets.ClassLabel(names=["0", "1"])),
+        (["entailment", "not_entailment"], None),
+        (["Duplicate", "Not duplicate"], None),
+        (["paraphrase", "non-paraphrase"], None),
+        (["True", "False"], None),
+        ([True, False], None),
+    ],
+)
+def test_names_of_classes_say_which_texts_are_alike(labels, feature):
+    for names in (("sentence1", "sentence2"), ("premise", "hypothesis")):
+        columns = {names[0]: ["a", "b"], names[1]: ["c", "d"], "label": labels}
+        data = datasets.Dataset.from_dict(columns)
+        if feature:
+            data = data.cast_column("label", feature)
+        elif isinstance(labels[0], bool) and "hypothesis" in names:
+            continue
+        for pairs in (data, *(() if feature else (columns, pd.DataFrame(columns)))):
+            assert read_pairs(pairs) == [Pair("a", "c", 1.0), Pair("b", "d", 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +76,7 @@ def test_scores_may_be_written_in_any_way(column):
     [
         table("sentence1", "sentence2", "score")[["score", "sentence2", "sentence1"]],
         table("Text 1", "text_2", "Label")[["Label", "Text 1", "text_2"]],
-        table("here", "there", "points"),
+        table("here", "there", "score"),
         table("query", "whatever", "score")[["whatever", "score", "query"]],
     ],
 )
@@ -59,6 +92,8 @@ def test_names_of_columns_say_what_they_are(frame):
     [
         np.array(rows(WRONG)),
         pd.Series(rows(WRONG)),
+        pd.DataFrame(rows(WRONG)),
+        table("here", "there", "elsewhere", column=WRONG),
         tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows(WRONG), strict=True)))),
         [TranslationPair(*pair, (wrong,)) for *pair, wrong in rows(WRONG)],
         [{"query": a, "answer": b, "negatives": [wrong]} for a, b, wrong in rows(WRONG)],
@@ -72,15 +107,27 @@ def test_wrong_texts_in_any_form(pairs):
 
 
 def test_texts_can_be_encoded_as_utf8():
-    assert read_pairs([("\ud83d one", "two", ["t\udc00hree"])]) == [Pair("  one", "two", None, ("t hree",))]
-    with pytest.raises(UserError, match="two texts that are not empty"):
-        read_pairs([("\ud83d", "two")])
+    named = [{"anchor": "\ud83d one", "positive": "two", "negatives": ["t\udc00hree"]}]
+    assert read_pairs(named) == [Pair("  one", "two", None, ("t hree",))]
+
+
+@pytest.mark.parametrize(
+    "blank", ["", " ", "\ud83d", "\u200b", "\ufeff", "\u00a0\u2060", "\u00ad", "\u3164", "\x00"]
+)
+def test_a_text_that_shows_nothing_is_empty(blank):
+    for pair in (("one", blank), (blank, "one")):
+        with pytest.raises(UserError, match="pair 2 must be two texts that are not empty"):
+            read_pairs([("a", "b"), pair])
+    assert read_pairs([("one", "two", blank)]) == [Pair("one", "two")]
+    # A joiner or a variation selector beside a letter or a heart is part of the text.
+    assert read_pairs([("می\u200cخواهم", "\u2764\ufe0f")]) == [Pair("می\u200cخواهم", "\u2764\ufe0f")]
 
 
 def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
     column = [None, *WRONG[1:6], float("nan"), " ", *WRONG[8:]]
     wrong = [() if number in (0, 6, 7) else (text,) for number, text in enumerate(WRONG)]
-    for pairs in (rows(column), pd.DataFrame(rows(column)), pd.DataFrame(rows(column), dtype="string")):
+    frame = table("anchor", "positive", "negative", column=column)
+    for pairs in (frame, frame.to_dict("records"), frame.astype("string")):
         assert [pair.wrong for pair in read_pairs(pairs)] == wrong
     for missing in (None, float("nan"), "", "NaN", "inf", pd.NA):
         column = [*SCORES[:6], missing, *SCORES[7:]]
@@ -91,16 +138,31 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has single words"),
-        (rows(IDS, at=1), "column 2 has single words"),
-        ([("English", "Spanish", "Score"), *rows(map(str, SCORES))], "column 3 has single words"),
-        (rows(range(COUNT), at=0), "pair 1 must be"),
-        ([(*row, 0.5) for row in rows(WRONG)], "pair 1 must be"),
+        # Without names: two texts or three, and nothing else.
+        (rows(SCORES), '"sentence1", "sentence2", "score"'),
+        (pd.DataFrame(rows(SCORES)), '"sentence1", "sentence2", "score"'),
+        (table("here", "there", "points"), '"sentence1", "sentence2", "score"'),
+        ([("hello", "hallo", "17"), ("dog", "Hund", "18")], "column 3 has numbers or classes, first '17'"),
+        ([("17", "hello", "hallo"), ("18", "dog", "Hund")], "column 1 has numbers"),
+        (np.array(rows(SCORES)), "column 3 has numbers"),
+        (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has numbers or classes"),
+        (rows(["True", "False"] * 6), "column 3 has numbers or classes"),
+        (rows(range(COUNT), at=0), "pair 1 is list"),
+        ([(*row, 0.5) for row in rows(WRONG)], "pair 1 is list"),
+        ([(*row, "another wrong text") for row in rows(WRONG)], "pair 1 is list"),
+        ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
+        ([(*row, None) for row in TEXTS], "pair 1 is list"),
+        # The first line of a file.
+        ([("source", "target"), *TEXTS], "first row names columns"),
+        ([("Sentence1", "Sentence 2", "Label"), *rows(WRONG)], "first row names columns"),
+        (pd.DataFrame([("question", "answer"), *TEXTS]), "first row names columns"),
         (table("id", "sentence1", "sentence2", column=IDS, at=0), "id, sentence1"),
         (table("query", "question", "score"), "query, question"),
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
         (table("text1", "text2", "label", column=["good", "bad"] * 6), "pair 1 must be"),
+        (table("text1", "text2", "label", column=["entailment", "neutral"] * 6), "pair 2 must be"),
+        (table("source", "target", "answer", column=WRONG), "source, target, answer; choose columns"),
     ],
 )
 def test_columns_that_are_neither_texts_nor_scores_are_refused(pairs, message):
@@ -108,7 +170,7 @@ def test_columns_that_are_neither_texts_nor_scores_are_refused(pairs, message):
         read_pairs(pairs)
 
 
-def test_columns_of_words_are_texts_beside_one_other_or_among_others():
+def test_words_are_texts():
     codes = [(f"q{number}", f"{1900 + number}") for number in range(COUNT)]
     assert read_pairs(codes)[0] == Pair("q0", "1900")
     assert read_pairs([("dog", "perro", "gato")]) == [Pair("dog", "perro", None, ("gato",))]
@@ -122,7 +184,14 @@ def test_columns_of_words_are_texts_beside_one_other_or_among_others():
     "pairs",
     [
         *([], {}, "a file.csv", None, {"hello": "hola"}, {"anchor": ["a"], "positive": ["b", "c"]}),
-        *(["ab"], [("a", "b"), None], [("a", None)], [("a",)], [{"translation": {"en": "a", "es": "b"}}]),
+        *(
+            ["ab"],
+            [("a", "b"), None],
+            [("a", None)],
+            [("a",)],
+            [()],
+            [{"translation": {"en": "a", "es": "b"}}],
+        ),
     ],
 )
 def test_anything_else_is_refused(pairs):

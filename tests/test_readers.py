@@ -3,10 +3,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from raw_files import write_files
+from raw_files import snli_line, write_files
 
 from xling_tf.corpora.questions import SquadQuestion, read_paragraphs, read_questions, read_squad
-from xling_tf.corpora.readers import read_documents, read_moses, read_nli, read_parallel
+from xling_tf.corpora.readers import (
+    read_conversations,
+    read_documents,
+    read_moses,
+    read_nli,
+    read_parallel,
+    read_similarity,
+)
 from xling_tf.corpora.records import InferencePair, QuestionAnswer, SentenceTriplet, TranslationPair
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
@@ -36,6 +43,42 @@ def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
     assert report.malformed == {"not 2 columns": 7, "empty column": 1, "not UTF-8": 1}
     assert report.first_lines["not 2 columns"] == (2, 5, 6, 8, 9)
     assert "7 not 2 columns (first: 2, 5, 6, 8, 9); 1 empty" in report.summary()
+
+
+@pytest.mark.parametrize("blank", ["\u200b", "\u2060", "\ufeff \u200b", "\u00ad", "\u3164"])
+def test_what_shows_nothing_is_empty_in_every_kind_of_file(blank, tmp_path):
+    sides = f"a\t{blank}\n{blank}\tb\nc\td\n"
+    path = write(tmp_path / "x.tsv", sides)
+    for reader in (read_parallel, read_conversations, read_questions):
+        assert [record[:2] for record in read(reader(path))] == [("c", "d")]
+    scored = write(tmp_path / "s.tsv", f"sentence1\tsentence2\tscore\n{blank}\tb\t1\nc\td\t2\n")
+    assert [record[:2] for record in read(read_similarity(scored))] == [("c", "d")]
+    for line in (f"neutral\t{blank}\th\n", snli_line("neutral", hypothesis=blank)):
+        assert read(read_nli(write(tmp_path / "n", line + snli_line("neutral")))) == [
+            InferencePair("p", "h", 1)
+        ]
+    moses = [write(tmp_path / name, f"{side}\nc\n") for name, side in (("x.en", "a"), ("x.es", blank))]
+    assert read(read_moses(*moses)) == [TranslationPair("c", "c")]
+    assert read(read_documents(write(tmp_path / "x.txt", f"a\nb\n{blank}\nc\n"))) == []
+
+
+def test_a_first_line_of_names_is_left_out(tmp_path):
+    for reader, names in (
+        (read_parallel, "source\ttarget"),
+        (read_parallel, "Sentence 1\tsentence_2"),
+        (read_conversations, "message\tresponse"),
+        (read_questions, "question\tanswer\tcontext"),
+        (read_nli, "label\tpremise\thypothesis"),
+    ):
+        row = "neutral\ta\tb" if reader is read_nli else "a\tb"
+        reading = reader(write(tmp_path / "x.tsv", f"{names}\n{row}\n"))
+        assert len(read(reading)) == 1
+        assert reading.first_lines == {"line of names of columns": (1,)}
+        # Elsewhere they are texts.
+        reading = reader(write(tmp_path / "x.tsv", f"{row}\n{names}\n"))
+        assert len(read(reading)) == 1 + (reader is not read_nli)
+    sides = [write(tmp_path / side, f"{side}\na\n") for side in ("source", "target")]
+    assert read(read_moses(*sides)) == [TranslationPair("a", "a")]
 
 
 def test_another_encoding_is_named_as_the_cause(tmp_path):

@@ -18,6 +18,7 @@ from programs import ROOT, run_python
 from testing import KINDS, SENTENCES, TINY, build_model, tiny_config
 from tricky_texts import FRAGMENTS
 
+import xling_tf
 from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
@@ -140,6 +141,27 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
     np.testing.assert_array_equal(encoder.encode("b", prompt="a "), encoder.encode("a b"))
     with pytest.raises(UserError, match="batch_size must be"):
         encoder.encode(["a"], batch_size=0)
+    # Options of the client of SavedModels.
+    client = xling_tf.load(exported.folder)
+    options: dict[str, Any] = {
+        "sentences": TEXTS,
+        "show_progress_bar": True,
+        "truncate_dim": 4,
+        "device": "cpu",
+    }
+    options |= {"convert_to_numpy": True, "normalize_embeddings": True, "prompt_name": None}
+    np.testing.assert_allclose(encoder.encode(**options), client.encode(**options), atol=1e-5)
+    codes = encoder.encode(TEXTS, precision="int8")
+    assert codes.dtype == np.int8
+    assert np.abs(codes.astype(int) - client.encode(TEXTS, precision="int8")).max() <= 1
+    for option in (
+        {"device": "cuda"},
+        {"normalize_embeddings": False},
+        {"nonsense": None},
+        {"precision": "int4"},
+    ):
+        with pytest.raises(UserError, match=next(iter(option))):
+            encoder.encode(["a"], **option)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
-from encode_functions import by_last_word, looked_up
+from encode_functions import by_last_word, by_meaning, looked_up
 from testing import CARD_FILES, SENTENCES, corpus
 
 import xling_tf
@@ -74,10 +74,28 @@ def test_the_nearest_wrong_translation_is_no_translation():
 
 
 def test_pairs_between_the_same_and_different_are_left_out():
-    graded = [("a", "a", 5), ("a", "b", 4), ("a", "c", 3.5), ("a", "d", 3), ("a", "d", 0)]
+    grades = [("a", "a", 5), ("a", "b", 4), ("a", "c", 3.5), ("a", "d", 3), ("a", "d", 0)]
+    graded = [dict(zip(("sentence1", "sentence2", "score"), row, strict=True)) for row in grades]
     vectors = {"a": [1, 0], "b": [0.8, 0.6], "c": [-1, 0], "d": [0, 1]}
     line = fit_line(np.array([1, 0.8, 0, 0]), np.array([True, True, False, False]))
     assert fit_pairs(looked_up(vectors), graded) == pytest.approx(line)
+
+
+def test_a_probability_that_falls_with_the_cosine_is_refused():
+    vectors = {"a": [1, 0], "b": [0.8, 0.6], "d": [0, 1]}
+    # Equal and similar texts have the label 0, as entailment in GLUE.
+    columns = {"sentence1": ["a", "a", "a"], "sentence2": ["a", "b", "d"], "label": [0, 0, 1]}
+    with pytest.raises(UserError, match="reverse the labels if 0 means the same"):
+        fit_pairs(looked_up(vectors), columns)
+    names = ["entailment", "entailment", "not_entailment"]
+    assert fit_pairs(looked_up(vectors), {**columns, "label": names})[0] > 0
+    # Each translation is farther away than the other's: cosines of 0 against 1.
+    crossed = [("a", "d"), ("d", "a")]
+    with pytest.raises(UserError, match="expected higher cosines"):
+        fit_pairs(looked_up(vectors), crossed)
+    # Labels that say nothing.
+    with pytest.raises(UserError, match="expected higher cosines"):
+        fit_pairs(looked_up(vectors), {"first": ["a", "a"], "second": ["b", "b"], "score": [0, 1]})
 
 
 def test_a_calibrated_model_gives_probabilities_wherever_it_goes(hub_model, tmp_path):
@@ -128,5 +146,8 @@ def test_a_training_calibrates_on_held_out_translations():
     # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52 and 1/52.
     assert probabilities(np.ones(1), line) == pytest.approx(51 / 52, abs=2e-3)
     assert scores == {"expected_calibration_error": pytest.approx(1 / 52, abs=5e-3), "num_pairs": 200}
+    # A model for which other pairs are nearer gives no probability that falls.
+    next_one = by_meaning(lambda text: int(text.split()[1]) + text.startswith("en"))
+    assert calibrate(next_one, [held_out]) == ((), {})
     held_out.held_out = records[:49]
     assert calibrate(by_last_word, [held_out]) == ((), {})

@@ -18,7 +18,7 @@ from xling_tf.search.neighbours import (
     truncated,
     unit_vectors,
 )
-from xling_tf.search.quantization import quantize_embeddings
+from xling_tf.search.quantization import quantize_embeddings, quantize_units
 from xling_tf.search.search import (
     best_pairs,
     bitext_mining,
@@ -97,8 +97,30 @@ def test_rows_in_any_form_are_one_matrix(vectors):
 
 def test_int8_derived_by_hand():
     # Steps of 10 / sqrt(4) / 255 = 0.0196 from -2.5: 0.01 -> 128.01 -> 0; 0.5 -> 153 -> 25.
-    codes = quantize_embeddings(np.float32([[0.01, 0.5, -7, 7]]), "int8")
+    codes = quantize_units(np.float32([[0.01, 0.5, -7, 7]]), "int8")
     assert (codes.dtype, codes.tolist()) == (np.int8, [[0, 25, -128, 127]])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"ranges": [[0.0, -1.0, 3.0], [2.55, 1.0, 3.0]]}, {"calibration_embeddings": None}]
+)
+def test_the_ranges_of_a_byte_derived_by_hand(options):
+    # Steps of .01 and 2 / 255; less 128 and cut off toward zero: 1.005 is 100.5 - 128 = -27.5, -27. Without a
+    # range, 3 has the lowest code.
+    vectors = np.float64([[0, 1, 3], [2.55, -1, 3], [1.005, 0, 3]])
+    if "calibration_embeddings" in options:
+        options = {"calibration_embeddings": vectors}
+    signed, unsigned = (quantize_embeddings(vectors, kind, **options) for kind in ("int8", "uint8"))
+    assert (signed.dtype, signed.tolist()) == (
+        np.int8,
+        [[-128, 127, -128], [127, -128, -128], [-27, 0, -128]],
+    )
+    assert (unsigned.dtype, unsigned.tolist()) == (np.uint8, [[0, 255, 0], [255, 0, 0], [100, 127, 0]])
+    # What exceeds the ranges of others has the nearest code.
+    limits = np.sort(vectors, axis=0)[[0, 2]]
+    assert quantize_embeddings([[9.0, -9.0, 2.0]], "int8", ranges=limits).tolist() == [[127, -128, -128]]
+    with pytest.raises(UserError, match="ranges must be two rows"):
+        quantize_embeddings(vectors, "int8", ranges=limits[::-1])
 
 
 def test_bits_derived_by_hand():
@@ -112,7 +134,7 @@ def test_bits_derived_by_hand():
 def test_wrong_arguments_are_named():
     for dim, precision, message in (
         (20, "ubinary", "multiples of 8, got 20; use truncate_dim=16"),
-        (32, "int4", "one of float32, int8, binary, ubinary, got 'int4'"),
+        (32, "int4", "one of float32, int8, binary, ubinary, uint8, got 'int4'"),
     ):
         with pytest.raises(UserError, match=message):
             quantize_embeddings(np.ones((2, dim)), precision)
@@ -154,6 +176,26 @@ def test_equal_vectors_come_in_their_order(num_queries):
     corpus = np.tile(units(0, 90), (50, 1))
     found = ids(semantic_search(np.tile(units(0), (num_queries, 1)), corpus, top_k=5))
     assert found == [[0, 2, 4, 6, 8]] * num_queries
+
+
+def dots(first, second):
+    return first @ second.T
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (100, 500_000)])
+def test_a_score_function_decides_in_chunks_of_any_size(sizes):
+    # By dot product, the longest vector is the nearest; by cosine, the second.
+    query, vectors = [1.0, 0.0], np.float32([[5, 5], [1, 0], [0, 9], [4, -4]])
+    (hits,) = semantic_search(query, vectors, *sizes, 2, dots)  # in sentence-transformers' order
+    assert hits == [{"corpus_id": 0, "score": 5.0}, {"corpus_id": 3, "score": 4.0}]
+    (hits,) = semantic_search(query, vectors, query_chunk_size=sizes[0], corpus_chunk_size=sizes[1], top_k=1)
+    assert hits == [{"corpus_id": 1, "score": 1.0}]
+    # 45, 20 (5 x 4 - 5 x 4 = 0 for the last), 5 ...
+    pairs = paraphrase_mining_embeddings(vectors, *sizes, 2, 3, dots)
+    assert [tuple(pair) for pair in pairs] == [(45.0, 0, 2), (5.0, 0, 1)]
+    model = Model()
+    pairs = paraphrase_mining(model, ["0", "50", "51"], False, 7, *sizes, 1, 2, lambda a, b: -dots(a, b))
+    assert [(pair.first, pair.second) for pair in pairs] == [(0, 2)]
 
 
 def test_empty_inputs_give_empty_results():

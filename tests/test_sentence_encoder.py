@@ -12,7 +12,7 @@ from testing import SENTENCES
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import truncated
-from xling_tf.search.quantization import quantize_embeddings
+from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
 
 
@@ -33,7 +33,7 @@ def test_vectors_are_shortened_and_quantized_batch_by_batch():
     shortened = truncated(encoder.encode(sentences), 16)
     for precision in ("float32", "int8", "binary"):
         vectors = encoder.encode(sentences, batch_size=2, precision=precision, truncate_dim=16)
-        expected = quantize_embeddings(shortened, precision)
+        expected = quantize_units(shortened, precision)
         assert vectors.dtype == expected.dtype
         assert np.array_equal(vectors, expected)
 

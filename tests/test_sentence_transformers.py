@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from programs import PEERS, run_python
 
+from xling_tf import sentence_encoder
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
 
@@ -78,6 +79,17 @@ def check(cases, name, encode):
                 encode(**{name: value})
         else:
             assert np.asarray(encode(**{name: value})) == pytest.approx(np.array(expected), abs=1e-4)
+
+
+def test_the_device_may_have_its_number(monkeypatch):
+    monkeypatch.setattr(sentence_encoder, "_device", lambda: "cuda")
+    for device in ("cuda", "cuda:0", None):
+        assert SentenceEncoder(unit, device=device).encode(TEXTS, device=device) == pytest.approx(
+            np.array(UNIT)
+        )
+    for device in ("cpu", "cuda:1", "mps", ["cuda:0"]):
+        with pytest.raises(UserError, match="device="):
+            SentenceEncoder(unit, device=device)
 
 
 def test_vectors_are_returned_in_its_containers():

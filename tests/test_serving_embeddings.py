@@ -46,6 +46,9 @@ def test_openais_client_reads_the_vectors(client):
     assert (answer.model, answer.usage.total_tokens) == ("m", 4)
     (one,) = client.embeddings.create(model="m", input="Hola", encoding_format="float", dimensions=2).data
     assert one.embedding == pytest.approx([0.6, 0.8])  # (3, 4) / 5
+    nulls = dict.fromkeys(("dimensions", "encoding_format", "signature_name", "user"))
+    (same,) = client.embeddings.create(model="m", input="Hola", extra_body=nulls).data
+    assert same.embedding == pytest.approx([3 / 13, 4 / 13, 12 / 13])
     extra = {"signature_name": "question_encoder"}
     (question,) = client.embeddings.create(model="m", input="Hola", extra_body=extra).data
     assert question.embedding == pytest.approx([-3 / 13, -4 / 13, -12 / 13])
@@ -54,6 +57,8 @@ def test_openais_client_reads_the_vectors(client):
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
+        ({"input": None}, openai.BadRequestError, "a text or several"),
+        ({"input": ["a", None]}, openai.BadRequestError, "a text or several"),
         ({"input": [[1, 2]]}, openai.BadRequestError, "check_embedding_ctx_length=False"),
         ({"model": "stranger"}, openai.NotFoundError, "stranger"),
         ({"dimensions": 4}, openai.BadRequestError, "at most 3"),
@@ -71,8 +76,17 @@ def test_openais_client_lists_the_models(client, server):
     (model,) = client.models.list(extra_query={"limit": 5}).data
     assert (model.id, model.object, model.owned_by) == ("m", "model", "xling_tf")
     assert abs(model.created - time.time()) < 3600  # It was exported by this test.
+    # TensorFlow Serving's status has the same path.
+    assert client.models.retrieve("m").model_dump() == {
+        **model.model_dump(),
+        "model_version_status": [
+            {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+        ],
+    }
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("stranger")
     key = {"Authorization": "Bearer secret"}
-    assert "model_version_status" in server.ask("/v1/models/m", **key).json
+    assert list(server.ask("/v1/models/m/versions/1", **key).json) == ["model_version_status"]
     for path in ("/v1/models/", "/V1/Models", "/v1/models?a=b"):
         assert server.ask(path, **key).json["data"][0]["id"] == "m"
     head = server.ask("/v1/models", method="HEAD", **key)
@@ -110,6 +124,17 @@ def test_keys_and_origins_are_required(server):
         stranger.embeddings.create(model="m", input="a")
     assert server.predict(["a"]).status == 401
     assert server.ask("/healthz").status == 200
+    for path in (
+        "/page/models",
+        "/page/../v1/models",
+        "/v1/models/m:predict",
+        "/V1/MODELS/",
+        "/v1/embeddings",
+    ):
+        for method in ("GET", "POST", "HEAD"):
+            reply = server.ask(path, method=method)
+            assert reply.status in (401, 404, 405)
+            assert b'"m"' not in reply.body
     asking = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
     statuses = [
         server.ask(PATH, method="OPTIONS", Origin=origin, **asking).status

@@ -97,6 +97,15 @@ def test_a_real_server_answers_in_the_same_way(request):
         ("texts", b'{"instances": ["\xc0\xaf"]}', "not UTF-8"),  # overlong
         ("texts", b'{"instances": ["\\ud800"]}', "surrogate"),
         ("texts", b'{"signature_name": "\\ud800\\u0000"}', "not found in signature def"),
+        # "ñ" in Latin-1 as a value, in a list of columns and of rows with names.
+        ("texts", b'{"instances": ["a", {"b64": "8Q=="}]}', "not UTF-8"),
+        ("texts", b'{"inputs": {"text": [{"b64": "8Q=="}]}}', "not UTF-8"),
+        ("texts", b'{"instances": [{"text": {"b64": "8Q=="}}]}', "not UTF-8"),
+        ("texts", b'{"instances": [{"b64": "w7E="}]}', ["<ñ>"]),
+        # A member that is null is as if left out.
+        ("half_plus", b'{"signature_name": null, "inputs": null, "instances": [1.0]}', [3.5]),
+        ("texts", b'{"instances": null}', "Expecting only one of"),
+        ("texts", b'{"instances": [null]}', "is not of expected type: string"),
         ("half_plus", b"[" * 100_000, "JSON Parse error"),
         ("half_plus", b'{"instances": [' + b"9" * 5000 + b"]}", "JSON Parse error"),
         ("half_plus", b'{"inputs": ' + b"[" * 65 + b"]" * 65 + b"}", "tensor parsing error"),

@@ -16,7 +16,7 @@ from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
-from xling_tf.search.quantization import Precision, quantize_embeddings, require_precision
+from xling_tf.search.quantization import Precision, quantize_units, require_precision
 
 _BATCH_SIZE = 2048
 _BATCHES_AT_ONCE = min(4, available_cpus())
@@ -137,10 +137,11 @@ class SentenceEncoder:
             batch_size: Number of sentences in one call of the model.
             show_progress_bar: True shows a progress bar.
             output_value: Only "sentence_embedding"; models give no vectors of tokens.
-            precision: "float32", or a precision of `quantize_embeddings`: "int8", "binary" or "ubinary".
+            precision: "float32"; "binary" or "ubinary" as in `quantize_embeddings`; or "int8" in steps of
+                10 / sqrt(dim) / 255, the same for all texts, so that the vectors of any two calls compare.
             convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
-            device: The device of the model: "cpu" or, if TensorFlow sees a GPU, "cuda".
+            device: The device of the model: "cpu" or, if TensorFlow sees a GPU, "cuda" or "cuda:0".
             normalize_embeddings: False returns vectors of the encoder's own lengths, from the signature
                 `raw` of an exported model. True scales them to unit length, the default of exported models.
             truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length again unless
@@ -150,8 +151,8 @@ class SentenceEncoder:
             **options: Other options of sentence-transformers, with values that change nothing.
 
         Returns:
-            `[sentences, dim]` float32, or as `quantize_embeddings` says, in the order of the inputs; `[dim]`
-            for a single text.
+            `[sentences, dim]` float32, or as `precision` says, in the order of the inputs; `[dim]` for a
+            single text.
 
         Raises:
             UserError: The inputs are not texts, an option is not supported, or the model has no `raw`.
@@ -183,7 +184,7 @@ class SentenceEncoder:
             if truncate_dim is not None:
                 shorter = truncated(vectors, truncate_dim)
                 vectors = vectors[:, :truncate_dim] if is_raw else shorter
-            return {"vectors": quantize_embeddings(vectors, precision)}
+            return {"vectors": quantize_units(vectors, precision)}
 
         vectors = _call_in_batches(encode, columns, batch_size, show_progress_bar)["vectors"]
         vectors = vectors[0] if is_one else vectors
@@ -583,7 +584,7 @@ def _require_output(output_value: Any, precision: Any, chunk_size: int | None, i
 def _require_supported(options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if name == "device":
-            is_allowed = value is None or value == _device()
+            is_allowed = value is None or str(value).removesuffix(":0") == _device()
         else:
             is_nothing = value is None or value is False or value in ({}, [], ())
             is_allowed = name in _OPTIONS and (is_nothing or value in _OPTIONS[name])

@@ -36,6 +36,8 @@ SAMPLE_FOLDER: Path = Path(__file__).parent / "sample"
 # The folder into which data/default.py writes the default corpora, and their languages besides English.
 _PREPARED = Path("data/prepared")
 DEFAULT_TARGETS: tuple[str, ...] = ("es", "fr", "de", "zh")
+# The hyphen of "pt-BR", where file names need "pt_BR" because hyphens separate the languages of a pair.
+_REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1,3}(?:[.-]|$))")
 
 
 class CorpusFile(NamedTuple):
@@ -296,6 +298,7 @@ def _log_unread(
 
 
 def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:
+    names = [f"{name} (call it {new})" if (new := _REGION.sub("_", name)) != name else name for name in names]
     if names:
         logging.warning("not read in %s: %s; see docs/data.md for the layout", folder, first_names(names))
 

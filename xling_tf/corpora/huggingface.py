@@ -15,6 +15,7 @@ from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import NLI_LABELS, Corpus, Row
 from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError, library
+from xling_tf.inputs import is_blank
 
 _PREFIX = "hf:"
 # The splits that are read, and what they are for; of types other than NLI only the training split is read.
@@ -104,7 +105,7 @@ class HubCorpus(Corpus):
     def _record(self, texts: Sequence[str | None], label: int = 0) -> list[Row]:
         """Returns the row of a record; none if a text is empty."""
         clean = [normalise(text or "") for text in texts]
-        return [(RECORD_TYPES[self.kind].make(clean, label), None)] if all(clean) else []
+        return [(RECORD_TYPES[self.kind].make(clean, label), None)] if not any(map(is_blank, clean)) else []
 
 
 def _triplets(title: str, text: str, language: str) -> list[Row]:

@@ -1,7 +1,7 @@
 """Reads pairs of texts from any table or sequence, for every function that takes pairs.
 
-If any column has a known name, the names decide what the columns hold. Otherwise the first two columns are
-texts, a third and last column of numbers is a score, and all other columns are wrong texts.
+The names of columns say what they hold. Without names, two texts are a pair, and three are a text, the right
+and a wrong one, as in sentence-transformers; anything else needs names.
 """
 
 import math
@@ -12,20 +12,25 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from xling_tf.errors import UserError
-from xling_tf.inputs import encodable, plain, shown
+from xling_tf.inputs import encodable, is_blank, plain, shown
 
 # The names of columns, in lower case and without spaces and punctuation.
-_FIRST = {"anchor", "query", "question", "source", "src", "first"}
-_FIRST |= {"sentence1", "text1", "question1", "sentencea", "texta", "questiona"}
-_SECOND = {"positive", "pos", "answer", "target", "tgt", "second", "response", "document", "passage"}
-_SECOND |= {"sentence2", "text2", "question2", "sentenceb", "textb", "questionb"}
-_SCORE = {"score", "label", "similarity", "similarityscore", "relatednessscore", "isduplicate"}
+_FIRST = "anchor query question source src first sentence1 text1 question1 sentencea texta questiona"
+_SECOND = "positive pos answer target tgt second response document passage"
+_SECOND += " sentence2 text2 question2 sentenceb textb questionb"
+_SCORE = "score label similarity similarityscore relatednessscore isduplicate"
+_ROLES = {"first": _FIRST.split(), "second": _SECOND.split(), "score": _SCORE.split()}
 _WRONG = re.compile(r"((hard)?neg(ative)?|wrong)(text|answer)?s?\d*")
-# Numeric labels of inference are not scores: 0 is entailment and 2 contradiction.
-_CLASSES = {-1.0, 0.0, 1.0, 2.0}
-
-_MIN_ROWS = 8  # fewer say hardly anything about a column
-_WORD = re.compile(r"[!-~]{1,64}")  # a class, an identifier or a number, rather than a text
+# The names of classes, written in the same way: 1 if the texts are alike, 0 if they differ.
+_ALIKE = re.compile(
+    "(not?|non|dis|un)?(entailment|duplicate|equivalent|paraphrase|similar|same|match|true|yes)"
+)
+_DIFFERENT = {"false", "no", "different"}
+_OTHER_CLASSES = {"neutral", "contradiction"}  # of inference
+_OTHER_NAMES = {"message", "reply", "context", "premise", "hypothesis", "id"}  # in the first lines of files
+# Classes of inference are not scores: 0 is entailment and 2 contradiction.
+_INFERENCE = {-1.0, 0.0, 1.0, 2.0}
+_ADVICE = 'name the columns "anchor", "positive", "negative", or "sentence1", "sentence2", "score"'
 
 
 class Pair(NamedTuple):
@@ -40,46 +45,60 @@ class Pair(NamedTuple):
 def read_pairs(pairs: Any) -> list[Pair]:
     """Reads pairs of texts from rows or a table; all have a score, or none has.
 
+    Raises:
+        UserError: The columns have no names and are not two or three texts, or a row is not a pair.
+
     Example:
         >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])
         [Pair(first='one', second='uno', score=None, wrong=('dos',))]
+        >>> read_pairs([{"sentence1": "one", "sentence2": "uno", "label": "entailment"}])
+        [Pair(first='one', second='uno', score=1.0, wrong=())]
     """
-    names, rows = _as_rows(pairs)
-    if not rows:
+    names, table = _as_rows(pairs)
+    if not table:
         raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
-    indices = _known_indices(names or [])
-    if indices:
-        rows = [[row[index] for index in indices] for row in rows]
-    for row in rows:  # a cell may be a list of wrong texts
-        row[2:] = chain.from_iterable(cell if isinstance(cell, list | tuple) else (cell,) for cell in row[2:])
-        row[:] = [encodable(cell) if isinstance(cell, str) else cell for cell in row]
-    for number, row in enumerate(rows, 1):
-        if len(row) < 2 or not all(isinstance(text, str) and text.strip() for text in row[:2]):
-            raise _not_a_pair(number, row)
-    score_name = names[indices[2]] if names and len(indices) > 2 else ""
-    if _role(score_name) == "score" or (not indices and _third_column_is_score(rows)):
-        return _scored(rows, score_name, names or ())
-    if not indices:
-        _require_texts(rows)
+    roles = _roles(names)
+    if not any(roles):
+        _require_texts(table)
+        roles = ["first", "second", "wrong"]
+    score_name = next((name for name, role in zip(names, roles, strict=False) if role == "score"), "")
+    features = getattr(pairs, "features", None)  # of a Hugging Face dataset
+    classes = getattr(features.get(score_name), "names", ()) if isinstance(features, Mapping) else ()
     result = []
-    for number, (first, second, *others) in enumerate(rows, 1):
-        wrong = tuple(text for text in others if not _is_missing(text))
-        if not all(isinstance(text, str) for text in wrong):
-            raise _not_a_pair(number, rows[number - 1])
-        result.append(Pair(first, second, None, wrong))
+    for number, row in enumerate(table, 1):
+        cells: dict[str, list[Any]] = {"first": [], "second": [], "wrong": [], "score": []}
+        for role, cell in zip(roles, row, strict=False):
+            cells[role] += cell if isinstance(cell, list | tuple) and role == "wrong" else [cell]
+        *columns, scores = cells.values()
+        columns[2] = [text for text in columns[2] if not _is_missing(text)]
+        texts = [encodable(text) if isinstance(text, str) else text for text in chain(*columns)]
+        scores = [_score(value, classes) for value in scores]
+        if not all(isinstance(text, str) and not is_blank(text) for text in texts) or None in scores:
+            raise _not_a_pair(number, row)
+        result.append(Pair(texts[0], texts[1], scores[0] if scores else None, tuple(texts[2:])))
+    values = {_number(row[roles.index("score")]) for row in table} if score_name and not classes else {None}
+    is_inference = "hypothesis" in map(_key, names) or max(_INFERENCE) in values
+    if _key(score_name) == "label" and is_inference and values <= _INFERENCE:
+        raise UserError(
+            f"expected scores, but the column {score_name} has classes of inference (0 is entailment); if "
+            "they are scores, call the column score"
+        )
     return result
 
 
-def _as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
-    """Splits a table or rows into column names, None if there are none, and rows of values."""
+def is_header(cells: Iterable[Any]) -> bool:
+    """Returns True if all cells of a first row are names of columns."""
+    return all(_role(cell) or _key(cell) in _OTHER_NAMES for cell in cells)
+
+
+def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
+    """Splits a table or rows into column names, none if there are none, and rows of values."""
     names: Any = None
     if hasattr(pairs, "itertuples"):  # pandas; its kinds of missing values become None
         rows = pairs.astype(object).where(pairs.notna(), None).itertuples(index=False, name=None)
         names = pairs.columns
-    elif hasattr(pairs, "iter_rows"):  # polars
-        rows = pairs.iter_rows(named=True)
-    elif hasattr(pairs, "to_pylist"):  # Arrow
-        rows = pairs.to_pylist()
+    elif hasattr(pairs, "to_dicts") or hasattr(pairs, "to_pylist"):  # polars, Arrow
+        rows = pairs.to_dicts() if hasattr(pairs, "to_dicts") else pairs.to_pylist()
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         names, columns = [*pairs], [plain(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
@@ -100,9 +119,9 @@ def _as_rows(pairs: Any) -> tuple[list[str] | None, list[list[Any]]]:
         names = [*dict.fromkeys(chain.from_iterable(table))]
         table = [[row.get(name) for name in names] for row in table]
     # pandas numbers columns that have no names.
-    if names is not None:
-        names = [*names] if all(isinstance(name, str) for name in names) else None
-    return names, [[*map(plain, row)] for row in table]
+    if names is None or not all(isinstance(name, str) for name in names):
+        names = []
+    return [*names], [[*map(plain, row)] for row in table]
 
 
 def _is_column(value: Any) -> bool:
@@ -116,36 +135,42 @@ def _key(name: Any) -> str:
 def _role(name: Any) -> str | None:
     """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if unknown."""
     key = _key(name)
-    for role, names in (("first", _FIRST), ("second", _SECOND), ("score", _SCORE)):
-        if key in names:
-            return role
-    return "wrong" if _WRONG.fullmatch(key) else None
+    role = next((role for role, names in _ROLES.items() if key in names), None)
+    return "wrong" if _WRONG.fullmatch(key) else role
 
 
-def _known_indices(names: list[str]) -> list[int]:
-    """Returns the indices of both texts, then of the score or the wrong texts; [] if no name is known."""
+def _roles(names: Sequence[str]) -> list[str]:
+    """Returns the roles of columns; one of unknown name is the text that is missing; [] if none is known."""
     roles = [_role(name) for name in names]
-    indices: dict[str | None, list[int]] = {}
-    for index, role in enumerate(roles):
-        indices.setdefault(role, []).append(index)
-    unknown = indices.pop(None, [])
-    if not indices:
-        return []
-    sides = [indices.get(side, []) for side in ("first", "second")]
-    missing = [side for side in sides if not side]
-    scores, wrong = indices.get("score", []), indices.get("wrong", [])
-    if len(unknown) != len(missing) or any(len(side) > 1 for side in sides) or len(scores) + bool(wrong) > 1:
+    missing = [side for side in ("first", "second") if side not in roles]
+    counts = [roles.count(role) for role in ("first", "second", "score")]
+    is_ambiguous = max(counts) > 1 or ("score" in roles and "wrong" in roles)
+    if any(roles) and (roles.count(None) != len(missing) or is_ambiguous):
         raise UserError(
-            "expected two columns of texts, as anchor and positive, perhaps with score or negatives, "
-            f"but the pairs have {', '.join(names)}; choose and rename columns"
+            f"expected two columns of texts, but got {', '.join(names)}; choose columns and {_ADVICE}"
         )
-    others = iter(unknown)
-    return [*(side[0] if side else next(others) for side in sides), *scores, *wrong]
+    return [role or missing.pop(0) for role in roles] if any(roles) else []
+
+
+def _require_texts(table: Sequence[list[Any]]) -> None:
+    """Raises a `UserError` unless rows without names are all two texts, or all three."""
+    if is_header(table[0]):
+        raise UserError(f"expected pairs, but the first row names columns, {shown(table[0])}; leave it out")
+    for number, row in enumerate(table, 1):
+        if not 2 <= len(row) <= 3 or len(row) != len(table[0]) or not all(isinstance(c, str) for c in row):
+            raise UserError(
+                "expected rows of two texts, or of three (a text, the right and a wrong one), but pair "
+                f"{number} is {shown(row)}; for scores or more texts, give a table and {_ADVICE}"
+            )
+    for index, column in enumerate(zip(*table, strict=True), 1):
+        if len(table[0]) == 3 and all(_score(c) is not None or _key(c) in _OTHER_CLASSES for c in column):
+            kind = f"column {index} has numbers or classes, first {column[0]!r}"
+            raise UserError(f"expected texts, but {kind}; {_ADVICE}")
 
 
 def _is_missing(value: Any) -> bool:
     if isinstance(value, str):
-        return not value.strip()
+        return is_blank(value)
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
@@ -157,45 +182,19 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _third_column_is_score(rows: list[list[Any]]) -> bool:
-    values = [row[2] for row in rows if len(row) > 2 and not _is_missing(row[2])]
-    return bool(values) and max(map(len, rows)) == 3 and None not in map(_number, values)
-
-
-def _require_texts(rows: list[list[Any]]) -> None:
-    """Raises a `UserError` if one of three or more unnamed columns holds single words, such as classes."""
-    num_columns = max(map(len, rows))
-    for index in range(num_columns if num_columns > 2 else 0):
-        texts = [row[index] for row in rows if len(row) > index and isinstance(row[index], str)]
-        if len(texts) >= _MIN_ROWS and all(_WORD.fullmatch(text.strip()) for text in texts):
-            raise UserError(
-                "expected rows of two texts, then wrong texts or a score, but column "
-                f"{index + 1} has single words, like classes or identifiers: {texts[0]!r}; leave it out; if "
-                'it is right, name the columns "anchor", "positive", "negative" or "score"'
-            )
-
-
-def _scored(rows: list[list[Any]], name: str, names: Sequence[str]) -> list[Pair]:
-    if without := sum(len(row) < 3 for row in rows):
-        raise UserError(f"expected a score for all {len(rows)} pairs or for none, but {without} have none")
-    result = []
-    for number, (first, second, value) in enumerate(rows, 1):
-        score = _number(value)
-        if score is None or not math.isfinite(score):
-            raise _not_a_pair(number, rows[number - 1])
-        result.append(Pair(first, second, score))
-    scores = {pair.score or 0.0 for pair in result}
-    is_inference = "hypothesis" in map(_key, names) or max(_CLASSES) in scores
-    if _key(name) == "label" and scores <= _CLASSES and is_inference:
-        raise UserError(
-            f"expected scores, but the column {name} has only {sorted(scores)}, like the classes of "
-            "inference (0 is entailment); if they are scores, call the column score"
-        )
-    return result
+def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
+    """Returns a score, or 1 or 0 for the name or the number of a class; None for anything else."""
+    if isinstance(value, int) and 0 <= value < len(classes):
+        value = classes[value]
+    if (score := _number(value)) is not None:
+        return score if math.isfinite(score) else None
+    if alike := _ALIKE.fullmatch(_key(value)):
+        return 0.0 if alike[1] else 1.0
+    return 0.0 if _key(value) in _DIFFERENT else None
 
 
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f"pair {number} must be two texts that are not empty, and perhaps a score (a finite number) or wrong "
-        f"texts, got {shown(row)}; correct it, or leave it out"
+        f"pair {number} must be two texts that are not empty, and perhaps wrong texts or a score (a finite "
+        f"number, or a class as duplicate or not_duplicate), got {shown(row)}; correct it, or leave it out"
     )

@@ -11,6 +11,7 @@ from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.sentences import sentence_spans, surroundings
 from xling_tf.errors import UserError
 from xling_tf.files import read_json
+from xling_tf.inputs import is_blank
 
 _NEIGHBOURS = 2
 
@@ -60,7 +61,7 @@ def _parse_question(line: str) -> QuestionAnswer:
     question, answer, context = (*columns, "")[:3]
     if fault := _fault(question, answer):
         raise MalformedLineError(fault)
-    return QuestionAnswer(question, answer, context or answer)
+    return QuestionAnswer(question, answer, answer if is_blank(context) else context)
 
 
 def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
@@ -109,9 +110,9 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
 
 
 def _fault(question: str, answer: str) -> str | None:
-    if not answer:
+    if is_blank(answer):
         return "question without an answer"
-    return None if question else "answer without a question"
+    return "answer without a question" if is_blank(question) else None
 
 
 def _paragraph(paragraph: Mapping[str, Any], language: str) -> Paragraph:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from xling_tf.corpora.line_files import Unreadable, normal_form, read_every_line, read_lines, write_lines
+from xling_tf.corpora.pairs import is_header
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -22,6 +23,7 @@ from xling_tf.corpora.records import (
 )
 from xling_tf.corpora.split import text_hash
 from xling_tf.errors import UserError
+from xling_tf.inputs import is_blank
 
 MINED_FOLDER = "hard_negatives"
 _NUM_FIRST_LINES = 5
@@ -97,6 +99,8 @@ def _parsed(
             reading.leave_out(str(line), number)
             continue
         try:
+            if number == 1 and is_header(line.split("\t")):
+                raise MalformedLineError("line of names of columns")
             yield parse(line)
         except MalformedLineError as error:
             reading.leave_out(str(error), number)
@@ -123,7 +127,7 @@ def read_nli(path: Path) -> Reading[InferencePair]:
 def parse_nli(line: str) -> InferencePair:
     """Makes a record of a line of NLI data, or raises a `MalformedLineError`."""
     label, premise, hypothesis = nli_columns(line)
-    if not (premise and hypothesis):
+    if is_blank(premise) or is_blank(hypothesis):
         raise MalformedLineError("empty column")
     # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out (sec. 2.2).
     if label not in NLI_LABELS:
@@ -229,8 +233,8 @@ def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[st
         if isinstance(line, Unreadable):
             reading.leave_out(str(line), number)
             document.append("")
-        elif sentence := line.strip():
-            document.append(sentence)
+        elif not is_blank(line):
+            document.append(line.strip())
         else:
             yield key or _digest(document), document
             document, key, size = [], "", 0
@@ -258,10 +262,12 @@ def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]
             if isinstance(source, Unreadable) or isinstance(target, Unreadable):
                 fault = source if isinstance(source, Unreadable) else target
                 reading.leave_out(str(fault), counts[0])
-            elif (source := source.strip()) and (target := target.strip()):
-                yield TranslationPair(source, target), None
-            else:
+            elif is_blank(source) or is_blank(target):
                 reading.leave_out("empty side", counts[0])
+            elif source_number == 1 and is_header((source, target)):
+                reading.leave_out("line of names of columns", 1)
+            else:
+                yield TranslationPair(source.strip(), target.strip()), None
         if counts[0] != counts[1]:
             raise UserError(
                 f"{source_path} has {counts[0]} lines and {target_path} has {counts[1]}, but both must have "
@@ -275,7 +281,7 @@ def _columns(line: str, num_columns: int) -> list[str]:
     columns = [column.strip() for column in line.split("\t")]
     if len(columns) != num_columns:
         raise MalformedLineError(f"not {num_columns} columns")
-    if not all(columns):
+    if any(map(is_blank, columns)):
         raise MalformedLineError("empty column")
     return columns
 

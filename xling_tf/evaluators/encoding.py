@@ -74,27 +74,27 @@ class Embedder:
 
     def __call__(self, texts: Texts) -> np.ndarray:
         """Encodes sentences: `[n, dim]`; a single text gives `[dim]`."""
-        return self._call(self.sentences, texts)
+        return self._call(self.sentences, texts=texts)
 
     def encode_raw(self, texts: Texts) -> np.ndarray:
         """Encodes sentences to vectors of the encoder's own lengths, where it has them."""
-        return self._call(self.raw or self.sentences, texts)
+        return self._call(self.raw or self.sentences, texts=texts)
 
     def encode_questions(self, texts: Texts) -> np.ndarray:
         """Encodes questions: `[n, dim]`; a single text gives `[dim]`."""
-        return self._call(self.questions or self.sentences, texts)
+        return self._call(self.questions or self.sentences, texts=texts)
 
     def encode_responses(self, answers: Texts, contexts: Texts) -> np.ndarray:
         """Encodes answers in their contexts: `[n, dim]`; a single text gives `[dim]`."""
         if self.responses:
-            return self._call(self.responses, answers, contexts)
-        return self._call(self.sentences, answers)
+            return self._call(self.responses, answers=answers, contexts=contexts)
+        return self._call(self.sentences, answers=answers)
 
     def infer(self, premises: Texts, hypotheses: Texts) -> np.ndarray:
         """Classifies pairs: probabilities `[n, 3]`; without a head, raises a `NotApplicableError`."""
         if self.inference is None:
             raise NotApplicableError("it has no head for inference")
-        return self._call(self.inference, premises, hypotheses)
+        return self._call(self.inference, premises=premises, hypotheses=hypotheses)
 
     def wrapped(self, wrap: Callable[[str, Callable[..., np.ndarray]], Any], **changes: Any) -> "Embedder":
         """Returns a copy with each function replaced by `wrap(name of the attribute, function)`."""
@@ -102,14 +102,14 @@ class Embedder:
         functions = {name: wrap(name, function) for name in names if (function := getattr(self, name))}
         return dataclasses.replace(self, **functions, **changes)
 
-    def _call(self, function: Callable[..., np.ndarray], texts: Texts, *others: Texts) -> np.ndarray:
-        columns = [as_texts(texts, "texts"), *(as_texts(column, "contexts") for column in others)]
-        require_as_many(columns[-1], columns[0], "contexts", "texts")
+    def _call(self, function: Callable[..., np.ndarray], **inputs: Texts) -> np.ndarray:
+        columns, names = [as_texts(texts, name) for name, texts in inputs.items()], [*inputs]
+        require_as_many(columns[-1], columns[0], names[-1], names[0])
         if self.batch_limits:
             vectors: np.ndarray = encode_in_batches(function, *columns, **self.batch_limits._asdict())
         else:
             vectors = function(*columns)
-        return vectors[0] if is_single(texts) else vectors
+        return vectors[0] if is_single(next(iter(inputs.values()))) else vectors
 
 
 def as_embedder(encode: Encode) -> Embedder:

@@ -4,6 +4,7 @@ import codecs
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.inputs import Texts, as_texts, is_single
+from xling_tf.inputs import Texts, as_texts, is_single, shown
 from xling_tf.savedmodel.saved_models import resolve
-from xling_tf.search.neighbours import require_positive
+from xling_tf.search.neighbours import require_positive, truncated
+from xling_tf.search.quantization import Precision, quantize_units, require_precision
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
@@ -27,6 +30,9 @@ MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
 _MAX_TOKENS = 4096
 # Number of words outside the vocabulary whose n-grams are cached.
 _CACHED_WORDS = 100_000
+# Options of `SentenceEncoder.encode`, with the only value besides None.
+_NO_EFFECT = {"output_value": "sentence_embedding", "convert_to_numpy": True, "convert_to_tensor": False}
+_NO_EFFECT |= {"normalize_embeddings": True, "device": "cpu", "prompt_name": None}
 
 Inputs = dict[str, NDArray[np.int32]]
 Run = Callable[[Inputs], NDArray[np.float32]]
@@ -48,21 +54,39 @@ class RuntimeEncoder:
         return load, (self._folder.absolute(),)
 
     def encode(
-        self, sentences: Texts, *, prompt: str | None = None, batch_size: int = 64
-    ) -> NDArray[np.float32]:
+        self,
+        inputs: Texts | None = None,
+        *,
+        prompt: str | None = None,
+        batch_size: int = 64,
+        show_progress_bar: bool | None = None,
+        precision: Precision = "float32",
+        truncate_dim: int | None = None,
+        **options: Any,
+    ) -> NDArray[Any]:
         """Encodes any number of sentences in bounded memory.
 
         Args:
-            sentences: One text or several, in any form that `xling_tf.inputs.as_texts` takes.
+            inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes; `sentences` is
+                another name of this argument.
             prompt: Text that is put before each sentence; None for the model's default prompt.
             batch_size: Maximum number of sentences that the model encodes at once.
+            show_progress_bar: True shows a progress bar.
+            precision: See `SentenceEncoder.encode`.
+            truncate_dim: Number of dimensions to keep, scaled to unit length again; None keeps all.
+            **options: Other options of `SentenceEncoder.encode`, with values that change nothing.
 
         Returns:
-            `[sentences, dim]` float32 of unit length; `[dim]` for a single text.
+            `[sentences, dim]` of unit length, float32 or as `precision` says; `[dim]` for a single text.
 
         Raises:
-            UserError: The process was forked after the model was loaded.
+            UserError: The process was forked after the model was loaded, or an option is not supported.
         """
+        sentences: Any = options.pop("sentences", None) if inputs is None else inputs
+        for name, value in options.items():
+            if name not in _NO_EFFECT or value not in (None, _NO_EFFECT[name]):
+                raise UserError(f"{name}={shown(value)} is not supported here; leave it out")
+        require_precision(precision)
         if os.getpid() != self._process:
             raise UserError("the model was loaded before this process was forked; load it after the fork")
         require_positive(batch_size, "batch_size")
@@ -71,8 +95,12 @@ class RuntimeEncoder:
         tokens = [self.text.tokenize(prompt + text) for text in texts]
         vectors = np.empty((len(tokens), self.dim), np.float32)
         lengths = [len(words) for words in tokens]
-        for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MAX_TOKENS):
-            vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
+        with tqdm(total=len(tokens), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
+            for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MAX_TOKENS):
+                vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
+                bar.update(len(batch))
+        shorter = vectors if truncate_dim is None else truncated(vectors, truncate_dim)
+        vectors = quantize_units(shorter, precision)
         return vectors[0] if is_single(sentences) else vectors
 
 

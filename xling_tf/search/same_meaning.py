@@ -84,13 +84,21 @@ def fit_pairs(encode: Encode, pairs: Any) -> Line:
     """Fits the line on pairs with scores or labels, or on translations and their nearest wrong candidates.
 
     Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on mean the
-    same, those up to 60% do not, and others are left out.
+    same, those up to 60% do not, and others are left out. Raises a `UserError` if the probability would fall
+    as the cosine rises.
     """
     rows = read_pairs(pairs)
     scores = [row.score for row in rows if row.score is not None]
-    if not scores:
-        return fit_line(*translation_cosines(encode, [row[:2] for row in rows]))
-    percents = np.array(percentages(scores))
-    is_clear = (percents >= _SAME) | (percents <= _DIFFERENT)
-    first, second = encode([row.first for row in rows]), encode([row.second for row in rows])
-    return fit_line(np.sum(first * second, axis=1)[is_clear], percents[is_clear] >= _SAME)
+    if scores:
+        percents = np.array(percentages(scores))
+        is_clear = (percents >= _SAME) | (percents <= _DIFFERENT)
+        first, second = encode([row.first for row in rows]), encode([row.second for row in rows])
+        line = fit_line(np.sum(first * second, axis=1)[is_clear], percents[is_clear] >= _SAME)
+    else:
+        line = fit_line(*translation_cosines(encode, [row[:2] for row in rows]))
+    if round(line[0], 3) <= 0:
+        raise UserError(
+            "expected higher cosines for pairs that mean the same (the highest score, or label 1) than for "
+            "others, but they are not higher; reverse the labels if 0 means the same, or use another model"
+        )
+    return line

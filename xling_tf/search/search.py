@@ -1,7 +1,7 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
     Neighbours,
+    as_vectors,
     chunks,
     nearest,
     nearest_in_chunks,
@@ -40,14 +41,23 @@ class ScoredPair(NamedTuple):
 
 
 def semantic_search(
-    query_embeddings: ArrayLike, corpus_embeddings: ArrayLike, *, top_k: int = 10
+    query_embeddings: ArrayLike,
+    corpus_embeddings: ArrayLike,
+    query_chunk_size: int = 100,
+    corpus_chunk_size: int = 500_000,
+    top_k: int = 10,
+    score_function: Callable[..., Any] | None = None,
 ) -> list[list[Hit]]:
     """Finds the vectors of a corpus with the highest cosines to each query, by exact search.
 
     Args:
         query_embeddings: `[queries, dim]`, or one vector `[dim]`.
         corpus_embeddings: `[corpus, dim]`. Unit vectors may be memory-mapped; others are copied.
+        query_chunk_size: Number of queries that `score_function` gets at once.
+        corpus_chunk_size: Number of vectors of the corpus that it gets at once.
         top_k: Number of hits for each query.
+        score_function: Gives `[n, m]` scores of vectors `[n, dim]` and `[m, dim]`, to search by them instead
+            of cosines, which FAISS computes.
 
     Returns:
         The hits of each query, best first; equal ones in the order of the corpus. If more are equal to the
@@ -58,14 +68,18 @@ def semantic_search(
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
     require_positive(top_k, "top_k")
-    queries = unit_vectors(query_embeddings, "query_embeddings")
-    corpus = unit_vectors(corpus_embeddings, "corpus_embeddings")
+    as_rows = as_vectors if score_function else unit_vectors
+    queries = as_rows(query_embeddings, "query_embeddings")
+    corpus = as_rows(corpus_embeddings, "corpus_embeddings")
     if not len(queries) or not len(corpus):
         return [[] for _ in queries]
     require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
-    neighbours = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
-    rows = zip(neighbours.indices.tolist(), neighbours.scores.tolist(), strict=True)
-    return [[Hit(corpus_id=i, score=score) for i, score in zip(*row, strict=True)] for row in rows]
+    rows, k, sizes = np.arange(len(queries)), min(top_k, len(corpus)), (query_chunk_size, corpus_chunk_size)
+    parts = nearest_in_chunks(
+        queries, rows, corpus, k, kind="flat", score_function=score_function, chunk_sizes=sizes
+    )
+    hits = (row for part in parts for row in zip(part.scores.tolist(), part.indices.tolist(), strict=True))
+    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True)] for row in hits]
 
 
 def paraphrase_mining(
@@ -73,9 +87,11 @@ def paraphrase_mining(
     sentences: Any,
     show_progress_bar: bool = False,
     batch_size: int | None = None,
-    *,
-    top_k: int = 100,
+    query_chunk_size: int = 5000,
+    corpus_chunk_size: int = 100_000,
     max_pairs: int = 500_000,
+    top_k: int = 100,
+    score_function: Callable[..., Any] | None = None,
     **options: Any,
 ) -> list[ScoredPair]:
     """Encodes sentences and finds the most similar pairs.
@@ -85,8 +101,11 @@ def paraphrase_mining(
         sentences: The texts.
         show_progress_bar: Whether to show progress bars.
         batch_size: Passed to `encode`; None: its default.
-        top_k: See `paraphrase_mining_embeddings`.
-        max_pairs: See `paraphrase_mining_embeddings`.
+        query_chunk_size: See `paraphrase_mining_embeddings`, also for the following.
+        corpus_chunk_size: Number of vectors.
+        max_pairs: Largest number of pairs.
+        top_k: Number of neighbours.
+        score_function: None for cosines.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
     """
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
@@ -94,20 +113,29 @@ def paraphrase_mining(
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
-    return paraphrase_mining_embeddings(
-        vectors, top_k=top_k, max_pairs=max_pairs, show_progress_bar=show_progress_bar
-    )
+    search = query_chunk_size, corpus_chunk_size, max_pairs, top_k, score_function
+    return paraphrase_mining_embeddings(vectors, *search, show_progress_bar=show_progress_bar)
 
 
 def paraphrase_mining_embeddings(
-    embeddings: ArrayLike, *, top_k: int = 100, max_pairs: int = 500_000, show_progress_bar: bool = False
+    embeddings: ArrayLike,
+    query_chunk_size: int = 5000,
+    corpus_chunk_size: int = 100_000,
+    max_pairs: int = 500_000,
+    top_k: int = 100,
+    score_function: Callable[..., Any] | None = None,
+    *,
+    show_progress_bar: bool = False,
 ) -> list[ScoredPair]:
     """Finds the pairs of vectors with the highest cosines.
 
     Args:
         embeddings: `[sentences, dim]`.
-        top_k: Number of neighbours of each vector that are considered.
+        query_chunk_size: Number of vectors that `score_function` gets at once as its first argument.
+        corpus_chunk_size: Number of vectors that it gets as its second.
         max_pairs: Largest number of pairs.
+        top_k: Number of neighbours of each vector that are considered.
+        score_function: Gives the `[n, m]` scores of vectors `[n, dim]` and `[m, dim]`; None for cosines.
         show_progress_bar: Whether to show a progress bar.
 
     Returns:
@@ -120,15 +148,25 @@ def paraphrase_mining_embeddings(
     """
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
-    units = unit_vectors(embeddings, "embeddings")
-    count = len(units)
+    vectors = (as_vectors if score_function else unit_vectors)(embeddings, "embeddings")
+    count = len(vectors)
     if count < 2:
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
-    rows, k = np.arange(count), min(top_k + 1, count)  # each vector is its own neighbour
-    parts = nearest_in_chunks(units, rows, units, k, show_progress=show_progress_bar)
-    for chunk, neighbours in zip(chunks(rows), parts, strict=True):
-        firsts = np.broadcast_to(chunk[:, np.newaxis], neighbours.indices.shape)
+    k = min(top_k + 1, count)  # each vector is its own neighbour
+    parts = nearest_in_chunks(
+        vectors,
+        np.arange(count),
+        vectors,
+        k,
+        show_progress=show_progress_bar,
+        score_function=score_function,
+        chunk_sizes=(query_chunk_size, corpus_chunk_size),
+    )
+    start = 0
+    for neighbours in parts:
+        rows = np.arange(start, start := start + len(neighbours.indices))
+        firsts = np.broadcast_to(rows[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
         is_other &= np.cumsum(is_other, axis=1) <= top_k
         firsts, seconds = firsts[is_other], neighbours.indices[is_other]

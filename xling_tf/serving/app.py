@@ -82,7 +82,6 @@ def make_app(
             Route("/healthz", lambda request: JSONResponse({"status": "alive"})),
             Route("/readyz", readiness),
             Route("/", lambda request: FileResponse(str(page / "index.html"))),
-            Route("/page/models", lambda request: JSONResponse({"models": list(models)})),
             Mount("/page", StaticFiles(directory=str(page))),
         ],
         exception_handlers={
@@ -222,7 +221,9 @@ class _Protocol:
     async def _answer(self, target: Target, request: Request) -> bytes:
         model = self._model(target)
         if target.action == "status":
-            return protocol.format_status(model.states(target))
+            served = None if target.version or target.label else model.latest()
+            more = embeddings.describe(target.model, served.created) if served else {}
+            return protocol.format_status(model.states(target), more)
         if target.action == "metadata":
             servable = model.servable(target)
             return protocol.format_metadata(target.model, servable.version, servable.signatures)

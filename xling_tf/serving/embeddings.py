@@ -1,7 +1,7 @@
 """OpenAI's protocol, `POST /v1/embeddings` and `GET /v1/models`: reads requests and writes answers.
 
-Source: OpenAI's API reference, "Create embeddings" and "List models". Lists of tokens are rejected, because
-they are ids of OpenAI's models.
+Source: OpenAI's API reference, "Create embeddings", "List models" and "Retrieve model". Lists of tokens are
+rejected, because they are ids of OpenAI's models.
 """
 
 import base64
@@ -46,7 +46,7 @@ def read_request(document: Mapping[str, Any]) -> EmbeddingRequest:
         raise ServingError("'input' must be a text or several (LangChain: check_embedding_ctx_length=False)")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' must be an integer of at least 1")
-    if encoding not in ("float", "base64", None):
+    if encoding not in ("float", "base64"):
         raise ServingError("'encoding_format' must be float or base64")
     signature = document.get("signature_name", "")
     return EmbeddingRequest(model, texts, dimensions, encoding == "base64", signature)
@@ -77,6 +77,9 @@ def format_embeddings(request: EmbeddingRequest, vectors: NDArray[np.float32]) -
 
 def format_models(created: Mapping[str, int]) -> bytes:
     """Formats the list of the models, given the Unix times of their exports by name."""
-    more = {"object": "model", "owned_by": "xling_tf"}
-    models = [{"id": name, "created": seconds, **more} for name, seconds in created.items()]
-    return orjson.dumps({"object": "list", "data": models})
+    return orjson.dumps({"object": "list", "data": [describe(*model) for model in created.items()]})
+
+
+def describe(name: str, created: int) -> dict[str, Any]:
+    """Returns OpenAI's object of a model, given the Unix time of its export."""
+    return {"id": name, "object": "model", "created": created, "owned_by": "xling_tf"}

@@ -76,8 +76,8 @@ def parse_request(body: bytes) -> dict[str, Any]:
     """Reads the JSON object of a request; raises a `ServingError` if the body is anything else.
 
     As in RapidJSON, NaN and Infinity are numbers, the first of two equal keys wins, and a zero byte ends the
-    document. Unlike TensorFlow Serving, this rejects text that is not UTF-8, because a model would encode
-    another sentence; other bytes must be sent as `{"b64": ...}`.
+    document. Unlike TensorFlow Serving, this rejects text that is not UTF-8, also in base64, because a model
+    would encode another sentence; and a member that is null counts as left out.
     """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"A request must have at most {MAX_VALUES} values", 413)
@@ -93,6 +93,7 @@ def parse_request(body: bytes) -> dict[str, Any]:
         raise ServingError(f"JSON Parse error: {error}") from None
     if not isinstance(document, dict):
         raise ServingError(f"JSON Value: {_brief(document)} Is not object")
+    document = {name: value for name, value in document.items() if value is not None}  # as if left out
     if not isinstance(document.get("signature_name", ""), str):
         raise ServingError("'signature_name' key must be a string value.")
     return document
@@ -145,13 +146,16 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
-def format_status(states: Mapping[int, tuple[str, str, str]]) -> bytes:
-    """Formats the answer to `GET /v1/models/m`, largest version first (apis/get_model_status.proto)."""
+def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str, Any]) -> bytes:
+    """Formats the answer to `GET /v1/models/m`, largest version first (apis/get_model_status.proto).
+
+    `more` is OpenAI's description of the model, which has the same path.
+    """
     statuses = [
         {"version": str(version), "state": state, "status": {"error_code": code, "error_message": text}}
         for version, (state, code, text) in sorted(states.items(), reverse=True)
     ]
-    return orjson.dumps({"model_version_status": statuses})
+    return orjson.dumps({"model_version_status": statuses, **more})
 
 
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
@@ -248,7 +252,11 @@ def _to_bytes(value: Any) -> bytes:
         if _is_base64(value):
             # Whitespace is skipped, padding is optional (absl/strings/escaping.h).
             text = "".join(value["b64"].split()).rstrip("=.")
-            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+            decoded = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+            decoded.decode()  # raises an error for bytes that are no text
+            return decoded
+    except UnicodeDecodeError:
+        raise ServingError("The bytes in b64 are not UTF-8; convert the text") from None
     except UnicodeEncodeError:
         raise ServingError("JSON Parse error: The surrogate pair in string is invalid.") from None
     except ValueError:

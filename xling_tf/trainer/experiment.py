@@ -45,7 +45,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
-from xling_tf.trainer.validation import calibrate, evaluate
+from xling_tf.trainer.validation import calibrate, check_scores, evaluate
 from xling_tf.weights import Weights, assign_weights, read_weights
 
 
@@ -136,7 +136,7 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     trainer = Trainer(
         model=model, tasks=tasks, config=run.config, examples=train, workers=workers, run_dir=run.run_dir
     )
-    _start(run, workers, resolved, tasks, store)
+    _start(run, workers, resolved, model, tasks, store)
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
         return None
@@ -230,7 +230,9 @@ def _build(
     return model, tasks, examples, new_heads
 
 
-def _start(run: Run, workers: Workers, resolved: Resolved, tasks: Sequence[Task], store: CorpusStore) -> None:
+def _start(
+    run: Run, workers: Workers, resolved: Resolved, model: Model, tasks: Sequence[Task], store: CorpusStore
+) -> None:
     """Saves what a restart needs; until then, the folder accepts other settings, to correct mistakes."""
     written = run.run_dir / TRAINED_ON
     if workers.from_chief(lambda: written.exists() and run.folder.resolved() is not None):
@@ -243,6 +245,7 @@ def _start(run: Run, workers: Workers, resolved: Resolved, tasks: Sequence[Task]
     parts = workers.gather(trained_on) if with_shards else [trained_on]
     if workers.is_chief:
         if run.config.initial.model:
+            check_scores(lambda texts: model(texts).numpy(), store.corpora)
             parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
         run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
         run.folder.start(run.config, store.contents(), resolved)

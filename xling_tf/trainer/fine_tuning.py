@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from absl import logging
+
 from xling_tf.config import (
     DataConfig,
     ExperimentConfig,
@@ -69,10 +71,11 @@ def fine_tune(
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
         pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
-            a list, an iterator or a table (pandas, Arrow, `datasets`) are all (text, text), (text, right,
-            wrong, ...) or (text, text, score), where scores may also be labels of 0 and 1, or strings. Of a
-            row's wrong texts, at most 5 are drawn. In tables and dictionaries, columns are found by name:
-            "anchor", "positive", "negative"; or "sentence1", "sentence2", "score".
+            a list, an iterator or a table are (text, text) or (text, right, wrong). In tables (pandas, Arrow,
+            `datasets`) and dictionaries, columns have names: "anchor", "positive", "negative", "negative_2",
+            ...; or "sentence1", "sentence2" and "score" or "label". Of a row's wrong texts, at most 5 are
+            drawn. The highest score means alike, as does a class such as "duplicate" rather than
+            "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
@@ -89,8 +92,7 @@ def fine_tune(
         a signal stopped the training.
 
     Raises:
-        UserError: The model or the pairs cannot be used (a column may hold classes or identifiers), or
-            `run_dir` belongs to another training.
+        UserError: The model or the pairs cannot be used, or `run_dir` belongs to another training.
 
     Example:
         >>> encoder = fine_tune(
@@ -172,6 +174,11 @@ class PairCorpus(Corpus):
             return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
         if min(scores) == max(scores):
             raise UserError(f"expected different scores, but all are {scores[0]:g}")
+        high, low = (scores.index(end(scores)) for end in (max, min))
+        logging.info(
+            "pairs with scores: %g = alike, as %r and %r; %g = different, as %r and %r",
+            *(scores[high], *distinct[high][:2], scores[low], *distinct[low][:2]),
+        )
         scored = [SimilarityPair(*row[:2], n) for row, n in zip(distinct, percentages(scores), strict=True)]
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 

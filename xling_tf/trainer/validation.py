@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from xling_tf.batching import encode_in_batches
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.evaluators.encoding import Encode
@@ -99,7 +100,7 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
 
     Returns:
         `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if there are
-        too few translations.
+        too few translations, or if their cosines are lower than those of other pairs.
     """
     by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
     for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
@@ -114,8 +115,31 @@ def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[fl
         return (), {}
     cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     line = fit_line(cosines[::2], is_same[::2])
+    if line[0] <= 0:
+        logging.warning("translations have lower cosines than other pairs: no probability is calibrated")
+        return (), {}
     error = calibration_error(probabilities(cosines[1::2], line), is_same[1::2])
     return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
+
+
+def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
+    """Logs the mean cosines of scored pairs that are alike and of others; warns if the others' is higher."""
+    for corpus in corpora:
+        if corpus.kind != "similarity" or not len(corpus.train):
+            continue
+        records = corpus.train[:: -(-len(corpus.train) // _CALIBRATED)]
+        sides = ([text.decode() for text in records.column(side)] for side in ("first", "second"))
+        vectors = (encode_in_batches(encode, side, max_rows=32, max_length=2**14) for side in sides)
+        first, second = (np.asarray(side, np.float32) for side in vectors)
+        cosines, is_alike = np.einsum("nd,nd->n", first, second), records.labels > 50
+        if is_alike.all() or not is_alike.any():
+            continue
+        alike, others = float(cosines[is_alike].mean()), float(cosines[~is_alike].mean())
+        report = f"{corpus.title}: mean cosine of high scores (alike) {alike:.2f}, of others {others:.2f}"
+        if alike < others:
+            logging.warning("%s before training; if 1 means different, reverse the scores", report)
+        else:
+            logging.info("%s before training", report)
 
 
 def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:

@@ -30,7 +30,7 @@ async function fetchJson(path, request) {
     throw new Error("The server cannot be reached. Is it still running?");
   }
   const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(`The server refused (${answer.status}): ${body.error ?? answer.statusText}`);
+  if (!answer.ok) throw new Error(`The server refused (${answer.status}): ${body.error?.message ?? body.error ?? answer.statusText}`);
   return body;
 }
 
@@ -166,8 +166,8 @@ async function chooseModel() {
 }
 
 async function start() {
-  const { models } = await fetchJson("page/models");
-  page.model.replaceChildren(...models.map((name) => new Option(name, name)));
+  const { data } = await fetchJson("v1/models");
+  page.model.replaceChildren(...data.map(({ id }) => new Option(id, id)));
   return chooseModel();
 }
 
