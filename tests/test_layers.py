@@ -237,6 +237,25 @@ def test_sums_of_rows_and_their_gradients_by_hand(training):
     assert tape.gradient(loss, rows).numpy().tolist() == [[1, 1], [0, 0], [4, 4]]
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_sums_of_no_groups_are_none_also_where_a_gpu_computes_them(training, monkeypatch):
+    segment_sum = tf.sparse.segment_sum
+
+    def as_on_a_gpu(data, indices, segment_ids, num_segments):
+        assert num_segments > 0, "segment ids must be >= 0"  # what the kernel says
+        return segment_sum(data, indices, segment_ids, num_segments=num_segments)
+
+    monkeypatch.setattr(tf.sparse, "segment_sum", as_on_a_gpu)
+    none, rows = tf.zeros([0], tf.int32), tf.zeros([0, 2])
+    with tf.GradientTape() as tape:
+        tape.watch(rows)
+        sums = sum_groups(rows, none, none, 0, training)
+        loss = tf.reduce_sum(sums)
+    assert sums.shape == (0, 2)
+    if training:
+        assert tape.gradient(loss, rows).shape == (0, 2)
+
+
 def test_words_and_ngrams_average_by_hand():
     # Word 0 has n-grams 0 and 1, word 1 has n-gram 1. With the identity in the tanh layer:
     # (word + tanh(sum of n-grams)) / 2.

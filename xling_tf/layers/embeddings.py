@@ -27,7 +27,12 @@ def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any, training
     """
     if training:
         return _sum_groups_in_training(rows, positions, groups, num_groups)
-    return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups)
+    return _segment_sum(rows, positions, groups, num_groups)
+
+
+def _segment_sum(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
+    # A GPU's kernel fails if there are no groups, as in a text of known words alone.
+    return tf.sparse.segment_sum(rows, positions, groups, num_segments=tf.maximum(num_groups, 1))[:num_groups]
 
 
 @tf.custom_gradient
@@ -36,9 +41,9 @@ def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: 
         # The gradient is a sum of the same kind, from groups to rows; TensorFlow's takes three times as long.
         order = tf.argsort(positions)
         ordered = tf.gather(groups, order), tf.gather(positions, order)
-        return tf.sparse.segment_sum(upstream, *ordered, num_segments=tf.shape(rows)[0]), None, None, None
+        return _segment_sum(upstream, *ordered, tf.shape(rows)[0]), None, None, None
 
-    return tf.sparse.segment_sum(rows, positions, groups, num_segments=num_groups), gradient
+    return _segment_sum(rows, positions, groups, num_groups), gradient
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
