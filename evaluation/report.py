@@ -5,7 +5,6 @@ r"""Compares results with each other and with the papers' figures, on a page or 
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
     python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
         --output docs/papers.md
-    python evaluation/report.py --recipes evaluation/results/recipes.json --output docs/recipes.svg
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
 """
@@ -26,7 +25,7 @@ import numpy as np
 import pandas as pd
 from absl import flags
 
-from evaluation.charts import learning_curves, picture, quality_against_speed, reading, sweep_curves
+from evaluation.charts import learning_curves, picture, reading, sweep_curves
 from evaluation.paper_tables import (
     Cell,
     Key,
@@ -79,13 +78,6 @@ class Results:
 def main(*names: str) -> None:
     """Reads the results that the arguments name, and writes the report."""
     values = flags.FLAGS
-    if values.recipes is not None:
-        if names:
-            raise UserError(
-                f"--recipes is drawn alone, got {', '.join(names)} too; give them to another command"
-            )
-        _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
-        return
     if values.papers is not None:
         results = [result for name in names for result in read_results([Path(name)])]
         added = ((result.name, result.scores, result.provenance) for result in results)
@@ -327,9 +319,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
     flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
-    flags.DEFINE_string(
-        "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
-    )
     flags.DEFINE_string(
         "papers",
         None,
