@@ -42,7 +42,7 @@ def length_sorted_batches(
 def encode_in_batches(
     encode: Callable[..., ArrayLike], *columns: list[str], max_rows: int, max_length: int
 ) -> NDArray[np.generic]:
-    """Encodes rows of texts, given in columns, by `length_sorted_batches`.
+    """Encodes rows of texts, given in columns, in the batches of `length_sorted_batches`.
 
     Returns:
         The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.

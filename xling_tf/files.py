@@ -186,7 +186,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _is_in_use(temporary: Path, machine: str, process_id: int) -> bool:
-    """True unless the process that writes a temporary file has ended; elsewhere, its age must tell."""
+    """True unless the process that writes a temporary file has ended; elsewhere, the file's age decides."""
     if machine != _MACHINE:
         return time.time() - temporary.stat().st_mtime < _SECONDS_TO_WRITE
     try:

@@ -32,17 +32,17 @@ from xling_tf.search.neighbours import (
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
-_PROGRAM_BYTES = 3 << 28  # of the program without vectors: libraries, and vectors of a chunk of queries
-_BYTES_PER_ROW = 64  # of the rows of both sides: the last step's means, margins, and order
-_PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are in memory
-_MAX_CLUSTERS = 8192  # below that, there are as many as the root of the number of rows
+_PROGRAM_BYTES = 3 << 28  # memory of the libraries and of a chunk of queries
+_BYTES_PER_ROW = 64  # for each row of both sides: its mean, its margin and its place in the order
+_PAIRS_AT_ONCE = 1 << 20  # pairs whose texts are read together
+_MAX_CLUSTERS = 8192  # fewer rows have as many clusters as the root of their number
 _PROBES = 12  # clusters that are searched for each query
 _TRAINING = 40  # rows per cluster for k-means; FAISS' guidelines say 30 to 256
-_ITERATIONS = 4  # of k-means; the clusters move little after
+_ITERATIONS = 4  # of k-means; more hardly move the clusters
 _CODED = 4  # dimensions that a code of 4 bits stands for
-_CANDIDATES = 64  # nearest by codes, whose cosines are computed
+_CANDIDATES = 64  # the vectors with the nearest codes; their cosines are computed
 _SEARCHED_AT_ONCE = 2048  # queries; FAISS takes 30 KB for each
-_QUERIES_AT_ONCE = 32  # whose candidates are float32 at once: 4 MiB, which stay in the cache
+_QUERIES_AT_ONCE = 32  # their candidates take 4 MiB in float32, which stay in the cache
 
 
 def mine_translations(
@@ -75,7 +75,7 @@ def mine_translations(
         report: Called with the state, for logs.
 
     Returns:
-        The numbers of "sources" and "targets" that differ, and of "pairs".
+        The numbers of distinct "sources" and "targets", and of "pairs".
 
     Raises:
         UserError: The folders do not fit together or into the memory, or lack the texts.
@@ -111,7 +111,7 @@ class _Side:
 
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
-        # Python's hash has 64 bits: among a billion sentences, one is lost by chance in 40 runs.
+        # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40 runs.
         hashes = [
             np.fromiter(map(hash, self.texts(shard).to_pylist()), np.int64)
             for shard in range(folder.num_shards)
@@ -158,7 +158,7 @@ class _Search:
         self._kind = index_kind(len(candidates))
         description = candidates.folder.description
         dim, size = description["dim"], 1 if description["precision"] == "int8" else 4
-        # Exact search has a copy. Lists of codes and row numbers grow by doubling.
+        # Exact search copies the vectors. Lists of codes and row numbers grow by doubling.
         row_bytes = 8 * dim if self._kind == "flat" else size * dim + 2 * (dim / 2 / _CODED + 8) + 4
         if self._kind == "ivf":
             room -= 8 * dim * _TRAINING * _num_clusters(len(candidates))  # two copies in float32
@@ -179,7 +179,8 @@ class _Search:
         total = self.candidates.folder.num_shards
         rows = np.diff(self.queries.starts)
         bar.update(int(rows @ done) // max(total, 1))
-        # Blocks end where some queries were continued, perhaps with another memory.
+        # An earlier run, perhaps with another --memory, may have searched some queries up to a later shard: a
+        # block ends there, so that all queries continue from the same place.
         while (begin := min(done, default=total)) < total:
             end = min(begin + self._shards_at_once, total, *(each for each in done if each > begin))
             block = None
@@ -286,7 +287,7 @@ def _num_clusters(rows: int) -> int:
 
 
 def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Returns vectors in float32; int8 stands for the middles of its intervals, which begin at -128."""
+    """Returns vectors in float32; an int8 value n stands for n + 0.5, the middle of its interval."""
     return vectors + np.float32(0.5) if vectors.dtype == np.int8 else vectors
 
 
@@ -295,7 +296,7 @@ def _units(vectors: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _padded(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Appends zeros until codes stand for all dimensions."""
+    """Appends zeros up to a multiple of the dimensions that a code stands for."""
     return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _CODED)))
 
 

@@ -170,7 +170,7 @@ def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
 
 
 def require_known(language: str, used: Collection[str] = ()) -> None:
-    """Raises a `UserError` for a code that is unknown to py3langid and `locale` and not in `used`."""
+    """Raises a `UserError` unless py3langid or `locale` knows the code, or it is in `used`."""
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
     if language in used or without_country(language) in known or _is_recognisable(language):
         return

@@ -144,7 +144,7 @@ def load_folder(
     targets: Sequence[str],
     all_pairs: bool = False,  # also translations between two targets
     target_inference: bool = False,  # also inference in the targets
-    with_mined: bool = False,  # with the mined hard negatives of translations, which each target must have
+    with_mined: bool = False,  # also mined hard negatives; every target must have some
 ) -> list[Corpus]:
     """Finds the corpora of a data folder in some languages, ordered by type, layout and name.
 
@@ -187,7 +187,7 @@ def load_folder(
 
 
 def _scored_across(files: Sequence[CorpusFile], source: str) -> Iterator[CorpusFile]:
-    """Pairs files of scored sentences in the source language with their translations, if scores are equal."""
+    """Pairs files of scored sentences in the source language with translations that have the same scores."""
     scored = [file for file in files if file.kind == "similarity" and file.num_shards == 1]
     for file, other in permutations(scored, 2):
         is_same = (file.name, file.split) == (other.name, other.split)

@@ -288,7 +288,7 @@ def _write_records(
 
 
 def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list[int]]]:
-    """Yields the texts of blocks of records, without those that a record shares with the one before."""
+    """Yields blocks of the records' texts; a text that a record shares with the one before comes once."""
     # Each block also has `[records, 3]` integers (numbers of shared texts and of all texts, label), and the
     # hashes of the records' documents, if the type has documents.
     last: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ class BitextMining:
 
 
 def best_threshold(margins: NDArray[np.float64], is_right: NDArray[np.bool_], num_gold: int) -> float:
-    """The threshold for the best F1 of pairs with descending margins, those of gold pairs marked right."""
+    """The threshold with the best F1: `margins` are descending, and `is_right` marks the gold pairs."""
     f1 = 2 * np.cumsum(is_right) / (np.arange(1, len(margins) + 1) + num_gold)
     # Pairs with equal margins are taken together.
     is_end = np.append(margins[1:] < margins[:-1], True)

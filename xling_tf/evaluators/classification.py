@@ -1,4 +1,4 @@
-"""Cross-lingual classification: labels learnt in English and predicted in other languages."""
+"""Cross-lingual classification: labels learned in English and predicted in other languages."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -60,8 +60,8 @@ class CrossLingualClassification:
         """Returns accuracies on the test sets.
 
         "zero_shot/<language>/accuracy" is that of the English classifier,
-        "few_shot/<language>/<percent>/accuracy" that of a classifier that learnt from this share of the
-        language's examples too, "monolingual/..." that of one that learnt from nothing else.
+        "few_shot/<language>/<percent>/accuracy" that of a classifier that learned from this share of the
+        language's examples too, "monolingual/..." that of one that learned from nothing else.
         """
         sets = classifiers.encode_rows(encode, [*self._train.values(), *self._test.values()])
         train = dict(zip(self._train, sets, strict=False))
@@ -91,7 +91,7 @@ class CrossLingualClassification:
 
 
 def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:
-    """A share of each label's rows, the first in an order that does not depend on the percentage."""
+    """The first share of each label's rows, in an order that is the same for every percentage."""
     order = np.random.default_rng(seed).permutation(len(y))
     rows_of = (order[y[order] == label] for label in np.unique(y))
     return np.sort(np.concatenate([rows[: -(-len(rows) * percent // 100)] for rows in rows_of]))

@@ -206,7 +206,7 @@ def single_threaded() -> AbstractContextManager[Any]:
 def require_trained(
     name: str, train: Iterable[tuple[str, ...]], test: Iterable[tuple[str, ...]], least: int = 1
 ) -> None:
-    """Raises a `UserError` if a classifier cannot learn from (label, text, ...) rows, or be tested on others.
+    """Raises a `UserError` unless a classifier can learn from `train` and be tested on `test`.
 
     Every label to test on needs a training row. One label needs `least` training rows, and a second label
     needs 3, or `least` if that is smaller, so that every fold of a cross-validation has two labels.

@@ -1,4 +1,4 @@
-"""Natural language inference, learnt in English and tested in other languages."""
+"""Natural language inference, learned in English and tested in other languages."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ Pairs = Sequence[tuple[str, ...]]  # premise, hypothesis and label
 class ZeroShotInference:
     """Accuracy of the head that an encoder was trained with, in any language.
 
-    The head has learnt from English pairs (Chidambaram et al. 2019, sec. 4.1, table 4). Pairs (premise,
+    The head has learned from English pairs (Chidambaram et al. 2019, sec. 4.1, table 4). Pairs (premise,
     hypothesis, label) with the label "-" are left out.
     """
 
@@ -144,7 +144,7 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
 SUITE = Suite(
     name="nli",
-    title="Natural language inference, learnt in English",
+    title="Natural language inference, learned in English",
     source="Chidambaram et al. 2019, sec. 4.1, table 4",
     layout="nli/<name>.<language>[.<split>].tsv (label TAB premise TAB hypothesis, under a line with these "
     f"names); the probe needs <name>.en.train or {_SMALL_TRAIN}, and another set",

@@ -19,9 +19,10 @@ from xling_tf.search.neighbours import index_kind, nearest
 
 _QUERIES_PER_CHUNK = 256
 _MULTILINGUAL_LAYOUT = (
-    "similarity_search/<name>.tsv, a column a language, or sts/stsb.<language>.<split>.tsv in two"
+    "similarity_search/<name>.tsv, a column for each language, or sts/stsb.<language>.<split>.tsv in two "
+    "languages or more"
 )
-_MAX_ANSWERS = 10  # right answers of a query that the search makes room for
+_MAX_ANSWERS = 10  # right answers of a query, which the search finds besides other neighbours
 
 
 class TranslationRetrieval:
@@ -33,7 +34,7 @@ class TranslationRetrieval:
     count as errors.
 
     Args:
-        pairs: Translations that were held out of training, of which two differ on both sides.
+        pairs: Translations that were held out of training. At least two must differ on both sides.
         source: Language of the first texts, such as "en".
         target: Language of the second texts, such as "es".
         num_candidates: Number of candidates of a query, the right one included, if there are enough pairs.

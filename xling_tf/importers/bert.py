@@ -142,7 +142,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
 
 
 def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
-    """Returns our weights, except for tables, with the tensors that each concatenates."""
+    """Maps each of our weights, except for tables, to the tensors that it is concatenated from."""
     layers: dict[str, Sequence[str]] = {"encoder/embedding_norm": ["embeddings.LayerNorm"]}
     for index in range(num_layers):
         for ours, theirs in family.parts.items():
@@ -156,7 +156,7 @@ def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
 
 
 def arranged(tensors: Weights, family: _Family, num_layers: int, offset: int = 0) -> Weights:
-    """Names and arranges tensors as the encoder does, whose matrices multiply from the right."""
+    """Names and arranges tensors as the encoder does: its matrices multiply from the right."""
     positions = tensors[POSITIONS][offset:]
     if family.has_types:
         positions = positions + tensors[TYPES][0]

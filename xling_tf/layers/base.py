@@ -36,7 +36,7 @@ class Layer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class Dense(keras.layers.Dense):
-    """Keras' dense layer in the form that TensorFlow computes in one operation on a CPU.
+    """Keras' dense layer, written so that TensorFlow computes it in one operation on a CPU.
 
     That is a product of matrices, then `bias_add`, and then the activation. It saves passes over the memory,
     and the exact GELU takes a quarter of its time.

@@ -136,7 +136,7 @@ class WordEmbedding(Layer):
     def combine(
         self, words: Tensor, ngram_ids: Tensor, ngram_words: Tensor, training: bool = False
     ) -> Tensor:
-        """Does what `call` does, with `[words, dim]` word embeddings in place of `word_ids`."""
+        """Combines `[words, dim]` word embeddings with their n-grams, as `call` does after the look-up."""
         sums = self.ngrams.sum_rows(ngram_ids, ngram_words, ops.shape(words)[0], training)
         return (words + self.ngram_part(sums)) / 2
 

@@ -19,7 +19,7 @@ from xling_tf.search.neighbours import Neighbours, nearest_in_chunks, require_in
 STRATEGIES = ("top", "random")
 QUERIES = ("target", "source")
 
-_MAX_ANSWERS = 100  # right answers of a query that the search makes room for
+_MAX_ANSWERS = 100  # right answers of a query, which the search finds besides the wrong ones
 _OVERSAMPLING = 10  # candidates per negative where rules may drop some
 _TEXTS_AT_ONCE = 16_384
 # Rounding error of the cosines of half-precision vectors; those of equal texts may exceed 1.

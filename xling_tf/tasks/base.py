@@ -120,7 +120,7 @@ class Task:
         return self.select(records)
 
     def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Returns the function that is called as `texts`; it may depend on all `records`, before `select`."""
+        """Returns a function like `texts`; override it if the columns depend on all records of a corpus."""
         return self.texts
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:

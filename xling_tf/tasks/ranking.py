@@ -72,7 +72,7 @@ class RankingTask(Task):
             texts = tf.where(is_missing, tf.constant(_NO_TEXT, tf.int64), fingerprints[2:])
             texts, _ = gather_candidates(tf.reshape(texts, [-1]))
             is_answer = tf.equal(all_texts[:, None], texts[None, :])
-            # Number of examples with the same query whose right answer is the negative.
+            # Number of examples that have this query, and the negative as their right answer.
             num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
             not_wrong = (num_answers > 0) | tf.equal(texts, _NO_TEXT)[None, :]
             negative_scores = self._scores(queries, gather_candidates(tf.concat(negatives, axis=0))[0])

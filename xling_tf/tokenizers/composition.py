@@ -90,7 +90,7 @@ def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.T
 def _compose_pairs(
     codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Composes each starter with the first character that combines with it; returns true last if any did."""
+    """Composes each starter with the first character that combines with it; also returns if there was one."""
     is_starter = tf.equal(classes, 0)
     starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
     starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))

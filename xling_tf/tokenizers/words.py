@@ -125,7 +125,7 @@ class WordTokenizer(VocabularyTokenizer):
             return ids
         is_known = ids < len(self.vocabulary)
         known, unknown = tf.where(is_known)[:, 0], tf.where(~is_known)[:, 0]
-        # The n-grams of known words, which most are, are looked up rather than computed.
+        # Most words are known: their n-grams are looked up rather than computed.
         parts = tf.gather(self._known_ngrams, tf.gather(ids, known)), self.ngrams(tf.gather(tokens, unknown))
         ngrams = tf.gather(tf.concat(parts, axis=0), tf.argsort(tf.concat([known, unknown], axis=0)))
         return SpelledWords(ids, ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))

@@ -364,7 +364,7 @@ def _finish(
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)
         scores["same_meaning"] = reliability
-    # An export is for other people: it has nothing about this machine.
+    # Others read an export, so it says nothing about this machine, such as its paths.
     published = {
         "preset": run.name,
         "steps": trainer.step,

@@ -202,7 +202,7 @@ def shuffled(
     return numbers.astype(np.int64)
 
 
-# As in the measured trainings, on 33,000 questions: the three between are mostly on the same paragraph.
+# Every fourth question, as in the measured trainings: the three between are mostly on the same paragraph.
 _SPACING = 4
 
 

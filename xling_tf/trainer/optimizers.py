@@ -116,7 +116,7 @@ class Optimizers:
         tables: Embedding tables, which are not trained if their learning rate is 0.
         encoder: Dense variables that all tasks share.
         heads: Dense variables of each head by its name, with the multiple of the learning rate.
-        bow: Dense variables of the average of words, which all tasks share too, but which are a group.
+        bow: Dense variables of the average of words, which all tasks share too; a group of its own.
     """
 
     def __init__(

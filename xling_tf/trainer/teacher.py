@@ -37,7 +37,7 @@ _NGRAM_SCALE = 0.1
 # Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a word in n
 # sentences gets n / (n + _RARE) of this share.
 _CONTEXT, _RARE = 0.5, 2
-# A zero vector cannot be learnt.
+# A zero vector cannot be learned.
 _encode_units = partial(encode_units, allow_zero=False)
 _Columns = Sequence[list[str]]  # texts of examples, for each of the task's columns
 
