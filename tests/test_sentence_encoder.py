@@ -126,7 +126,7 @@ def test_the_stub_has_every_short_name():
         for alias in node.names
         if alias.asname == alias.name
     }
-    assert stubs == {name: f"xling_tf.{home}" for name, home in xling_tf._HOMES.items()}
+    assert stubs == {name: f"xling_tf.{home}" for name, home in xling_tf._MODULES.items()}
 
 
 def test_documents_are_pooled_from_their_parts():

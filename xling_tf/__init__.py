@@ -13,7 +13,7 @@ from xling_tf.errors import UserError, library
 
 __version__ = "0.1.0.dev0"
 
-_HOMES = {
+_MODULES = {
     "KerasEncoder": "savedmodel.keras_layer",
     "MiningConfig": "search.hard_negatives",
     "Model": "model",
@@ -29,20 +29,20 @@ _HOMES = {
     "quantize_embeddings": "search.quantization",
     "semantic_search": "search.search",
 }
-__all__ = [*_HOMES]
+__all__ = [*_MODULES]
 _WITH_KERAS = ("KerasEncoder", "Model", "calibrate", "fine_tune")
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public name on first use (PEP 562)."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = f"{__name__}.{_HOMES[name]}"
+    module_name = f"{__name__}.{_MODULES[name]}"
     # Without TensorFlow, only the clients of other runtimes work.
     is_installed = find_spec("tensorflow") is not None
     if is_installed and name in _WITH_KERAS:
         _require_tensorflow_backend()
-    module = import_module(home) if is_installed else library(home, "tensorflow", "tensorflow")
+    module = import_module(module_name) if is_installed else library(module_name, "tensorflow", "tensorflow")
     return getattr(module, name)
 
 
@@ -55,4 +55,4 @@ def _require_tensorflow_backend() -> None:
 
 def __dir__() -> list[str]:
     """Lists the public names too."""
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_MODULES])
