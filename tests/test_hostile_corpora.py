@@ -77,7 +77,7 @@ def test_bad_lines_are_counted_and_those_around_them_kept(read, line, bad, tmp_p
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz", ".lzma", ".zst", ".deflate"])
-def test_every_packing_is_read_to_its_end_or_named(ending, tmp_path):
+def test_every_compression_is_read_to_its_end_or_named(ending, tmp_path):
     lines = b"".join(b"%d\t%d\n" % (n, n * 7919 % 100_003) for n in range(8000))
     packed = pack(ending, lines)
     path = tmp_path / f"x.tsv{ending}"
@@ -85,7 +85,7 @@ def test_every_packing_is_read_to_its_end_or_named(ending, tmp_path):
     for count, content in {8000: packed, 8001: packed + second}.items():
         path.write_bytes(content)
         assert len(read_or_told(read_parallel, path)) == count
-    # Whose name does not tell the packing.
+    # The names do not tell the compression.
     if ending not in (".lzma", ".deflate"):
         (tmp_path / "x.tsv").write_bytes(packed)
         assert len(read_or_told(read_parallel, tmp_path / "x.tsv")) == 8000

@@ -42,7 +42,7 @@ _UNSUPPORTED = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x
 _TAR = slice(257, 262)
 
 
-def packing(name: Path | str, head: bytes) -> str | None:
+def compression_of(name: Path | str, head: bytes) -> str | None:
     """Detects how a file is compressed, by its first `HEAD_BYTES` bytes or else by its name.
 
     Returns:
@@ -52,7 +52,7 @@ def packing(name: Path | str, head: bytes) -> str | None:
         UserError: The file is an archive, or compressed in an unsupported format.
 
     Example:
-        >>> packing("table.tsv", b"hello"), packing("table.tsv.XZ", b"")
+        >>> compression_of("table.tsv", b"hello"), compression_of("table.tsv.XZ", b"")
         (None, '.xz')
     """
     if head.startswith(_UNSUPPORTED) or head[_TAR] == b"ustar":
@@ -74,10 +74,10 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
     """
     head = file.read(_PIECE)
     pieces: Iterator[bytes] = iter(partial(file.read, _PIECE), b"")
-    if ending := packing(name, head):
+    if ending := compression_of(name, head):
         pieces = _unpack(itertools.chain([head], pieces), ending, name)
         head = next(pieces, b"")
-        if packing(f"{name} (unpacked)", head):
+        if compression_of(f"{name} (unpacked)", head):
             raise UserError(f"{name} must be text, packed once, but is packed twice; unpack it first")
     yield head.removeprefix(b"\xef\xbb\xbf")
     yield from pieces

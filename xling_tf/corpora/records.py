@@ -70,7 +70,7 @@ class FileLayout:
     """Files of a data folder that hold one type of record."""
 
     folders: tuple[str, ...]  # relative to the data folder
-    # A regular expression of the file names without shard, ending and packing. The groups are `name`, the
+    # A regular expression of the file names without shard, ending and compression. The groups are `name`, the
     # languages `source` and `target` (without them, English), `split`, and `side` of a Moses pair.
     stem: str
     ending: str  # of the file names, in any case
