@@ -104,7 +104,7 @@ def test_all_available_data_sets_are_evaluated(world):
 def test_shares_of_training_data_are_reported(world):
     write_files(world.folder, {"a/two.txt": "seen\nnew\nSEEN too\n"})
     seen, other = text_hashes(["Seen", "seen  too"]), text_hashes(["x", "y"])
-    world.trained_on = TrainedOn.of([[seen, other]])
+    world.trained_on = TrainedOn.from_hashes([[seen, other]])
     results = world.run()
     shares = {name: account["trained_on"] for name, account in results["datasets"]["a"].items()}
     # "two" has a new text, and none of its pairs (each line with the next) was a training record.

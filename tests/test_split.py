@@ -130,7 +130,7 @@ PAIRS = [("A dog.", "Un perro."), ("A cat.", "Un gato.")]
 
 
 def trained_on(*records: tuple[str, ...]) -> TrainedOn:
-    return TrainedOn.of([map(text_hashes, zip(*records, strict=True))])
+    return TrainedOn.from_hashes([map(text_hashes, zip(*records, strict=True))])
 
 
 def test_texts_and_pairs_are_found_again_whatever_their_order_case_and_form():
@@ -150,7 +150,7 @@ def test_texts_and_pairs_are_found_again_whatever_their_order_case_and_form():
 
 def test_a_file_keeps_what_was_trained_on_in_few_bytes(tmp_path):
     hashes = np.random.default_rng(0).integers(2**64, size=(2, 50_000), dtype=np.uint64)
-    known = TrainedOn.of([hashes])
+    known = TrainedOn.from_hashes([hashes])
     (tmp_path / TRAINED_ON).write_bytes(known.to_bytes())
     read = TrainedOn.read(tmp_path)
     assert read is not None

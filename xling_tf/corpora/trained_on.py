@@ -28,7 +28,7 @@ class TrainedOn(NamedTuple):
     pairs: NDArray[np.uint32]  # [pairs], ascending
 
     @classmethod
-    def of(cls, parts: Iterable[Iterable[NDArray[np.uint64]]]) -> Self:
+    def from_hashes(cls, parts: Iterable[Iterable[NDArray[np.uint64]]]) -> Self:
         """Collects hashes; each part comes from `StoredRecords.text_hashes`."""
         texts, pairs = ([np.zeros(0, np.uint32)] for _ in cls._fields)
         for part in parts:

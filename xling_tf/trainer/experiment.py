@@ -246,7 +246,7 @@ def _start(
     if workers.is_chief:
         if run.config.initial.model:
             check_scores(lambda texts: model(texts).numpy(), store.corpora)
-            parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.of(()))
+            parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.from_hashes(()))
         run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
         run.folder.start(run.config, store.contents(), resolved)
 
@@ -313,7 +313,7 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
     ]
     if config.initial.vectors and not config.initial.model:
         parts += [corpus.train for corpus in store.corpora if corpus.kind == "parallel"]
-    return TrainedOn.of(part.text_hashes for part in parts)
+    return TrainedOn.from_hashes(part.text_hashes for part in parts)
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
