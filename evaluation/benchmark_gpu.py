@@ -137,7 +137,7 @@ def _make(name: str, batch: int, precision: str, devices: Sequence[str] = ()) ->
     config = apply_overrides(get_preset(preset), settings)
     keras.utils.set_random_seed(1)
     keras.config.set_dtype_policy(precision)
-    store = transient_store([PairCorpus.of(_pairs(), ("en", "es"))])
+    store = transient_store([PairCorpus.from_pairs(_pairs(), ("en", "es"))])
     tokenizer = TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, store.training_texts_by_language())
     workers = Workers(tf.distribute.MirroredStrategy([*devices]) if devices else make_strategy())
     with workers.strategy.scope():

@@ -211,12 +211,14 @@ def test_the_log_says_which_label_means_alike(caplog):
     caplog.set_level("INFO", logger="absl")
     texts = [f"{number}" for number in range(100)]
     labels = [1, 0] * 50
-    PairCorpus.of({"sentence1": texts, "sentence2": texts[::-1], "label": labels}, ("en", "es"))
+    PairCorpus.from_pairs({"sentence1": texts, "sentence2": texts[::-1], "label": labels}, ("en", "es"))
     assert "1 = alike, as '0' and '99'; 0 = different, as '1' and '98'" in caplog.text
     # Equal texts have the label 0: the model's cosines are 1 for them, and 0 for the others.
     for scores, word in ((labels, "reverse the scores"), ([0, 1] * 50, "others 0.00")):
         second = [str(int(text) + 100 * (int(text) % 2 == 0)) for text in texts]
-        corpus = PairCorpus.of({"sentence1": texts, "sentence2": second, "score": scores}, ("en", "es"))
+        corpus = PairCorpus.from_pairs(
+            {"sentence1": texts, "sentence2": second, "score": scores}, ("en", "es")
+        )
         caplog.clear()
         check_scores(
             lambda texts: np.eye(200, dtype=np.float32)[[*map(int, texts)]], transient_store([corpus]).corpora
@@ -227,11 +229,11 @@ def test_the_log_says_which_label_means_alike(caplog):
 
 def test_a_file_gives_scores_as_text_and_they_are_learnt_as_scores(tmp_path):
     pairs = named([str(number % 3 / 2) for number in range(len(PAIRS))])
-    corpus = PairCorpus.of(pairs, ("en", "es"))
+    corpus = PairCorpus.from_pairs(pairs, ("en", "es"))
     assert corpus.kind == "similarity"
     assert [pair.label for pair in corpus.pairs] == [0, 50, 100] * (len(PAIRS) // 3)
     # The same pairs in any form are the same training, which goes on where it stopped.
     for form in (pd.DataFrame(pairs), iter(pairs)):
-        assert PairCorpus.of(form, ("en", "es")).version() == corpus.version()
+        assert PairCorpus.from_pairs(form, ("en", "es")).version() == corpus.version()
     with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
         fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

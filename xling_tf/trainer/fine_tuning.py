@@ -114,7 +114,7 @@ def fine_tune(
             f"{languages!r}; leave it out if all texts are in one language"
         )
     output = Path(output)
-    corpus = PairCorpus.of(pairs, languages)
+    corpus = PairCorpus.from_pairs(pairs, languages)
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
     tasks: dict[str, TaskConfig] = {"graded_similarity": TaskConfig(examples_per_batch=batch)}
     if corpus.kind == "parallel":
@@ -160,7 +160,7 @@ class PairCorpus(Corpus):
     pairs: tuple[TranslationPair, ...] | tuple[SimilarityPair, ...]
 
     @classmethod
-    def of(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
+    def from_pairs(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
         """Makes a corpus of the distinct pairs in any form that `read_pairs` takes."""
         distinct = tuple(dict.fromkeys(read_pairs(pairs)))
         if len(distinct) < _MIN_PAIRS:
