@@ -30,7 +30,7 @@ from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_max
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task
-from xling_tf.tasks.signatures import About, Served, Signature, texts
+from xling_tf.tasks.signatures import About, ModelParts, Signature, texts
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.treebank import readable
 
@@ -136,8 +136,8 @@ class HypothesisOnly(Task):
         return {"labels": labels}
 
     @classmethod
-    def signatures(cls, served: Served) -> list[Signature]:
-        return [LabelSignature(served, About("label", ("text",), "probabilities of three labels"))]
+    def signatures(cls, parts: ModelParts) -> list[Signature]:
+        return [LabelSignature(parts, About("label", ("text",), "probabilities of three labels"))]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         logits = tf.math.log(self.heads["labels"](columns[0]))

@@ -15,10 +15,10 @@ from xling_tf.layers.base import float32_copy
 from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
     About,
+    ModelParts,
     RawSignature,
     SameMeaningSignature,
     SentenceSignature,
-    Served,
     Signature,
 )
 from xling_tf.weights import named_weights
@@ -62,15 +62,15 @@ class ExportedModule(SentenceSignature):
     """
 
     def __init__(self, encoder: ServingEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
-        served = Served(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
-        super().__init__(served, _SENTENCES)
-        parts = {about.name: kind(served, about) for kind, about in _OTHERS}
+        model_parts = ModelParts(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
+        super().__init__(model_parts, _SENTENCES)
+        parts = {about.name: kind(model_parts, about) for kind, about in _OTHERS}
         if info.role_prompts["default"]:
-            parts["unprompted"] = RawSignature(served, _UNPROMPTED)
+            parts["unprompted"] = RawSignature(model_parts, _UNPROMPTED)
         weights = dict(encoder.named_weights)
         for task in (name for name in TASKS if name in heads):
             copies = {name: float32_copy(layer) for name, layer in heads[task].items()}
-            signatures = TASKS.implementation(task).signatures(served._replace(heads=copies))
+            signatures = TASKS.implementation(task).signatures(model_parts._replace(heads=copies))
             parts |= {signature.about.name: signature for signature in signatures}
             for name, layer in copies.items():
                 named = named_weights(layer, f"heads/{task}/{name}")

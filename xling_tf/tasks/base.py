@@ -15,7 +15,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.serving import in_micro_batches
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
-from xling_tf.tasks.signatures import Served, Signature
+from xling_tf.tasks.signatures import ModelParts, Signature
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
 Heads = dict[str, Any]  # a task's layers by name
@@ -91,7 +91,7 @@ class Task:
         return True
 
     @classmethod
-    def signatures(cls, served: Served) -> list[Signature]:
+    def signatures(cls, parts: ModelParts) -> list[Signature]:
         """Returns the signatures that the task adds to an exported model; most tasks add none.
 
         A signature replaces one of the same name from an earlier task in `TASKS`.

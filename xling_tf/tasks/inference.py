@@ -11,7 +11,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
-from xling_tf.tasks.signatures import About, Served, Signature, require_as_many, texts
+from xling_tf.tasks.signatures import About, ModelParts, Signature, require_as_many, texts
 
 
 class InferenceSignature(Signature):
@@ -40,7 +40,7 @@ class Inference(Task):
         return {"classifier": _classifier(config, encoder, len(NLI_LABELS))}
 
     @classmethod
-    def signatures(cls, served: Served) -> list[Signature]:
+    def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`."""
         labels = ", ".join(NLI_LABELS)
         about = About(
@@ -49,7 +49,7 @@ class Inference(Task):
             f"probabilities of {labels}, float32 `[pairs, 3]`",
             'encoder.inference(["A cat sleeps."], ["Un gato duerme."])   # float32 [1, 3]: ' + labels,
         )
-        return [InferenceSignature(served, about)]
+        return [InferenceSignature(parts, about)]
 
     @classmethod
     def mirrored(
@@ -103,9 +103,9 @@ class InferenceAndDetection(TranslationDetection):
     num_classes: ClassVar[int] = len(NLI_LABELS) + 2
 
     @classmethod
-    def signatures(cls, served: Served) -> list[Signature]:
+    def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`: those of inference."""
-        return Inference.signatures(served)
+        return Inference.signatures(parts)
 
     @classmethod
     def mirrored(

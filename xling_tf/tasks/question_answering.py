@@ -16,8 +16,8 @@ from xling_tf.tasks.ranking import RankingTask, make_tower
 from xling_tf.tasks.signatures import (
     TRAINING,
     About,
+    ModelParts,
     SentenceSignature,
-    Served,
     Signature,
     one_for_each,
     texts,
@@ -100,11 +100,11 @@ class QuestionAnswering(RankingTask):
         }
 
     @classmethod
-    def signatures(cls, served: Served) -> list[Signature]:
+    def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`."""
-        heads = dict(served.heads)
+        heads = dict(parts.heads)
         towers = {"question_tower": heads.pop("question_tower")} if heads else {}
-        question, answer = served._replace(heads=towers), served._replace(heads=heads)
+        question, answer = parts._replace(heads=towers), parts._replace(heads=heads)
         card = "vectors of questions, near the answers that `response_encoder` encodes"
         example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
         questions = SentenceSignature(question, About("question_encoder", ("input",), card, example, "query"))

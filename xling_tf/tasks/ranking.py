@@ -16,7 +16,7 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
-from xling_tf.tasks.signatures import About, SentenceSignature, Served, Signature
+from xling_tf.tasks.signatures import About, ModelParts, SentenceSignature, Signature
 
 _NO_TEXT = -1  # fingerprints of texts are at least 0
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
@@ -193,7 +193,7 @@ class ResponsePrediction(RankingTask):
         return {"response_tower": make_tower("response_tower", config, encoder)}
 
     @classmethod
-    def signatures(cls, served: Served) -> list[Signature]:
+    def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`."""
         about = About(
             "response_encoder",
@@ -202,7 +202,7 @@ class ResponsePrediction(RankingTask):
             'encoder.response_encoder(["Fine, thanks."])     # near the messages that it answers',
             role="document",
         )
-        return [SentenceSignature(served, about)]
+        return [SentenceSignature(parts, about)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks replies for messages."""

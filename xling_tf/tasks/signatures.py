@@ -13,7 +13,7 @@ from xling_tf.layers.pooling import unit_length
 TRAINING = tf.TensorSpec([], tf.bool, name="training")
 
 
-class Served(NamedTuple):
+class ModelParts(NamedTuple):
     """The parts of a model that its signatures use."""
 
     encoder: ServingEncoder  # maps [n] strings to [n, dim] vectors that are not normalised
@@ -44,14 +44,14 @@ class Signature(tf.train.Checkpoint):
     base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a `tf.Module`.
     """
 
-    def __init__(self, served: Served, about: About) -> None:
+    def __init__(self, parts: ModelParts, about: About) -> None:
         super().__init__()
-        self.encoder = served.encoder
+        self.encoder = parts.encoder
         # Hidden in functions, so that TensorFlow does not add Keras' serving functions to the export.
-        self._served, self._about = (lambda: served), (lambda: about)
-        heads = [variable.value for head in served.heads.values() for variable in head.variables]
-        self.trainable_variables = [*served.encoder.trainable_variables, *heads]
-        self.variables = [*served.encoder.named_weights.values(), *heads]
+        self._model_parts, self._about = (lambda: parts), (lambda: about)
+        heads = [variable.value for head in parts.heads.values() for variable in head.variables]
+        self.trainable_variables = [*parts.encoder.trainable_variables, *heads]
+        self.variables = [*parts.encoder.named_weights.values(), *heads]
         self.regularization_losses: list[tf.Tensor] = []
 
     @property
@@ -62,11 +62,11 @@ class Signature(tf.train.Checkpoint):
     @property
     def prompt(self) -> str:
         """The text that is put before each input."""
-        return self._served().prompts.get(self.about.role, "")
+        return self._model_parts().prompts.get(self.about.role, "")
 
     def head(self, name: str) -> Any:
         """Returns one of the task's layers."""
-        return self._served().heads[name]
+        return self._model_parts().heads[name]
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Encodes strings of any shape, after the prompt: `[n, dim]` float32, not normalised."""
@@ -75,7 +75,7 @@ class Signature(tf.train.Checkpoint):
 
     def scaled_for_heads(self, vectors: tf.Tensor) -> tf.Tensor:
         """Scales `[n, dim]` vectors as in training."""
-        return self._served().scale_for_heads(vectors)
+        return self._model_parts().scale_for_heads(vectors)
 
     def concrete_function(self) -> tf.types.experimental.ConcreteFunction:
         """Traces the signature, which maps `[n]` strings to a dictionary with the key `outputs`."""
@@ -93,7 +93,7 @@ class SentenceSignature(Signature):
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns `[sentences, dim]` float32 of unit length; inputs of any shape are flattened."""
         vectors = self.encode(inputs)
-        for head in self._served().heads.values():
+        for head in self._model_parts().heads.values():
             vectors = head(self.scaled_for_heads(vectors))
         return unit_length(vectors)
 
@@ -101,8 +101,8 @@ class SentenceSignature(Signature):
 class SameMeaningSignature(Signature):
     """Gives the probability that two sentences mean the same; `line` is `ModelInfo.same_meaning`."""
 
-    def __init__(self, served: Served, about: About, line: Sequence[float]) -> None:
-        super().__init__(served, about)
+    def __init__(self, parts: ModelParts, about: About, line: Sequence[float]) -> None:
+        super().__init__(parts, about)
         self._line = lambda: line
 
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)
