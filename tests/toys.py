@@ -30,7 +30,7 @@ from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_max
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task
-from xling_tf.tasks.signatures import About, ModelParts, Signature, texts
+from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, texts
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.treebank import readable
 
@@ -137,7 +137,9 @@ class HypothesisOnly(Task):
 
     @classmethod
     def signatures(cls, parts: ModelParts) -> list[Signature]:
-        return [LabelSignature(parts, About("label", ("text",), "probabilities of three labels"))]
+        return [
+            LabelSignature(parts, SignatureDescription("label", ("text",), "probabilities of three labels"))
+        ]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         logits = tf.math.log(self.heads["labels"](columns[0]))

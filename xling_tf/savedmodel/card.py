@@ -102,12 +102,15 @@ def model_card(
     """
     encoder = signatures["serving_default"].encoder
     languages, dim = config["info"]["languages"], encoder.hidden_dim
-    examples = (signature.about.example.replace("{dim}", str(dim)) for signature in signatures.values())
+    examples = (signature.description.example.replace("{dim}", str(dim)) for signature in signatures.values())
     rows = []
     for signature in signatures.values():
-        about, inputs = signature.about, ", ".join(f"`{name}`" for name in signature.about.inputs)
+        description, inputs = (
+            signature.description,
+            ", ".join(f"`{name}`" for name in signature.description.inputs),
+        )
         prompt = f"; puts `{signature.prompt}` before texts" if signature.prompt else ""
-        rows.append(f"| `{about.name}` | {inputs} | {about.card}{prompt} |")
+        rows.append(f"| `{description.name}` | {inputs} | {description.card}{prompt} |")
     kind = config["encoder"]["kind"]
     is_plain = not any(map(encoder.tokenizer.rules().get, ("begin", "end")))
     unavailable = {

@@ -14,12 +14,12 @@ from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, requ
 from xling_tf.layers.base import float32_copy
 from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
-    About,
     ModelParts,
     RawSignature,
     SameMeaningSignature,
     SentenceSignature,
     Signature,
+    SignatureDescription,
 )
 from xling_tf.weights import named_weights
 
@@ -30,24 +30,31 @@ _REEXPORTED = """
 After this card was written, the model was loaded, perhaps fine-tuned, and saved again. The scores above are
 from before.
 """
-_SENTENCES = About(
+_SENTENCES = SignatureDescription(
     "serving_default",
     ("inputs",),
     "vectors of sentences; also called `default`",
     'encoder(["Hola", "Hello"])                      # float32 [2, {dim}]',
 )
 # The other signatures of every model; a task may replace them.
-_OTHERS: tuple[tuple[type[Signature], About], ...] = (
-    (SentenceSignature, About("question_encoder", ("input",), "vectors of questions", role="query")),
+_OTHERS: tuple[tuple[type[Signature], SignatureDescription], ...] = (
     (
         SentenceSignature,
-        About("response_encoder", ("input",), "vectors of answers or replies", role="document"),
+        SignatureDescription("question_encoder", ("input",), "vectors of questions", role="query"),
     ),
-    (RawSignature, About("raw", ("inputs",), "vectors of sentences, not normalised")),
+    (
+        SentenceSignature,
+        SignatureDescription(
+            "response_encoder", ("input",), "vectors of answers or replies", role="document"
+        ),
+    ),
+    (RawSignature, SignatureDescription("raw", ("inputs",), "vectors of sentences, not normalised")),
 )
 # For models with a default prompt, which their other signatures put before texts.
-_UNPROMPTED = About("unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role="")
-_SAME_MEANING = About(
+_UNPROMPTED = SignatureDescription(
+    "unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role=""
+)
+_SAME_MEANING = SignatureDescription(
     "same_meaning",
     ("sentence1", "sentence2"),
     "the probability that both mean the same, assuming that half of all pairs do",
@@ -64,14 +71,14 @@ class ExportedModule(SentenceSignature):
     def __init__(self, encoder: ServingEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
         model_parts = ModelParts(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
         super().__init__(model_parts, _SENTENCES)
-        parts = {about.name: kind(model_parts, about) for kind, about in _OTHERS}
+        parts = {description.name: kind(model_parts, description) for kind, description in _OTHERS}
         if info.role_prompts["default"]:
             parts["unprompted"] = RawSignature(model_parts, _UNPROMPTED)
         weights = dict(encoder.named_weights)
         for task in (name for name in TASKS if name in heads):
             copies = {name: float32_copy(layer) for name, layer in heads[task].items()}
             signatures = TASKS.implementation(task).signatures(model_parts._replace(heads=copies))
-            parts |= {signature.about.name: signature for signature in signatures}
+            parts |= {signature.description.name: signature for signature in signatures}
             for name, layer in copies.items():
                 named = named_weights(layer, f"heads/{task}/{name}")
                 weights |= {full: variable.value for full, variable in named.items()}
@@ -91,7 +98,7 @@ class ExportedModule(SentenceSignature):
     @property
     def signatures(self) -> dict[str, Signature]:
         """All signatures by name."""
-        return {self.about.name: self, **self._parts()}
+        return {self.description.name: self, **self._parts()}
 
     def concrete_functions(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """Traces all signatures of the SavedModel."""

@@ -11,7 +11,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
-from xling_tf.tasks.signatures import About, ModelParts, Signature, require_as_many, texts
+from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, require_as_many, texts
 
 
 class InferenceSignature(Signature):
@@ -43,13 +43,13 @@ class Inference(Task):
     def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`."""
         labels = ", ".join(NLI_LABELS)
-        about = About(
+        description = SignatureDescription(
             "inference",
             ("premise", "hypothesis"),
             f"probabilities of {labels}, float32 `[pairs, 3]`",
             'encoder.inference(["A cat sleeps."], ["Un gato duerme."])   # float32 [1, 3]: ' + labels,
         )
-        return [InferenceSignature(parts, about)]
+        return [InferenceSignature(parts, description)]
 
     @classmethod
     def mirrored(

@@ -15,10 +15,10 @@ from xling_tf.tasks.base import Batch, Heads, gather_candidates, scale_for_heads
 from xling_tf.tasks.ranking import RankingTask, make_tower
 from xling_tf.tasks.signatures import (
     TRAINING,
-    About,
     ModelParts,
     SentenceSignature,
     Signature,
+    SignatureDescription,
     one_for_each,
     texts,
 )
@@ -107,15 +107,21 @@ class QuestionAnswering(RankingTask):
         question, answer = parts._replace(heads=towers), parts._replace(heads=heads)
         card = "vectors of questions, near the answers that `response_encoder` encodes"
         example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
-        questions = SentenceSignature(question, About("question_encoder", ("input",), card, example, "query"))
+        questions = SentenceSignature(
+            question, SignatureDescription("question_encoder", ("input",), card, example, "query")
+        )
         if "context_encoder" in heads:
             card = "vectors of answers and the paragraphs around them; an empty `context` means the answer"
             example = 'encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])'
-            about = About("response_encoder", ("input", "context"), card, example, "document")
-            return [questions, AnswerSignature(answer, about)]
+            description = SignatureDescription(
+                "response_encoder", ("input", "context"), card, example, "document"
+            )
+            return [questions, AnswerSignature(answer, description)]
         example = 'encoder.response_encoder(["It is in Rome."])'
-        about = About("response_encoder", ("input",), "vectors of answers", example, "document")
-        return [questions, SentenceSignature(answer, about)]
+        description = SignatureDescription(
+            "response_encoder", ("input",), "vectors of answers", example, "document"
+        )
+        return [questions, SentenceSignature(answer, description)]
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False

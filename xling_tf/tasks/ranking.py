@@ -16,7 +16,7 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
-from xling_tf.tasks.signatures import About, ModelParts, SentenceSignature, Signature
+from xling_tf.tasks.signatures import ModelParts, SentenceSignature, Signature, SignatureDescription
 
 _NO_TEXT = -1  # fingerprints of texts are at least 0
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
@@ -195,14 +195,14 @@ class ResponsePrediction(RankingTask):
     @classmethod
     def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`."""
-        about = About(
+        description = SignatureDescription(
             "response_encoder",
             ("input",),
             "vectors of replies, near the messages that they answer",
             'encoder.response_encoder(["Fine, thanks."])     # near the messages that it answers',
             role="document",
         )
-        return [SentenceSignature(parts, about)]
+        return [SentenceSignature(parts, description)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks replies for messages."""

@@ -22,7 +22,7 @@ class ModelParts(NamedTuple):
     prompts: Mapping[str, str]  # see `ModelInfo.role_prompts`
 
 
-class About(NamedTuple):
+class SignatureDescription(NamedTuple):
     """Name and description of a signature."""
 
     name: str  # also of the attribute of the loaded SavedModel
@@ -44,25 +44,25 @@ class Signature(tf.train.Checkpoint):
     base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a `tf.Module`.
     """
 
-    def __init__(self, parts: ModelParts, about: About) -> None:
+    def __init__(self, parts: ModelParts, description: SignatureDescription) -> None:
         super().__init__()
         self.encoder = parts.encoder
         # Hidden in functions, so that TensorFlow does not add Keras' serving functions to the export.
-        self._model_parts, self._about = (lambda: parts), (lambda: about)
+        self._model_parts, self._description = (lambda: parts), (lambda: description)
         heads = [variable.value for head in parts.heads.values() for variable in head.variables]
         self.trainable_variables = [*parts.encoder.trainable_variables, *heads]
         self.variables = [*parts.encoder.named_weights.values(), *heads]
         self.regularization_losses: list[tf.Tensor] = []
 
     @property
-    def about(self) -> About:
+    def description(self) -> SignatureDescription:
         """Name, inputs and description."""
-        return self._about()
+        return self._description()
 
     @property
     def prompt(self) -> str:
         """The text that is put before each input."""
-        return self._model_parts().prompts.get(self.about.role, "")
+        return self._model_parts().prompts.get(self.description.role, "")
 
     def head(self, name: str) -> Any:
         """Returns one of the task's layers."""
@@ -79,7 +79,7 @@ class Signature(tf.train.Checkpoint):
 
     def concrete_function(self) -> tf.types.experimental.ConcreteFunction:
         """Traces the signature, which maps `[n]` strings to a dictionary with the key `outputs`."""
-        names = self.about.inputs
+        names = self.description.inputs
         # TensorFlow Serving can only batch requests whose rank is known.
         specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
         function = tf.function(lambda **inputs: {"outputs": self(*(inputs[name] for name in names))})
@@ -101,8 +101,8 @@ class SentenceSignature(Signature):
 class SameMeaningSignature(Signature):
     """Gives the probability that two sentences mean the same; `line` is `ModelInfo.same_meaning`."""
 
-    def __init__(self, parts: ModelParts, about: About, line: Sequence[float]) -> None:
-        super().__init__(parts, about)
+    def __init__(self, parts: ModelParts, description: SignatureDescription, line: Sequence[float]) -> None:
+        super().__init__(parts, description)
         self._line = lambda: line
 
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)

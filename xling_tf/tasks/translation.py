@@ -16,7 +16,7 @@ from xling_tf.layers.base import Layer
 from xling_tf.layers.recurrent import Lstm
 from xling_tf.losses import token_likelihood
 from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
-from xling_tf.tasks.signatures import About, ModelParts, Signature, one_for_each, texts
+from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, one_for_each, texts
 from xling_tf.tokenizers.base import Tokenizer
 
 _MARGIN = 1.0  # of the distance to another sentence's vector; our choice
@@ -185,7 +185,7 @@ class Translation(Task):
         """See `Task.signatures`."""
         languages = ", ".join(parts.heads["decoder"].languages)
         card = f"translations, decoded from the vectors; `language` is one of {languages} for each text"
-        return [TranslationSignature(parts, About("translate", ("input", "language"), card))]
+        return [TranslationSignature(parts, SignatureDescription("translate", ("input", "language"), card))]
 
     @property
     def trace_key(self) -> str:
