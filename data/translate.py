@@ -29,7 +29,7 @@ from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS, Record
 from xling_tf.corpora.store import StoredCorpus, transient_store
 from xling_tf.errors import UserError, library, require_known
-from xling_tf.inputs import shown
+from xling_tf.inputs import describe
 from xling_tf.program import progress, quiet_start, run
 
 # Translates texts from the first language to the second, each to one text.
@@ -171,7 +171,7 @@ def translate_folder(
         def rows_of(batch: Sequence[str], target: str = target) -> list[_Row]:
             answers = [*translator(batch, source, target)]
             if len(answers) != len(batch) or not all(isinstance(answer, str) for answer in answers):
-                raise UserError(f"the translator must return {len(batch)} texts, got {shown(answers)}")
+                raise UserError(f"the translator must return {len(batch)} texts, got {describe(answers)}")
             translations = [*map(normalise, answers)]
             cosines: Iterable[float] = [1.0] * len(batch)
             if similarity:

@@ -39,8 +39,8 @@ def as_texts(texts: Texts, name: str) -> list[str]:
     # Iterating over a table would give the names of columns, over a mapping its keys; a set has no order.
     if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
         raise UserError(
-            f"{name} must be a string or a list of strings, but got {shown(texts)}; give a column of a table "
-            "or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
+            f"{name} must be a string or a list of strings, but got {describe(texts)}; give a column of a "
+            "table or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
         )
     return [_as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))]
 
@@ -71,7 +71,7 @@ def require_as_many(some: list[str], others: list[str], name: str, others_name: 
         raise UserError(f"expected as many {name} as {others_name}, but got {len(some)} for {len(others)}")
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Describes a wrong value in a message: its type, its shape if it has one, and the start of its repr."""
     text = " ".join(repr(value).split())
     shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
@@ -134,10 +134,10 @@ def _as_text(value: Any, place: str, name: str) -> str:
         return encodable(text)
     if isinstance(text, bytes):
         raise UserError(
-            f"{name} must be strings or UTF-8, but {place} is {shown(text)}; decode it yourself, for example "
-            "with value.decode('latin-1')"
+            f"{name} must be strings or UTF-8, but {place} is {describe(text)}; decode it yourself, for "
+            "example with value.decode('latin-1')"
         )
     advice = "flatten nested lists, fill in or drop missing values, and convert others with str(value)"
     if text is value and hasattr(value, "dtype"):  # a tensor without a value, as in `Dataset.map`
         advice = "in a graph, call the exported model itself or KerasEncoder"
-    raise UserError(f"{name} must be strings, but {place} is {shown(value)}; {advice}")
+    raise UserError(f"{name} must be strings, but {place} is {describe(value)}; {advice}")

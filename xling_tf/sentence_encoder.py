@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.errors import UserError, first_line, require_known
-from xling_tf.inputs import Texts, as_texts, is_single, require_as_many, shown
+from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Precision, quantize_units, require_precision
@@ -91,7 +91,7 @@ class SentenceEncoder:
         self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
         if not callable(model):
-            raise UserError(f"expected a model that can be called with sentences, but got {shown(model)}")
+            raise UserError(f"expected a model that can be called with sentences, but got {describe(model)}")
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
             raise UserError(f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}")
         if dtype == "bfloat16" and _device() == "cuda":
@@ -205,7 +205,7 @@ class SentenceEncoder:
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
         if prompt is not None and not isinstance(prompt, str):
-            raise UserError(f"prompt cannot be {shown(prompt)}: give one string for all texts")
+            raise UserError(f"prompt cannot be {describe(prompt)}: give one string for all texts")
         if prompt is None and name is not None:
             require_known("prompt_name", name, self.prompts)
             return self.prompts[name]
@@ -589,4 +589,4 @@ def _require_supported(options: Mapping[str, Any]) -> None:
             is_nothing = value is None or value is False or value in ({}, [], ())
             is_allowed = name in _OPTIONS and (is_nothing or value in _OPTIONS[name])
         if not is_allowed:
-            raise UserError(f"{name}={shown(value)} is not supported; leave it out")
+            raise UserError(f"{name}={describe(value)} is not supported; leave it out")

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from xling_tf.errors import UserError
-from xling_tf.inputs import encodable, is_blank, plain, shown
+from xling_tf.inputs import describe, encodable, is_blank, plain
 
 # The names of columns, in lower case and without spaces and punctuation.
 _FIRST = "anchor query question source src first sentence1 text1 question1 sentencea texta questiona"
@@ -107,7 +107,7 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     elif (
         isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) and not isinstance(pairs, ItemsView)
     ) or not isinstance(pairs, Iterable):
-        raise UserError(f"expected pairs in a list of rows or a table, got {shown(pairs)}")
+        raise UserError(f"expected pairs in a list of rows or a table, got {describe(pairs)}")
     else:
         rows = pairs
     table = [plain(row) for row in rows]
@@ -155,12 +155,14 @@ def _roles(names: Sequence[str]) -> list[str]:
 def _require_texts(table: Sequence[list[Any]]) -> None:
     """Raises a `UserError` unless rows without names are all two texts, or all three."""
     if is_header(table[0]):
-        raise UserError(f"expected pairs, but the first row names columns, {shown(table[0])}; leave it out")
+        raise UserError(
+            f"expected pairs, but the first row names columns, {describe(table[0])}; leave it out"
+        )
     for number, row in enumerate(table, 1):
         if not 2 <= len(row) <= 3 or len(row) != len(table[0]) or not all(isinstance(c, str) for c in row):
             raise UserError(
                 "expected rows of two texts, or of three (a text, the right and a wrong one), but pair "
-                f"{number} is {shown(row)}; for scores or more texts, give a table and {_ADVICE}"
+                f"{number} is {describe(row)}; for scores or more texts, give a table and {_ADVICE}"
             )
     for index, column in enumerate(zip(*table, strict=True), 1):
         if len(table[0]) == 3 and all(_score(c) is not None or _key(c) in _OTHER_CLASSES for c in column):
@@ -196,5 +198,5 @@ def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
         f"pair {number} must be two texts that are not empty, and perhaps wrong texts or a score (a finite "
-        f"number, or a class as duplicate or not_duplicate), got {shown(row)}; correct it, or leave it out"
+        f"number, or a class as duplicate or not_duplicate), got {describe(row)}; correct it, or leave it out"
     )

@@ -19,7 +19,7 @@ from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.inputs import Texts, as_texts, is_single, shown
+from xling_tf.inputs import Texts, as_texts, describe, is_single
 from xling_tf.savedmodel.saved_models import resolve
 from xling_tf.search.neighbours import require_positive, truncated
 from xling_tf.search.quantization import Precision, quantize_units, require_precision
@@ -85,7 +85,7 @@ class RuntimeEncoder:
         sentences: Any = options.pop("sentences", None) if inputs is None else inputs
         for name, value in options.items():
             if name not in _NO_EFFECT or value not in (None, _NO_EFFECT[name]):
-                raise UserError(f"{name}={shown(value)} is not supported here; leave it out")
+                raise UserError(f"{name}={describe(value)} is not supported here; leave it out")
         require_precision(precision)
         if os.getpid() != self._process:
             raise UserError("the model was loaded before this process was forked; load it after the fork")

@@ -7,7 +7,7 @@ from absl import logging
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError, require_known
-from xling_tf.inputs import shown
+from xling_tf.inputs import describe
 from xling_tf.search.neighbours import as_vectors, chunks, require_same_dim
 
 Precision = Literal["float32", "int8", "binary", "ubinary"]
@@ -56,7 +56,9 @@ def quantize_embeddings(
     limits = as_vectors(ranges, "ranges")
     require_same_dim(vectors, limits, "embeddings", "ranges")
     if len(limits) != 2 or np.any(limits[0] > limits[1]):
-        raise UserError(f"ranges must be two rows, the smallest and the largest values, got {shown(ranges)}")
+        raise UserError(
+            f"ranges must be two rows, the smallest and the largest values, got {describe(ranges)}"
+        )
     step, offset = (limits[1] - limits[0]) / _STEPS, 128 * (precision == "int8")
     codes = np.empty(vectors.shape, precision)
     for codes_part, part in zip(chunks(codes), chunks(vectors), strict=True):
