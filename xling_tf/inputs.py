@@ -104,10 +104,10 @@ def _values(texts: Any, name: str) -> Iterator[Any]:
         for element in texts.as_numpy_iterator():
             yield from element if _rank(element) == 1 else [element]
     else:
-        yield from texts if isinstance(texts, list | tuple) else plain(texts)
+        yield from texts if isinstance(texts, list | tuple) else as_python(texts)
 
 
-def plain(value: Any) -> Any:
+def as_python(value: Any) -> Any:
     """Converts arrays, tensors and scalars to Python objects, and bytes in UTF-8 to strings."""
     if value is None or type(value) in (str, float, int, list, tuple, dict):
         return value
@@ -129,7 +129,7 @@ def plain(value: Any) -> Any:
 
 def _as_text(value: Any, place: str, name: str) -> str:
     """Converts bytes, or an array, tensor or Arrow scalar without dimensions, to a string."""
-    text = plain(value)
+    text = as_python(value)
     if isinstance(text, str):
         return encodable(text)
     if isinstance(text, bytes):

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from xling_tf.errors import UserError
-from xling_tf.inputs import describe, encodable, is_blank, plain
+from xling_tf.inputs import as_python, describe, encodable, is_blank
 
 # The names of columns, in lower case and without spaces and punctuation.
 _FIRST = "anchor query question source src first sentence1 text1 question1 sentencea texta questiona"
@@ -100,7 +100,7 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     elif hasattr(pairs, "to_dicts") or hasattr(pairs, "to_pylist"):  # polars, Arrow
         rows = pairs.to_dicts() if hasattr(pairs, "to_dicts") else pairs.to_pylist()
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
-        names, columns = [*pairs], [plain(column) for column in pairs.values()]
+        names, columns = [*pairs], [as_python(column) for column in pairs.values()]
         if len({*map(len, columns)}) > 1:
             raise UserError(f"expected columns of equal length, got lengths {[*map(len, columns)]}")
         rows = zip(*columns, strict=True)
@@ -110,7 +110,7 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
         raise UserError(f"expected pairs in a list of rows or a table, got {describe(pairs)}")
     else:
         rows = pairs
-    table = [plain(row) for row in rows]
+    table = [as_python(row) for row in rows]
     for number, row in enumerate(table, 1):
         is_named = isinstance(row, Mapping)
         if not isinstance(row, list | tuple | Mapping) or is_named != isinstance(table[0], Mapping):
@@ -121,11 +121,11 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     # pandas numbers columns that have no names.
     if names is None or not all(isinstance(name, str) for name in names):
         names = []
-    return [*names], [[*map(plain, row)] for row in table]
+    return [*names], [[*map(as_python, row)] for row in table]
 
 
 def _is_column(value: Any) -> bool:
-    return isinstance(plain(value), list | tuple)
+    return isinstance(as_python(value), list | tuple)
 
 
 def _key(name: Any) -> str:
