@@ -54,7 +54,7 @@ PUBLISHED, E5 = "exported/use-multilingual", "exported/multilingual-e5-small"
 # The pairs of the paper (2019, sec. 3), each with English.
 _TARGETS = ("es", "fr", "de", "zh")
 
-# docs/results.md ("Experiments: the recipe of en-es") has the measurements behind the phases, the initial
+# docs/experiments.md has the measurements behind the phases, the initial
 # word vectors and the learning rate of the classifier.
 _RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
@@ -158,8 +158,8 @@ _MULTILINGUAL = replace(
         "inference": replace(_RECIPE.task("inference"), in_targets=True),
         "question_answering": QuestionAnsweringConfig(examples_per_batch=128, loss_weight=0.1),
     },
-    # Measured (docs/results.md, "How should `multilingual` start"): the entries of this table are five times
-    # as large as those of the recipe's encoders.
+    # Measured (docs/experiments.md, "How should `multilingual` start"): the entries of this table are five
+    # times as large as those of the recipe's encoders.
     optimizer=replace(_RECIPE.optimizer, embedding_learning_rate=0.05),
     # No minimum of steps for the first phase: without the second, the convolutions would stay random.
     training=replace(_RECIPE.training, minutes=60.0, bow_steps=0),
@@ -178,7 +178,7 @@ _MULTILINGUAL_LARGE = replace(
     training=replace(_RECIPE.training, minutes=60.0),
 )
 
-# Trains the published weights further, to beat them; docs/results.md ("The multilingual model") has the
+# Trains the published weights further, to beat them; docs/experiments.md has the
 # measurements. Ranking and distillation align translations. Entailment, and people's scores if the data have
 # any, teach semantic similarity.
 _BEST = replace(
@@ -253,8 +253,8 @@ _SEQ2SEQ = ExperimentConfig(
     training=TrainingConfig(minutes=60.0),
 )
 # The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300 for
-# similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/results.md, "Yu et al. 2018:
-# LSTMs that translate"). The other alphas were not tuned; contrastive includes the similarity term.
+# similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/experiments.md, "Does the
+# similarity loss help"). The other alphas were not tuned; contrastive includes the similarity term.
 _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
     "similarity": {"regularizer": "similarity", "alpha": 1.0},
     "contrastive": {"regularizer": "contrastive", "alpha": 1.0},

@@ -19,7 +19,7 @@ from xling_tf.search.neighbours import (
     unit_vectors,
 )
 
-MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; the best on held-out sentences here too (docs/scale.md)
+MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; near the best on held-out sentences here
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
 # Avoids a division by zero for sentences whose neighbours all have cosines of 0 or less.
 _MIN_SIMILARITY = 1e-6

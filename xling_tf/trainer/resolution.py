@@ -34,7 +34,8 @@ from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
 # A smaller gain is not worth the lost precision.
 _MIN_SPEEDUP = 1.2
 # Budget, in floating-point operations of matrix products, above which three layers are better than one. At
-# 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/results.md, "en-es in minutes").
+# 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/experiments.md, "Quality
+# against minutes").
 _FOR_THREE_LAYERS = 1000e12
 # In the run folder: the model that training starts from, and the word vectors.
 START, VECTORS = "start", "vectors.npz"
