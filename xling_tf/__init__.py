@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _require_tensorflow_backend() -> None:
-    with suppress(ImportError):  # of the library of another backend
+    with suppress(ImportError):  # another backend's library may be missing
         if import_module("keras").backend.backend() == "tensorflow":
             return
     raise UserError("Keras must use TensorFlow here; set KERAS_BACKEND=tensorflow before Keras is imported")

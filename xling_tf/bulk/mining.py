@@ -117,7 +117,7 @@ class _Side:
             for shard in range(folder.num_shards)
         ]
         every = np.concatenate([np.zeros(0, np.int64), *hashes])
-        self.rows = np.sort(np.unique(every, return_index=True)[1])  # of the folder, by number
+        self.rows = np.sort(np.unique(every, return_index=True)[1])  # the row of each number in the folder
         self._shard_starts = np.cumsum([0, *map(len, hashes)])
         self.starts = np.searchsorted(self.rows, self._shard_starts)  # numbers at which shards begin
 

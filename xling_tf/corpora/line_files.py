@@ -98,7 +98,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary, temporary.open("wb") as file:
         output: Any = nullcontext(file)
-        if path.suffix == ".gz":  # without the time and the temporary name: the bytes are reproducible
+        if path.suffix == ".gz":  # no time and no temporary name: the bytes are reproducible
             output = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
         with output as lines_file:
             lines_file.writelines(f"{line}\n".encode() for line in lines)

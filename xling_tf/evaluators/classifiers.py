@@ -23,7 +23,7 @@ Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`
 # The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
 # it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
-_FEWEST = 3  # with a row in the test fold, one is left for each half of the others
+_FEWEST = 3  # rows of a label: one in the test fold, one in each half of the other folds
 # SentEval's grids of the inverse regularisation strength and of the network's weight decay
 # (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}

@@ -161,7 +161,7 @@ def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
 
 
 def _name_of(encode: Callable[..., np.ndarray]) -> str:
-    embedder = getattr(encode, "__self__", encode)  # for a method such as `encode_questions`
+    embedder = getattr(encode, "__self__", encode)  # the owner of a method such as `encode_questions`
     return embedder.name if isinstance(embedder, Embedder) else "an encoder"
 
 

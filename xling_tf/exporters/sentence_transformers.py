@@ -120,7 +120,7 @@ class _Graph:
         self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(self._body, tables, ids)
         if isinstance(model.tokenizer, WordTokenizer):
             self.tables = [tf.Variable(vocabulary_rows(model))]
-            if model.tokenizer.num_ngrams:  # which the rows include
+            if model.tokenizer.num_ngrams:  # the rows include them
                 self._embed = lambda tables, ids: tf.gather(tables[0], ids)
         rules = model.tokenizer.rules()
         empty = 0 if isinstance(model.tokenizer, WordTokenizer) else rules["empty"]

@@ -137,7 +137,7 @@ def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], W
             f"{', '.join(tensors) or 'none'}"
         )
     table = stored.astype(np.float32)
-    if "mapping" in tensors:  # of tokens to rows
+    if "mapping" in tensors:  # the row of each token
         table = table[tensors["mapping"]]
     if "weights" in tensors:
         table = table * tensors["weights"].astype(np.float32)[:, None]

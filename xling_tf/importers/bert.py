@@ -101,7 +101,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     transformer, pooling, dense = read_modules(folder)
     path = transformer / "config.json"
     config = read_settings(path)
-    if config.get("model_type") not in FAMILIES:  # without suggesting a similar name, which is another model
+    if config.get("model_type") not in FAMILIES:  # suggests no similar name: that is another model
         raise UserError(
             f"model_type in {path} must be one of {', '.join(FAMILIES)}, got {config.get('model_type')!r}; "
             "models of other architectures cannot be imported"

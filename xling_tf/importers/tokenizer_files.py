@@ -162,7 +162,7 @@ def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Set
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
-    if not _BERTS.fullmatch(config.get("tokenizer_class", "")):  # which has rules of its own
+    if not _BERTS.fullmatch(config.get("tokenizer_class", "")):  # another class has rules of its own
         names = ("tokenize_chinese_chars", "do_lower_case", "strip_accents")
         config = dict(zip(names, rules, strict=True))
     return {**_rules_of_bert(config), "sentence_marks": bool(marks)}, _lines(tokens)

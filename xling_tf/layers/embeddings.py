@@ -71,7 +71,7 @@ class EmbeddingTable(Layer):
             shape=(self.num_rows, self.dim),
             initializer=keras.initializers.RandomNormal(stddev=self.stddev),
             name="table",
-            autocast=False,  # which would read the whole table
+            autocast=False,  # a cast would read the whole table
         )
 
     def call(self, ids: Tensor) -> Tensor:

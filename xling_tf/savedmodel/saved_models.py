@@ -117,7 +117,7 @@ def _downloaded(name: str) -> Path:
         "private or gated, run `hf auth login`"
     )
     ignored = [*_NOT_DOWNLOADED]
-    with as_user_error(message, OSError, ValueError):  # of HTTP, and of malformed names
+    with as_user_error(message, OSError, ValueError):  # errors of HTTP, and malformed names
         return Path(hub.snapshot_download(repository, revision=revision or None, ignore_patterns=ignored))
 
 
