@@ -23,7 +23,7 @@ from xling_tf.search.same_meaning import calibration_error, fit_line, probabilit
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
 
-# Number of candidates, as in the paper, and of a corpus' queries. Smaller corpora have no score of their own.
+# Number of candidates in the paper, and of queries to a corpus. Smaller corpora have no score of their own.
 _CANDIDATES = 1000
 _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
