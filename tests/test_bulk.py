@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tarfile
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +201,11 @@ def test_damage_stops_it_or_is_counted(model, tmp_path):
     assert content(output) == content(tmp_path / "whole")
     columns = pa.concat_tables(VectorFolder.open(output).columns(shard) for shard in range(5))
     assert columns["id"].to_pylist() == [*range(100), *range(150, 250)]
+    (tmp_path / "x.jsonl").write_text('{"text": "a", "m": {}}\n')
+    for names in (["text"], None):
+        context = nullcontext() if names else pytest.raises(UserError, match=r"cannot be .* 'm' .*--columns")
+        with context:
+            encode_files(model, [str(tmp_path / "x.jsonl")], tmp_path / f"m{names}", columns=names)
 
 
 def test_batches_get_a_column_and_duplicates_are_encoded_once():

@@ -130,6 +130,10 @@ def test_columns_of_other_types_are_refused(tmp_path, values):
         ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
         ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "row 2 of .*x.tsv has 1 columns, not 2"),
         ("x.csv", b'text,id\n"a\nb",1\nb\xff,2\n', ["a\nb"], "row 2 of .*x.csv is not UTF-8"),
+        ("x.tsv", b"text\tid\na\t1\n\xff\nc\t3\nd\xff\t4\n", ["a", "c"], "row 2 of .* has 1 columns, not 2"),
+        ("x.csv", b"text\na\0b\nc\n", ["c"], "row 1 of .*x.csv is not UTF-8"),
+        ("x.csv", b"text\na\rb\nc\n", ["c"], "row 1 of .*x.csv has an unquoted carriage return"),
+        ("x.tsv", b"id\ttext\r\n1\ta\rb\r\n2\tc\r\n", ["c"], "row 1 of .*x.tsv has an unquoted carriage"),
         ("x.csv", b'text,id\n"a\nb",1\n"say "x" y",2\n', ["a\nb"], "row 2 of .*x.csv has text behind a"),
         ("x.jsonl", b'null\n{"text": "a"}\n[1]', ["a"], "line 1 of .*x.jsonl is no JSON object"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "b", "text": "c"}\n', ["a"], "line 2 of .* is no JSON object"),
@@ -282,7 +286,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
 def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
-    texts = pa.array([b"a", None, b"\xff", b"d"], pa.binary()).cast(kind, safe=False)
+    texts = pa.array([b"a\0", None, b"\xff", b"d"], pa.binary()).cast(kind, safe=False)
     table = pa.table({"n": [1, 2, 3, 4], "text": texts})
     if name == "x.parquet":
         parquet.write_table(table, tmp_path / name)
@@ -308,6 +312,7 @@ def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
         ("x.csv", b'text\n"a"\n\n""\n\n', True, [{"text": text} for text in ("a", "", "", "")]),
         ("x.csv", b'\xef\xbb\xbf"text",id\n\na,1\n\n', True, [{"text": "a", "id": "1"}]),
         ("x.tsv", b"\nb", False, [{"f0": ""}, {"f0": "b"}]),
+        ("x.csv", b'text\r"a\nb"\r"\rc"\r', True, [{"text": "a\nb"}, {"text": "\rc"}]),
         # Quotes that begin no field are text.
         ("x.csv", b'text,id\n5" x,"7""\\"""\n', True, [{"text": '5" x', "id": '7"\\"'}]),
     ],
@@ -318,7 +323,9 @@ def test_first_rows_of_any_form_name_the_columns(tmp_path, name, content, header
     assert read(tmp_path / name, text_column=text_column, header=header).rows == rows
 
 
-@pytest.mark.parametrize("name", ["x.tsv.zstd", "what?.TSV.ZST", "https://x.org/x.tsv.zst?name=x.csv"])
+@pytest.mark.parametrize(
+    "name", ["x.tsv.zst", "what?.TSV.ZST", "s3://b/x?.tsv", "https://x.org/x.tsv?a=x.csv"]
+)
 def test_compressed_tables_are_no_plain_lines(tmp_path, name):
     path = tmp_path / "x"
     path.write_bytes(zstandard.compress(TSV))
@@ -331,6 +338,9 @@ def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(TSV)
     with pytest.raises(UserError, match=rf"{name} must end in \.\w+, or not have it in its name; rename it"):
         find_files([str(tmp_path / "*")])
+    files = TextFiles([InputFile(f"https://x.org/get?name={name}", 1, "", (tmp_path / name).open)], "text")
+    with pytest.raises(UserError, match=r"must end in \.\w+, or not have it in its name"):
+        next(files.batches(Position(), 0))
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), PermissionError(13, "denied"), OSError(5, "I/O error")])
@@ -349,6 +359,6 @@ def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
         read(tmp_path / "x.csv", skip_damaged=True)
     assert read(tmp_path / "x.csv", columns=[]).rows == [{"text": "x"}]
     (tmp_path / "y.csv").write_bytes("text,año\nx,1\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"y.csv is damaged after row 0: 'utf-8' codec can't decode"):
+    with pytest.raises(UserError, match=r"y.csv is damaged after row 0: its header is not UTF-8"):
         read(tmp_path / "y.csv")
     assert read(tmp_path / "y.csv", skip_damaged=True).counts == {"damaged files": 1}

@@ -27,7 +27,8 @@ _BATCH_ROWS = 4096  # rows read at once from Parquet
 _CSV_PART = 1 << 18  # bytes parsed at once
 _CSV_FIELD = rb'(?:"(?:[^"]++|"")*+"|[^",\r\n][^,\r\n]*+)?+'
 _CSV_ROW = re.compile(rb"%b(?:,%b)*+" % (_CSV_FIELD, _CSV_FIELD))
-_CSV_ROWS = re.compile(rb"(?:%b(?:\n|\r\n|\r(?=[^\n])))*+" % _CSV_ROW.pattern)
+# The ends of a file's rows, by the first one, and what else ends rows for Arrow.
+_ROW_ENDS = {b"\n": (rb"\r?\n", re.compile(rb"\r(?=[^\n])")), b"\r": (rb"\r", re.compile(rb"\n"))}
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # of Arrow's streams
 _DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, UserError)
 
@@ -98,7 +99,7 @@ class TextFiles:
             self._starts.append((rows, Position(number, 0, dict(self.counts))))
             bytes_before, first = self.bytes_read, rows
             for batch in self._read(file):
-                batch = self._in_utf8(batch, [self.text_column], file.name, rows - first)
+                batch = self._in_utf8(batch, file.name, rows - first)
                 rows += len(batch)
                 is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
                 self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
@@ -217,6 +218,8 @@ class TextFiles:
                 row += 1
                 self._damaged("row", f"row {row} of {name} {rows}")
                 continue
+            if isinstance(decoded(rows), Unreadable):  # Arrow cannot skip rows that are not UTF-8
+                rows = re.sub("[\udc80-\udcff]", "\0", rows.decode(errors="surrogateescape")).encode()
             given = names
             if not names:
                 rows = rows.lstrip(b"\r\n") if self.header else rows
@@ -224,15 +227,17 @@ class TextFiles:
                     continue
                 names = read(rows.lstrip(b"\r\n"), []).schema.names
                 given = [] if self.header else names
+                if "\0" in "".join(names):
+                    raise UserError(f"its header is {Unreadable.NOT_UTF8}")
                 columns = self._chosen(names, name)
                 faults.clear()
-            as_bytes = dict.fromkeys(names, pa.binary())
-            table = read(rows, given, column_types=as_bytes, include_columns=columns)
+            as_texts = dict.fromkeys(names, pa.string())
+            table = read(rows, given, column_types=as_texts, include_columns=columns)
             for fault in faults:
                 self._damaged("row", fault)
             for batch in table.to_batches():
-                batch = self._in_utf8(batch, columns, name, max(row, 0))
-                yield batch.cast(pa.schema([(column, pa.string()) for column in columns]))
+                has_nul = [compute.match_substring(column, "\0").to_numpy(False) for column in batch.columns]
+                yield self._sound_rows(batch, np.any(has_nul, axis=0), name, max(row, 0))
             row += len(table) + len(faults) + (not given)
             faults.clear()
 
@@ -288,25 +293,28 @@ class TextFiles:
             if stream.read(len(_STREAM_END) + 1) != _STREAM_END:
                 raise UserError("expected Arrow's end marker at the end, and only there")
 
-    def _in_utf8(self, batch: pa.RecordBatch, columns: list[str], name: str, row: int) -> pa.RecordBatch:
-        """Leaves out the rows where one of the columns is not UTF-8; `row` counts earlier rows."""
-        values = [column_of_bytes(batch, column) for column in columns]
+    def _in_utf8(self, batch: pa.RecordBatch, name: str, row: int) -> pa.RecordBatch:
+        """Leaves out the rows whose text is not UTF-8; `row` counts earlier rows."""
+        column = column_of_bytes(batch, self.text_column)
         with suppress(pa.ArrowInvalid):
-            for column in values:
-                column.cast(pa.large_string())
+            column.cast(pa.large_string())
             return batch
-        rows = zip(*(column.fill_null(b"").to_pylist() for column in values), strict=True)
-        is_sound = [not any(isinstance(decoded(value), Unreadable) for value in values) for values in rows]
-        for number in np.flatnonzero(np.logical_not(is_sound)) + row + 1:
+        texts = (value.replace(b"\0", b"") for value in column.fill_null(b"").to_pylist())  # strings have NUL
+        return self._sound_rows(batch, [isinstance(decoded(text), Unreadable) for text in texts], name, row)
+
+    def _sound_rows(self, batch: pa.RecordBatch, is_damaged: Any, name: str, row: int) -> pa.RecordBatch:
+        """Counts and leaves out damaged rows."""
+        for number in np.flatnonzero(is_damaged) + row + 1:
             self._damaged("row", f"row {number} of {name} is {Unreadable.NOT_UTF8}")
-        return batch.filter(pa.array(is_sound))
+        return batch.filter(pa.array(np.logical_not(is_damaged)))
 
 
 def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]:
     """Returns the reader for the ending of a file's name."""
-    plain = name.partition("?")[0] if "://" in name else name  # an address may end in a query
+    plain = re.sub(r"(https?://[^?]*)\?.*", r"\1", name)  # an address may end in a query
     path = PurePosixPath(re.sub(f"{PACKED}$", "", plain).lower())
-    other = re.search(rf"({'|'.join(map(re.escape, _READERS))})(?![a-z0-9])", path.name)
+    formats = "|".join(map(re.escape, _READERS))
+    other = re.search(rf"({formats})(?![a-z0-9])", name.lower().rpartition("/")[2])
     if other and path.suffix not in _READERS:
         raise UserError(f"{name} must end in {other[1]}, or not have it in its name; rename it")
     return _READERS.get(path.suffix, TextFiles._lines)
@@ -315,31 +323,39 @@ def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.Recor
 def _whole_rows(pieces: Iterable[bytes], is_quoted: bool, name: str) -> Iterator[bytes | str]:
     """Yields whole rows of a table, many at once, and the fault of a damaged row in its place.
 
-    Arrow reads on after an open quote, and takes what follows a closing quote as text.
+    Arrow reads on after an open quote, takes what follows a closing quote as text, and ends rows at single
+    carriage returns, which pandas does not quote.
     """
-    rest = b""
+    rest, row_end, row = b"", b"", _CSV_ROW if is_quoted else re.compile(rb"[^\r\n]*+")
     for piece in chain(pieces, [None]):
-        if piece is None:
-            rest = rest and rest.removesuffix(b"\n") + b"\n"  # the last row may have none
-        elif len(rest := rest + piece) < _CSV_PART:  # large parts are faster
+        rest += piece or b""
+        if piece is not None and len(rest) < _CSV_PART:  # large parts are faster
             continue
+        if not row_end:
+            end = next(row.finditer(rest)).end()
+            row_end = b"\r" if re.match(rb"\r[^\n]", rest[end : end + 2]) else b"\n"
+            pattern, other_end = _ROW_ENDS[row_end]
+            rows = re.compile(rb"(?:%b%b)*+" % (row.pattern, pattern))
+        if piece is None:
+            rest = rest and rest.removesuffix(row_end) + row_end  # the last row may have none
         while rest:
-            if is_quoted and b'"' in rest:
-                end = next(_CSV_ROWS.finditer(rest)).end()
-                stop = next(_CSV_ROW.finditer(rest, end)).end()  # of the whole fields of the next row
+            if (is_quoted and b'"' in rest) or other_end.search(rest):
+                end = next(rows.finditer(rest)).end()
+                stop = next(row.finditer(rest, end)).end()  # of the whole fields of the next row
             else:
-                end = max(rest.rfind(b"\n"), rest.rfind(b"\r", 0, -1)) + 1
+                end = rest.rfind(row_end) + 1
                 stop = len(rest)
             if end:
                 yield rest[:end]
-            line_end = rest.find(b"\n", stop) + 1
-            if rest[stop : stop + 1] in (b"", b"\r", b'"') or not line_end:
+            line_end = rest.find(row_end, stop) + 1
+            if rest[stop : stop + 2] in (b"", b"\r") or rest[stop : stop + 1] == b'"' or not line_end:
                 rest = rest[end:]
                 break
             if rest[stop - 2 : stop] == b'\\"':
                 advice = 'double them (in Spark: option("escape", "\\"")), or write Parquet'
                 raise _FinalError(f"{name} must not have backslashes before quotes; {advice}")
-            yield "has text behind a closing quote"
+            faults = {b"\r": "an unquoted carriage return", b"\n": "an unquoted line feed"}
+            yield f"has {faults.get(rest[stop : stop + 1], 'text behind a closing quote')}"
             rest = rest[line_end:]
         if len(rest) > 4 * MAX_LINE:
             raise UserError("the next row is longer than 4 MiB, or has an open quote")

@@ -209,14 +209,15 @@ class _Writer:
         # By dictionaries, Parquet stores int8 in a byte; without, in four.
         has_dictionaries = not is_npy and kind.value_type != pa.float32()
         with replacing(path) as temporary, ExitStack() as stack:
-            file = stack.enter_context(
-                parquet.ParquetWriter(
+            message = "the columns cannot be written as Parquet ({error}); choose others with --columns"
+            with as_user_error(message, pa.ArrowNotImplementedError):
+                writer = parquet.ParquetWriter(
                     temporary,
                     pa.schema([schema.field(name) for name in stored]),
                     use_dictionary=[*names, f"{VECTORS}.list.element"] if has_dictionaries else names,
                     write_statistics=names,
                 )
-            )
+            file = stack.enter_context(writer)
             append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
 
             def write(batch: pa.RecordBatch) -> None:
