@@ -69,6 +69,12 @@ def test_names_of_classes_say_which_texts_are_alike(labels, feature):
             continue
         for pairs in (data, *(() if feature else (columns, pd.DataFrame(columns)))):
             assert read_pairs(pairs) == [Pair("a", "c", 1.0), Pair("b", "d", 0.0)]
+        if feature:  # -1 stands for no label, as in the test sets of GLUE
+            data = datasets.Dataset.from_dict({**columns, "label": [labels[0], -1]}).cast_column(
+                "label", feature
+            )
+            with pytest.raises(UserError, match=r"pair 2 must be two texts .*-1"):
+                read_pairs(data)
 
 
 @pytest.mark.parametrize(

@@ -186,8 +186,8 @@ def _number(value: Any) -> float | None:
 
 def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
     """Returns a score, or 1 or 0 for the name or the number of a class; None for anything else."""
-    if isinstance(value, int) and 0 <= value < len(classes):
-        value = classes[value]
+    if classes and isinstance(value, int):
+        value = classes[value] if 0 <= value < len(classes) else None  # -1: without a label
     if (score := _number(value)) is not None:
         return score if math.isfinite(score) else None
     if alike := _ALIKE.fullmatch(_key(value)):

@@ -20,7 +20,7 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import write_json
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.tasks.base import AnchorEncoder, Batch, Task
@@ -363,9 +363,11 @@ class Trainer:
         state: dict[str, Any] | None = self._workers.from_chief(self._checkpoints.restore)
         if state is not None:
             self._workers.share(self._checkpoints.variables)
-            self.step, self.seconds = state["step"], state["seconds"]
-            for phase in self._phases:
-                phase.steps, phase.begin = state["phases"][phase.name]
+            message = f"{self._run_dir} must have checkpoints of these settings, but they lack {{error}}"
+            with as_user_error(f"{message}; use another --run_dir", KeyError):
+                self.step, self.seconds = state["step"], state["seconds"]
+                for phase in self._phases:
+                    phase.steps, phase.begin = state["phases"][phase.name]
             logging.info("continuing at step %d, after %.1f minutes", self.step, self.seconds / 60)
 
 
