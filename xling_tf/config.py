@@ -350,8 +350,6 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
     # Compares the outputs of towers; False for the encoder's own vectors, which every loader gives.
     with_towers: bool = True
     with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
-    teacher: str = ""  # model to learn similarities of questions and answers from; see distillation
-    teacher_weight: NotNegative = 3.0  # multiplies the teacher's term of the loss
 
     def __post_init__(self) -> None:
         super().__post_init__()

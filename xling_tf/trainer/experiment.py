@@ -44,7 +44,7 @@ from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_example
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, require_width, start_words, with_vectors
 from xling_tf.trainer.validation import calibrate, check_scores, evaluate
 from xling_tf.weights import Weights, assign_weights, read_weights
 
@@ -105,32 +105,18 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
     if workers.is_chief:
         _require_start(run)
-    teachers = open_teachers(run.config)
+    teacher = open_teacher(run.config) if run.config.task("distillation").weight else None
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     contents = {} if run.config.data.shards_by_worker else store.contents()
-    checksums = [teacher.checksum for teacher in teachers.values()]
-    workers.require_same({"config": to_dict(run.config), "data": contents, "teachers": checksums})
+    checksum = teacher.checksum if teacher else ""
+    workers.require_same({"config": to_dict(run.config), "data": contents, "teacher": checksum})
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(lambda: _resolve(run, data, store))
     with progress("making the model"):
         model, tasks, examples, new_heads = _build(run, data, workers, resolved, store)
-    if Distillation in teachers:
-        require_width(run.config, teachers[Distillation], model.encoder.hidden_dim)
-    run_folder_vectors = run.run_dir / "teacher" if workers.is_chief else None
-    has_words = isinstance(model.tokenizer, WordTokenizer)
-    starts_words = has_words and isinstance(model.encoder.bow_encoder, StaticEncoder)
-    while teachers:  # pops each teacher, to free its memory for the training
-        kind, teacher = teachers.popitem()
-        # A teacher without a checksum may have changed since another run.
-        folder = run.cache if run.cache and teacher.system.checksum else run_folder_vectors
-        learners = [task for task in tasks if isinstance(task, kind)]
-        examples = with_vectors(learners, examples, teacher, folder)
-        if kind is Distillation and starts_words and not run.config.initial.model:
-            if workers.is_chief:
-                pairs = [examples[task.name].train for task in learners]
-                start_words(model, teacher, folder, pairs)
-            workers.share([v.value for v in model.encoder.trainable_variables])
-        del teacher
+    if teacher:
+        examples = _with_teacher(run, workers, teacher, model, tasks, examples)
+        del teacher  # frees its memory for the training
     train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
     trainer = Trainer(
@@ -146,6 +132,29 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         results = _finish(run, data, trainer, model, tasks, held_out, store) if workers.is_chief else {}
     workers.wait()  # the chief would consider a process that ends earlier as lost
     return results
+
+
+def _with_teacher(
+    run: Run,
+    workers: Workers,
+    teacher: Teacher,
+    model: Model,
+    tasks: Sequence[Task],
+    examples: Mapping[str, TaskExamples],
+) -> dict[str, TaskExamples]:
+    """Returns all examples, with the teacher's vectors; also initialises a new average of words with them."""
+    require_width(run.config, teacher, model.encoder.hidden_dim)
+    folder = run.run_dir / "teacher" if workers.is_chief else None
+    if run.cache and teacher.system.checksum:  # without a checksum, it may have changed since another run
+        folder = run.cache
+    learners = [task for task in tasks if isinstance(task, Distillation)]
+    examples = with_vectors(learners, examples, teacher, folder)
+    has_words = isinstance(model.tokenizer, WordTokenizer)
+    if has_words and isinstance(model.encoder.bow_encoder, StaticEncoder) and not run.config.initial.model:
+        if workers.is_chief:
+            start_words(model, teacher, folder, [examples[task.name].train for task in learners])
+        workers.share([v.value for v in model.encoder.trainable_variables])
+    return examples
 
 
 def _require_start(run: Run) -> None:
