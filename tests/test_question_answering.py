@@ -17,6 +17,7 @@ from testing import (
 )
 
 from xling_tf.errors import UserError
+from xling_tf.tokenizers import base
 
 QUESTIONS = ["a b", "hello", "c d e", "f g", "hello world"]
 ANSWERS = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
@@ -98,7 +99,8 @@ def test_without_towers_the_vectors_of_the_encoder_are_ranked():
 
 
 def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
-    model = make_model("tokenizer.max_tokens=3", "tokenizer.max_context_tokens=5")
+    monkeypatch.setattr(base, "_MAX_CONTEXT_TOKENS", 5)
+    model = make_model("tokenizer.max_tokens=3")
     contexts = ["a b c d e f g h i j"] * 5
     shapes = []
     encode = model.encoder.encode

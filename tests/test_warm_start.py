@@ -130,18 +130,6 @@ def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(
     assert not (run.run_dir / "corpora").exists()
 
 
-def test_sentences_can_be_cut_shorter_than_by_the_model(exports, tmp_path):
-    _, folder = exports("words and n-grams")
-    live, _ = start(folder, tmp_path, "initial.max_tokens=3")
-    whole = Model.from_pretrained(folder)
-    assert (live.tokenizer.config.max_tokens, whole.tokenizer.config.max_tokens) == (3, 12)
-    first, second = live(["the cat sleeps", "the cat sleeps on the mat"])
-    np.testing.assert_allclose(first, second, atol=1e-6)
-    np.testing.assert_allclose(first, whole(["the cat sleeps"])[0], atol=1e-5)
-    live.save_pretrained(tmp_path / "saved")
-    assert Model.from_pretrained(tmp_path / "saved").config() == live.config()
-
-
 QUESTIONS = ("tasks.question_answering.weight=1",)
 
 

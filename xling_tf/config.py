@@ -126,7 +126,6 @@ class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
-    max_context_tokens: Positive = 256  # the paragraph around an answer is cut to this length
     lowercase: bool = False
 
 
@@ -150,11 +149,10 @@ class MarkedConfig(TokenizerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shortest = min(self.max_tokens, self.max_context_tokens)
-        if self.sentence_marks and shortest < 3:
+        if self.sentence_marks and self.max_tokens < 3:
             raise UserError(
-                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
-                f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
+                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens must "
+                f"be at least 3, got {self.max_tokens}"
             )
 
 
@@ -187,8 +185,6 @@ class TransformerConfig(Section, name="encoder"):
     num_heads: Positive = 8  # 2019, sec. 2.1
     norm_first: bool = False  # normalises the input of each sub-layer, not the sum after it
     bow_residual: bool = False  # adds the output to the average of the word vectors
-    # 0.1 in Vaswani et al. 2017, sec. 5.4, on which 2019, sec. 2.1, builds without naming a rate.
-    dropout: Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -467,8 +463,6 @@ class InitialConfig(Section, name="initial"):
 
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
     model: str = ""
-    # Cuts sentences at this length; None for the model's.
-    max_tokens: Annotated[int | None, Check("at least 1", lambda n: n is None or n >= 1)] = None
     # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
     # built with the starting model stay usable.
     anchor_weight: NotNegative = 0.0
@@ -481,7 +475,7 @@ class InitialConfig(Section, name="initial"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("anchor_weight", "average", "max_tokens"):
+        for name in ("anchor_weight", "average"):
             if getattr(self, name) and not self.model:
                 raise UserError(f"initial.{name} needs a model to start from: name it with --init")
 

@@ -109,9 +109,8 @@ class ServingEncoder(tf.Module):
         return in_micro_batches(self._encode, tokens, self.hidden_dim)
 
     def average(self, contexts: tf.Tensor) -> tf.Tensor:
-        """Averages the words of `[batch]` strings, cut at `max_context_tokens`: `[batch, any]` float32."""
-        tokens = self.tokenizer.tokenize(contexts, self.tokenizer.config.max_context_tokens)
-        return in_micro_batches(self._average, tokens, None)
+        """Averages the words of `[batch]` contexts: `[batch, any]` float32."""
+        return in_micro_batches(self._average, self.tokenizer.tokenize_contexts(contexts), None)
 
     def word_table(self) -> tf.Tensor:
         """Returns the `[num_words, embedding_dim]` table of an encoder without n-grams."""

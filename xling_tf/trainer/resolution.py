@@ -82,13 +82,7 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
 
 def _start(config: ExperimentConfig, run_dir: Path) -> Model:
     """Loads the model that training starts from, and saves a copy in the run folder."""
-    initial = config.initial
-    model = Model.from_pretrained(initial.model)
-    if initial.max_tokens:
-        changed = dataclasses.replace(model.tokenizer.config, max_tokens=initial.max_tokens)
-        model.tokenizer = TOKENIZERS.of(changed).from_files(changed, model.tokenizer.files())
-        if "max_tokens" in model.encoder_settings:
-            model.encoder_settings["max_tokens"] = initial.max_tokens
+    model = Model.from_pretrained(config.initial.model)
     model.save_pretrained(run_dir / START)
     return model
 
