@@ -45,10 +45,9 @@ def numbered(count, corpora=None):
 
 
 def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, by_length=True):
-    settings = [f"data.pool_batches={pool}", f"data.equal_batches={equal}", f"training.seed={seed}"]
-    config = tiny_config(*settings)
     weights = weights or [1.0] * len(examples.corpora)
-    return BatchSampler(examples, weights, size, config, by_length=by_length)
+    options = {"pool_batches": pool, "seed": seed, "equal_batches": equal, "by_length": by_length}
+    return BatchSampler(examples, weights, size, **options)
 
 
 def drawn(sampler, positions):

@@ -510,7 +510,6 @@ class DataConfig(Section, name="data"):
     sample: bool = False  # without --data, trains on the built-in sample instead of Debian's packages
     # Sampling weights of corpora relative to their size, by name; 1 for corpora that are not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
-    pool_batches: Positive = 64  # number of batches that are bucketed by length together
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
     # similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
@@ -563,7 +562,6 @@ class TrainingConfig(Section, name="training"):
     seed: Count = 1
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"  # the faster one on this machine
     checkpoint_minutes: NotNegative = 3.0
-    dev_batches: Positive = 8  # held-out batches on which each task is scored at the end
 
 
 @dataclass(frozen=True, kw_only=True)

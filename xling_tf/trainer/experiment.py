@@ -368,7 +368,7 @@ def _finish(
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
-    scores = evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data)
+    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data)
     if line:
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)

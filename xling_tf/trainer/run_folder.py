@@ -13,13 +13,7 @@ from xling_tf.settings import to_dict
 from xling_tf.trainer.resolution import Resolved
 
 # Settings that a restart may change, because the checkpoints do not depend on them.
-_CHANGEABLE = (
-    "description",
-    "training.minutes",
-    "training.steps",
-    "training.checkpoint_minutes",
-    "training.dev_batches",
-)
+_CHANGEABLE = ("description", "training.minutes", "training.steps", "training.checkpoint_minutes")
 
 _REQUEST = "request.json"
 
