@@ -32,6 +32,7 @@ from xling_tf.trainer.experiment import (
     _resolve,
     average_with_start,
     make_tasks,
+    read_start,
     run_experiment,
     start_weights,
 )
@@ -45,6 +46,7 @@ def start(folder, run_dir, *overrides):
     run = Run(name="x", config=config, run_dir=run_dir, output=run_dir / "exported")
     run_dir.mkdir(exist_ok=True)
     store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
+    read_start(run)
     resolved = _resolve(run, config.data, store)
     run.folder.start(config, store.contents(), resolved)
     model = Model.from_config(resolved.model, resolved.files.__getitem__)
@@ -110,7 +112,7 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
 @pytest.mark.parametrize(
     ("start", "setting", "message"),
     [
-        ("cnn", "training.bow_share=0.5", r"a transformer with .* add --set training.bow_share=0"),
+        ("cnn", "training.bow_share=0.5", r"a transformer with .* set training.bow_share=0"),
         # Its vectors have 8 numbers.
         ("cnn", "similarity.matryoshka_dims=4,8", "below the width of the vectors, 8, got 4,8"),
         ("none", "training.bow_share=0.5", "does not exist"),

@@ -104,7 +104,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
     if workers.is_chief:
-        _require_start(run)
+        read_start(run)
     teacher = open_teacher(run.config) if run.config.task("distillation").weight else None
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     contents = {} if run.config.data.shards_by_worker else store.contents()
@@ -140,7 +140,7 @@ def _with_teacher(
     teacher: Teacher,
     model: Model,
     tasks: Sequence[Task],
-    examples: Mapping[str, TaskExamples],
+    examples: dict[str, TaskExamples],
 ) -> dict[str, TaskExamples]:
     """Returns all examples, with the teacher's vectors; also initialises a new average of words with them."""
     require_width(run.config, teacher, model.encoder.hidden_dim)
@@ -157,21 +157,19 @@ def _with_teacher(
     return examples
 
 
-def _require_start(run: Run) -> None:
-    """Checks the model that a new run starts from, before corpora are read."""
-    start, bow_share = run.config.initial.model, run.config.training.bow_share
+def read_start(run: Run) -> None:
+    """Checks the model that a new run starts from, before corpora are read; the run folder gets a copy."""
+    start = run.config.initial.model
     if not start or run.folder.resolved() is not None:
         return
-    resolve_model(start)
-    if not bow_share and not run.config.similarity.matryoshka_dims:
-        return
-    encoder = Model.from_pretrained(start).encoder
-    run.config.similarity.require_below(encoder.hidden_dim)
-    if bow_share and not isinstance(encoder.bow_encoder, StaticEncoder):
+    model = Model.from_pretrained(start)
+    run.config.similarity.require_below(model.encoder.hidden_dim)
+    if run.config.training.bow_share and not isinstance(model.encoder.bow_encoder, StaticEncoder):
         raise UserError(
             "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
-            f"{start}; add --set training.bow_share=0"
+            f"{start}; set training.bow_share=0"
         )
+    model.save_pretrained(run.run_dir / START)
 
 
 def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
@@ -222,6 +220,7 @@ def _build(
     keras.config.set_dtype_policy(resolved.precision)
     with workers.strategy.scope():
         model = Model.from_config(resolved.model, resolved.files.__getitem__)
+        config.similarity.require_below(model.encoder.hidden_dim)
         tasks, new_heads = make_tasks(config, data, model)
     examples = task_examples(tasks, store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)

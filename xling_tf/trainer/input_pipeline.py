@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,10 +247,19 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+# Makes a graph function from texts, labels and vectors to a `Batch`; see `batch_graphs`.
+BatchGraphs = Callable[[int, int, tuple[str, ...], int], Callable[..., Batch]]
+
+
+def batch_graphs(tokenizer: Tokenizer) -> BatchGraphs:
+    """Returns the function that makes the graphs of batches: one for all tasks with batches of one shape."""
+    return cache(partial(_to_batch, tokenizer))
+
+
 def make_dataset(
     examples: Examples,
     batch: Callable[[int], NDArray[np.int64]],
-    tokenizer: Tokenizer,
+    graphs: BatchGraphs,
     *,
     count: int | None = None,
     is_closed: threading.Event | None = None,
@@ -269,7 +278,7 @@ def make_dataset(
     options.autotune.enabled = False
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
     shape = examples.num_columns, examples.num_contexts, examples.prompts
-    convert = _to_batch(tokenizer, *shape, examples.vectors.shape[1])
+    convert = graphs(*shape, examples.vectors.shape[1])
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
         .map(lambda number: tf.numpy_function(read, [number], (tf.bool, *_READ)))
@@ -280,7 +289,6 @@ def make_dataset(
     )
 
 
-@lru_cache(8)
 def _to_batch(
     tokenizer: Tokenizer, num_columns: int, num_contexts: int, prompts: tuple[str, ...], vector_dim: int
 ) -> Callable[..., Batch]:
@@ -318,10 +326,10 @@ class TrainingInput:
     """
 
     def __init__(
-        self, task: Task, examples: Examples, tokenizer: Tokenizer, config: ExperimentConfig, workers: Workers
+        self, task: Task, examples: Examples, graphs: BatchGraphs, config: ExperimentConfig, workers: Workers
     ) -> None:
         self._examples = examples
-        self._tokenizer = tokenizer
+        self._graphs = graphs
         self._strategy = workers.strategy
         # Positions of this process' replicas among those that share a batch of the sampler.
         self._replicas, self._num_sharing = workers.replicas, workers.strategy.num_replicas_in_sync
@@ -369,4 +377,4 @@ class TrainingInput:
             parts = np.array_split(self._sampler.batch(count + step), self._num_sharing)
             return parts[self._replicas[replica]]
 
-        return make_dataset(self._examples, part, self._tokenizer, is_closed=is_closed)
+        return make_dataset(self._examples, part, self._graphs, is_closed=is_closed)

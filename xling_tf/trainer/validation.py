@@ -19,7 +19,7 @@ from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
 from xling_tf.search.same_meaning import calibration_error, fit_line, probabilities, translation_cosines
 from xling_tf.tasks.base import Batch, Task
-from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
+from xling_tf.trainer.input_pipeline import BatchGraphs, BatchSampler, Examples, batch_graphs, make_dataset
 
 _BATCHES = 8  # on which each task is scored
 # Number of candidates in the paper, and of queries to a corpus. Smaller corpora have no score of their own.
@@ -37,11 +37,12 @@ def held_out_scores(
     """Returns loss, accuracy and number of examples of each task that has held-out examples, by its name."""
     # By trace key: tasks of several languages share a graph.
     graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
+    inputs = batch_graphs(model.tokenizer)
     scores = {}
     for task in tasks:
         if not (examples := held_out.get(task.name)):
             continue
-        batches = _batches(model, task, examples)
+        batches = _batches(task, examples, inputs)
         if task.trace_key not in graphs:
             graphs[task.trace_key] = tf.function(
                 partial(task.losses, model.encoder), input_signature=[batches.element_spec], autograph=False
@@ -53,7 +54,7 @@ def held_out_scores(
     return scores
 
 
-def _batches(model: Model, task: Task, examples: Examples) -> tf.data.Dataset:
+def _batches(task: Task, examples: Examples, graphs: BatchGraphs) -> tf.data.Dataset:
     """Returns the same batches for every seed, of one size and any length, so that accuracies compare."""
     size = min(task.config.examples_per_batch, len(examples))
     # All examples count equally, also those of corpora that training leaves out.
@@ -61,7 +62,7 @@ def _batches(model: Model, task: Task, examples: Examples) -> tf.data.Dataset:
     sampler = BatchSampler(examples, weights, size, pool_batches=1, seed=1, equal_batches=True)
     # At most one pass over the examples.
     count = min(_BATCHES, len(examples) // size)
-    return make_dataset(examples, sampler.batch, model.tokenizer, count=count)
+    return make_dataset(examples, sampler.batch, graphs, count=count)
 
 
 def evaluate(
