@@ -179,7 +179,7 @@ class TransformerConfig(Section, name="encoder"):
     embedding_dim: Positive = 320  # 2019, sec. 3.2
     hidden_dim: Positive = 512  # 2019, sec. 2.1
     intermediate_dim: Positive = 2048  # 2019, sec. 2.1: "filter size"
-    # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (--set encoder.num_layers=auto) is 3, or 1 if the budget is
+    # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (encoder.num_layers=auto) is 3, or 1 if the budget is
     # too small for 3 layers on this machine.
     num_layers: Annotated[int | None, Check("at least 0, or auto", lambda n: n is None or n >= 0)] = 3
     num_heads: Positive = 8  # 2019, sec. 2.1
@@ -373,7 +373,7 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
         if self.weight and not self.teacher:
             raise UserError(
                 "tasks.distillation.weight expects a teacher, got none: name one, such as "
-                "exported/use-multilingual, with --teacher, or set the weight to 0"
+                "exported/use-multilingual, in tasks.distillation.teacher, or set the weight to 0"
             )
 
 
@@ -477,7 +477,7 @@ class InitialConfig(Section, name="initial"):
         super().__post_init__()
         for name in ("anchor_weight", "average"):
             if getattr(self, name) and not self.model:
-                raise UserError(f"initial.{name} needs a model to start from: name it with --init")
+                raise UserError(f"initial.{name} needs a model to start from: set initial.model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -590,7 +590,7 @@ class ExperimentConfig:
                 )
             return
         if tokenizer is None or encoder is None:
-            raise UserError("this preset starts from a model: name one with --init")
+            raise UserError("this preset starts from a model: set initial.model")
         has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
         if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
             raise UserError(
@@ -601,8 +601,8 @@ class ExperimentConfig:
             raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
         if isinstance(encoder, PowerMeanConfig) and not vectors:
             raise UserError(
-                "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
-                "learn them from the translations with --set initial.vectors=bivcd:300"
+                "encoder.kind=p_mean needs word vectors: name files with initial.vectors=my.{}.vec, or "
+                "learn them from the translations with initial.vectors=bivcd:300"
             )
         has_average = isinstance(encoder, CnnConfig) or getattr(encoder, "bow_residual", False)
         if self.training.bow_share and not has_average:

@@ -82,7 +82,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
-        raise UserError("expected a budget, got none; give --minutes or --steps, or fine_tune(steps=...)")
+        raise UserError("expected a budget, got none; set training.minutes or training.steps")
     data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
@@ -93,10 +93,10 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
             if run.output.resolve() in (run_dir, *run_dir.parents):
                 raise UserError(
                     f"the export to {run.output} would replace the run folder, {run.run_dir}; give another "
-                    "--output or --run_dir"
+                    "output or run_dir"
                 )
             require_replaceable(run.output)
-            require_writable_folder(run.run_dir, "give another with --run_dir")
+            require_writable_folder(run.run_dir, "give another run_dir")
             stack.enter_context(locked(run.run_dir))
         stack.enter_context(lost_workers(cluster))
         return _train(run, data, Workers(make_strategy(cluster), cluster))
@@ -284,7 +284,7 @@ def _start_weights(run_dir: Path, new_heads: Mapping[str, Any]) -> Weights:
     except OSError as error:
         raise UserError(
             f"{run_dir / START} must have the weights that training started from, but cannot be read "
-            f"({error.strerror}); restore it from a backup, or train again with another --run_dir"
+            f"({error.strerror}); restore it from a backup, or train again in another run_dir"
         ) from error
 
 

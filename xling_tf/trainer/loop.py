@@ -324,8 +324,8 @@ class Trainer:
                 path = self._save_batch(step, loss)
                 raise UserError(
                     f"training diverged at step {step.step}, in task {step.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); {path} has the batch, and the last checkpoint is older; try lower "
-                    "learning rates with --set optimizer.learning_rate=... in another --run_dir"
+                    f"norm {norm}); {path} has the batch, and the last checkpoint is older; try a "
+                    "lower optimizer.learning_rate in another run_dir"
                 )
             results.append(
                 StepResult(

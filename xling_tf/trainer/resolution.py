@@ -99,7 +99,7 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
     if not parts:
         raise UserError(
             "initial.vectors needs translations, which determine the language of each word, got none; add "
-            "parallel/<name>.<pair>.tsv to the folder of --data"
+            "parallel/<name>.<pair>.tsv to the data folder"
         )
     seed, tokenizer = config.training.seed, config.tokenizer
     assert isinstance(tokenizer, WordsConfig)

@@ -64,7 +64,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
         if source not in languages:
             raise UserError(
                 f"a teacher must know data.source, {source!r}, but {system.name} knows "
-                f"{', '.join(languages)}: choose another with --teacher"
+                f"{', '.join(languages)}: choose another tasks.distillation.teacher"
             )
     checksums = [system.checksum or "" for system in systems]
     system = systems[0]
@@ -83,7 +83,7 @@ def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -
     if teacher.dim != hidden_dim and not config.task("distillation").score_scale:
         raise UserError(
             f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of "
-            f"{teacher.system.name} have width {teacher.dim}: use --set encoder.hidden_dim={teacher.dim}, "
+            f"{teacher.system.name} have width {teacher.dim}: set encoder.hidden_dim={teacher.dim}, "
             "or learn similarities instead of vectors, with tasks.distillation.score_scale=20"
         )
 
