@@ -22,7 +22,6 @@ SHORT = (
     "--preset=smoke",
     "--steps=30",
     "--set=encoder.num_layers=1",
-    "--set=training.dev_batches=1",
     "--set=training.precision=float32",
 )
 # Translation ranking alone, in one phase.

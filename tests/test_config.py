@@ -17,7 +17,7 @@ from xling_tf.config import (
 )
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.settings import apply_overrides, from_dict, to_dict
+from xling_tf.settings import apply_overrides, from_dict, to_dict, to_lines
 
 
 def override(*overrides):
@@ -42,7 +42,7 @@ def override(*overrides):
         "tokenizer.max_tokens.x.y=3",
         *("training.steps=-5", "training.minutes=nan", "optimizer.learning_rate=nan", "heads.tower_dims=0"),
         *("optimizer.warmup=2", "heads.inference_dim=-3", "similarity.scale=-1", "similarity.margin=nan"),
-        *("training.seed=-1", "training.checkpoint_minutes=nan", "initial.model=x initial.max_tokens=0"),
+        *("training.seed=-1", "training.checkpoint_minutes=nan"),
         *("tokenizer.max_words=-1", "tokenizer.ngram_sizes=3,3", "data.targets=es,es", "data.targets=pt-BR"),
         "tokenizer.ngram_sizes= encoder.kind=cnn encoder.filter_widths=1,3,3",
         # Powers beyond what float32 numbers can be raised to.
@@ -129,9 +129,9 @@ def test_a_kind_brings_its_defaults_whatever_the_order():
 
 
 def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
-    config = override("initial.average=0.5", "initial.max_tokens=9", "initial.model=exported/x")
+    config = override("initial.average=0.5", "initial.model=exported/x")
     assert config.tokenizer is config.encoder is None
-    assert (config.initial.model, config.initial.max_tokens) == ("exported/x", 9)
+    assert (config.initial.model, config.initial.average) == ("exported/x", 0.5)
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
     with pytest.raises(UserError, match="starts from a model"):
         apply_overrides(get_preset("en-es-best"), ["initial.average=0", "initial.model="])
@@ -140,6 +140,7 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
 def test_json_round_trip():
     for preset in PRESETS.values():
         assert from_dict(json.loads(json.dumps(to_dict(preset)))) == preset
+        assert override(*to_lines(preset)) == preset
     config = from_dict({"tokenizer": {"kind": "words", "max_tokens": 5}})
     assert config == override("tokenizer.max_tokens=5")
     values = to_dict(ExperimentConfig())

@@ -183,7 +183,7 @@ def test_a_locked_folder_is_refused_until_its_process_ends(tmp_path):
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"\n"
-        with pytest.raises(UserError, match="--run_dir"), locked(tmp_path):
+        with pytest.raises(UserError, match="run_dir"), locked(tmp_path):
             pass
         process.kill()
     for _ in range(2):

@@ -25,6 +25,7 @@ from xling_tf.trainer.distribution import ALONE, Cluster, Workers
 from xling_tf.trainer.input_pipeline import (
     BatchSampler,
     TrainingInput,
+    batch_graphs,
     make_dataset,
     make_sampler,
     neighbourhoods,
@@ -45,10 +46,9 @@ def numbered(count, corpora=None):
 
 
 def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, by_length=True):
-    settings = [f"data.pool_batches={pool}", f"data.equal_batches={equal}", f"training.seed={seed}"]
-    config = tiny_config(*settings)
     weights = weights or [1.0] * len(examples.corpora)
-    return BatchSampler(examples, weights, size, config, by_length=by_length)
+    options = {"pool_batches": pool, "seed": seed, "equal_batches": equal, "by_length": by_length}
+    return BatchSampler(examples, weights, size, **options)
 
 
 def drawn(sampler, positions):
@@ -197,6 +197,7 @@ def test_weights_that_leave_nothing_or_less_are_refused(weights):
 
 
 TOKENIZER = WordTokenizer(list("abcdefgh"), TINY.tokenizer)
+GRAPHS = batch_graphs(TOKENIZER)
 PAIRS = make_examples(
     [f"a {number}" for number in range(20)],
     ["b c" if number % 2 else f"c {number}" for number in range(20)],
@@ -210,7 +211,7 @@ def as_lists(batch):
 
 def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_each_text():
     sampler = make(PAIRS, size=10, pool=1)
-    batches = list(make_dataset(PAIRS, sampler.batch, TOKENIZER, count=4))
+    batches = list(make_dataset(PAIRS, sampler.batch, GRAPHS, count=4))
     assert len(batches) == 4
     for position, batch in enumerate(batches):
         indices = sampler.batch(position)
@@ -225,7 +226,7 @@ def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_eac
 
 def test_streams_are_not_tuned():
     """With TensorFlow's tuner, dropping an emptied stream that is 22 seconds old takes a minute."""
-    stream = make_dataset(PAIRS, make(PAIRS, size=10, pool=1).batch, TOKENIZER)
+    stream = make_dataset(PAIRS, make(PAIRS, size=10, pool=1).batch, GRAPHS)
     assert stream.options().autotune.enabled is False
 
 
@@ -237,7 +238,7 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
 
     def read(cluster):
         workers = Workers(SimpleNamespace(num_replicas_in_sync=replicas), cluster)
-        task_input = TrainingInput(task, PAIRS, TOKENIZER, TINY, workers)
+        task_input = TrainingInput(task, PAIRS, GRAPHS, TINY, workers)
         assert task_input.texts(2)[0] == [rows_of(PAIRS)[place][0] for place in sampler.batch(2)]
         batches = task_input._dataset(2).take(2 * len(workers.replicas))
         parts = [batch.fingerprints.numpy() for batch in batches]
@@ -246,7 +247,7 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
     clusters = [Cluster(("a", "b"), ("a:1", "b:1"), rank) for rank in (0, 1)] if replicas > 1 else [ALONE]
     whole = [
         batch.fingerprints.numpy()
-        for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), TOKENIZER, count=2)
+        for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), GRAPHS, count=2)
     ]
     for step, parts in enumerate(zip(*map(read, clusters), strict=True)):
         of_step = [part for of_worker in parts for part in of_worker]
@@ -262,7 +263,7 @@ def test_with_shards_each_worker_draws_its_part_of_a_batch_from_its_own_examples
     size = task.config.examples_per_batch
     for rank in (0, 1):
         workers = Workers(SimpleNamespace(num_replicas_in_sync=4), Cluster(("a", "b"), ("a:1", "b:1"), rank))
-        task_input = TrainingInput(task, PAIRS, TOKENIZER, config, workers)
+        task_input = TrainingInput(task, PAIRS, GRAPHS, config, workers)
         half = make_sampler(PAIRS, task, TINY, num_workers=2).batch(0)
         assert len(half) == pytest.approx(size / 2, abs=size / 4)
         assert task_input.texts(0)[0] == [rows_of(PAIRS)[place][0] for place in half]
@@ -339,6 +340,7 @@ phase = Phase(
     None,
     tasks,
     tokenizer=tests.TOKENIZER,
+    graphs=tests.GRAPHS,
     config=tests.TINY,
     examples={task.name: tests.PAIRS for task in tasks},
     workers=Workers(make_strategy(ALONE), ALONE),

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras import ops
 from testing import require_gradients
 
-from xling_tf.layers.base import Dropout, LayerNorm, float32_copy
+from xling_tf.layers.base import LayerNorm, float32_copy
 from xling_tf.layers.convolution import ConvolutionBranch, NormalizedProjection, ResidualFeedforward
 from xling_tf.layers.embeddings import EmbeddingTable, WordEmbedding, sinusoidal_positions, sum_groups
 from xling_tf.layers.pooling import masked_mean, unit_length
@@ -104,30 +104,6 @@ def test_where_the_norms_stand(norm_first, expected):
     for projection in (layer.attention.output_projection, layer.output_projection):
         projection.set_weights([np.zeros_like(weight) for weight in projection.get_weights()])
     assert layer(inputs, bias).numpy()[0] == pytest.approx(np.array(expected), abs=1e-5)
-
-
-def test_dropout_by_hand():
-    ones, layer = tf.ones([200, 100]), Dropout(0.25)
-    assert layer(ones) is ones
-    dropped = layer(ones, training=True).numpy()
-    # Three of four numbers stay, each divided by 3/4; 0.01 is three standard deviations of the share.
-    assert np.unique(dropped) == pytest.approx([0, 4 / 3])
-    assert (dropped > 0).mean() == pytest.approx(0.75, abs=0.01)
-    # Equal inputs have equal draws, others have others.
-    assert (layer(ones, training=True).numpy() == dropped).all()
-    assert ((layer(2 * ones, training=True).numpy() > 0) != (dropped > 0)).any()
-    assert layer.variables == []
-
-
-def test_dropout_is_on_the_output_of_each_sublayer():
-    layers = [block(norm_first=norm_first, dropout=0.999) for norm_first in (True, False)]
-    for layer in layers:
-        layer(TOKENS, BIAS)
-    first, last = (layer(TOKENS, BIAS, training=True).numpy() for layer in layers)
-    # Of the 120 numbers of each sub-layer, none or few stay: the residual stream passes through alone.
-    assert (first == TOKENS).mean() > 0.9
-    normed = (TOKENS - TOKENS.mean(axis=2, keepdims=True)) / TOKENS.std(axis=2, keepdims=True)
-    assert np.median(abs(last - normed)) < 1e-5
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])

@@ -81,6 +81,20 @@ def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
         xling_tf.load(tmp_path / "model")
 
 
+@pytest.mark.parametrize(("context_tokens", "dropout"), [(256, 0), (256, 0.1), (9, 0)])
+def test_a_folder_with_former_settings_is_read_if_they_had_their_defaults(context_tokens, dropout, tmp_path):
+    (model := make_model("words and n-grams")).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text())
+    config["tokenizer"]["max_context_tokens"] = context_tokens
+    config["encoder"]["dropout"] = dropout
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    if (context_tokens, dropout) == (256, 0):
+        require_equal(Model.from_pretrained(tmp_path), model)
+    else:
+        with pytest.raises(UserError, match=r"max_context_tokens|dropout"):
+            Model.from_pretrained(tmp_path)
+
+
 def test_a_model_is_read_in_the_precision_of_the_process(tmp_path):
     keras.config.set_dtype_policy("mixed_bfloat16")
     trained = make_model("words and n-grams")

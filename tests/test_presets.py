@@ -132,8 +132,8 @@ def test_the_best_recipe_trains_all_tasks_and_leaves_the_table(exports, tmp_path
     run_dir, output = tmp_path / "run", tmp_path / "model"
     settings = (
         *(f"initial.model={start}", f"tasks.distillation.teacher={start}"),
-        *("training.steps=5", "training.precision=float32", "training.dev_batches=1"),
-        *("data.sample=true", "data.pool_batches=1"),
+        *("training.steps=5", "training.precision=float32"),
+        "data.sample=true",
     )
     config = apply_overrides(get_preset("multilingual-best"), settings)
     results = run_experiment(Run(name="best", config=config, run_dir=run_dir, output=output))

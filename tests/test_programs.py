@@ -82,8 +82,8 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--preset=en-xx", ["--preset", "en-es", "paper-en-es", "smoke", "'en-xx'"]),
-        ("--set=tokenizer.max_token=3", ["--set tokenizer.max_token", "max_tokens"]),
+        ("--preset=en-xx", ["preset", "en-es", "paper-en-es", "smoke", "'en-xx'"]),
+        ("--set=tokenizer.max_token=3", ["tokenizer.max_token", "max_tokens"]),
         ("--piar=smoke", ["piar", "pair"]),
     ],
 )
@@ -91,6 +91,12 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, t
     line = the_error(train(tmp_path, flag))
     assert all(words in line for words in said), line
     assert not list(tmp_path.iterdir())
+
+
+def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
+    shown = train(tmp_path, "--show=multilingual-e5-best").output.splitlines()
+    assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
+    assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)  # the starting model's
 
 
 @pytest.mark.parametrize(
@@ -115,9 +121,9 @@ def test_a_limit_on_the_command_line_leaves_the_other_one(given, minutes, steps)
     ("changes", "said"),
     [
         ({"data": "empty"}, ["empty"]),
-        ({"run_dir": "file/run"}, ["--run_dir", "file/run"]),
-        ({"output": "notes"}, ["--output", "notes"]),
-        ({"run_dir": "other"}, ["--minutes", "--steps"]),  # without a budget
+        ({"run_dir": "file/run"}, ["run_dir", "file/run"]),
+        ({"output": "notes"}, ["output", "notes"]),
+        ({"run_dir": "other"}, ["training.minutes", "training.steps"]),  # without a budget
     ],
 )
 def test_folders_and_budgets_that_will_not_do_are_refused_at_once(changes, said, tmp_path):
@@ -125,7 +131,7 @@ def test_folders_and_budgets_that_will_not_do_are_refused_at_once(changes, said,
     (tmp_path / "notes").mkdir()
     for name in ("file", "notes/todo.txt"):
         (tmp_path / name).write_text("mine")
-    steps = 0 if "--steps" in said else 1
+    steps = 0 if "training.steps" in said else 1
     config = apply_overrides(get_preset("smoke"), [*ONE_TASK, f"training.steps={steps}"])
     folders = {"run_dir": "run", "output": "model"} | changes
     with pytest.raises(UserError) as caught:

@@ -13,7 +13,7 @@ from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.tasks.question_answering import QuestionAnswering
-from xling_tf.trainer.input_pipeline import make_dataset, task_examples
+from xling_tf.trainer.input_pipeline import batch_graphs, make_dataset, task_examples
 
 PROMPTS = {"query": "the cat: ", "passage": "el perro: ", "topic": "my house: "}
 SENTENCES = ["the dog sleeps", "a cat", ""]
@@ -72,7 +72,7 @@ def test_training_puts_the_prompts_of_queries_and_documents_before_texts():
     heads = {"question_tower": None, "answer_tower": None, "context_encoder": None}
     task = QuestionAnswering("questions", "en", settings, model.info.similarity, heads)
     train = task_examples([task], store.corpora, model.info.role_prompts)["questions"].train
-    batch = next(iter(make_dataset(train, lambda _: np.arange(2), model.tokenizer)))
+    batch = next(iter(make_dataset(train, lambda _: np.arange(2), batch_graphs(model.tokenizer))))
     questions, answers, contexts = np.split(train.texts(np.arange(2)), 3)
     rows = [
         *(b"the cat: " + text for text in questions),

@@ -1,7 +1,5 @@
 """Question answering: answers with their contexts are ranked for questions."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -19,6 +17,7 @@ from testing import (
 )
 
 from xling_tf.errors import UserError
+from xling_tf.tokenizers import base
 
 QUESTIONS = ["a b", "hello", "c d e", "f g", "hello world"]
 ANSWERS = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
@@ -99,30 +98,9 @@ def test_without_towers_the_vectors_of_the_encoder_are_ranked():
         make_model(off[0])
 
 
-def test_a_teacher_adds_how_far_the_shares_of_the_answers_are_from_its_own():
-    teacher = ["tasks.question_answering.teacher=e5", "tasks.question_answering.teacher_weight=2"]
-    model = make_model(*BEST, *teacher, "tasks.question_answering.with_context=false")
-    task = find_task(model, NAME)
-
-    def shares(questions, answers, scale):
-        questions, answers = (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (questions, answers))
-        exponentials = np.exp(scale * questions @ answers.T)
-        return exponentials / exponentials.sum(axis=1, keepdims=True)
-
-    vectors = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
-    questions = dense(encoded(model, QUESTIONS), task.heads["question_tower"])
-    responses = dense(encoded(model, ANSWERS), task.heads["answer_tower"])
-    # The first half of what a teacher gives is of the question; it is as sharp as in its own training.
-    taught = shares(vectors[:, :3].astype(float), vectors[:, 3:].astype(float), 100)
-    student = shares(questions, responses, 20)
-    divergences = np.sum(taught * np.log(np.maximum(taught, 1e-7) / student), axis=1)
-    given = dataclasses.replace(make_examples(QUESTIONS, ANSWERS), vectors=vectors)
-    ranking = numpy_ranking(model, questions, responses)
-    np.testing.assert_allclose(task_losses(model, NAME, given)[0], ranking + 2 * divergences, rtol=1e-3)
-
-
 def test_contexts_are_cut_and_not_encoded_as_sentences_are(monkeypatch):
-    model = make_model("tokenizer.max_tokens=3", "tokenizer.max_context_tokens=5")
+    monkeypatch.setattr(base, "_MAX_CONTEXT_TOKENS", 5)
+    model = make_model("tokenizer.max_tokens=3")
     contexts = ["a b c d e f g h i j"] * 5
     shapes = []
     encode = model.encoder.encode

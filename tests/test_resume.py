@@ -22,7 +22,7 @@ STEPS = 150
 SETTINGS = (
     *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0", "encoder.num_layers=1"),
     *("tasks.translation_ranking.examples_per_batch=16", "tasks.inference.examples_per_batch=16"),
-    *("data.pool_batches=4", "training.checkpoint_minutes=0.002", "training.dev_batches=1"),
+    "training.checkpoint_minutes=0.002",
 )
 FLAGS = ("--preset=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
 

@@ -85,7 +85,9 @@ def test_the_same_request_continues_with_what_was_decided(run):
     run.require_same(REQUEST, DATA)
     assert run.resolved() == RESOLVED
     # Budget and housekeeping may change.
-    request = changed("training.steps=9", "training.minutes=9", "training.dev_batches=9", "description=other")
+    request = changed(
+        "training.steps=9", "training.minutes=9", "training.checkpoint_minutes=9", "description=other"
+    )
     run.require_same(request, DATA)
 
 

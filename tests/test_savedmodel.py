@@ -65,8 +65,7 @@ def answering(tmp_path_factory):
     Its heads see encodings of unit length, those of `hub_model` what the encoder gives.
     """
     keras.utils.set_random_seed(1)
-    on = ["tasks.question_answering.weight=1", "tokenizer.max_context_tokens=16"]
-    model = tiny_model(tiny_config(*on, normalize=True))
+    model = tiny_model(tiny_config("tasks.question_answering.weight=1", normalize=True))
     for variable in model.encoder.variables:
         variable.assign(3 * variable)  # Far from unit length, so that normalising matters.
     folder = tmp_path_factory.mktemp("exported") / "qa"

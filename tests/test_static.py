@@ -17,11 +17,11 @@ STATIC = tiny_config("encoder.kind=static", "encoder.hidden_dim=8")
 TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
 TWO_PHASES = tiny_config(
     *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
-    *("training.steps=8", "data.pool_batches=1", "optimizer.decay=linear"),
+    *("training.steps=8", "optimizer.decay=linear"),
 )
 CNN_IN_TWO_PHASES = tiny_config(
     *("encoder.kind=cnn", "encoder.num_filters=4", "tokenizer.ngram_sizes=", "training.bow_share=0.5"),
-    *("training.bow_batch=3", "training.steps=8", "data.pool_batches=1"),
+    *("training.bow_batch=3", "training.steps=8"),
 )
 EXAMPLES = {
     "translation_ranking_en-es": make_examples(

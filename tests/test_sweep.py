@@ -11,8 +11,8 @@ from xling_tf.errors import UserError
 
 PROGRAM = str(ROOT / "training" / "sweep.py")
 RECIPES = (
-    "--recipe=whole: pair=smoke training.dev_batches=1",
-    "--recipe=one layer: pair=smoke encoder.num_layers=1 training.dev_batches=1",
+    "--recipe=whole: pair=smoke",
+    "--recipe=one layer: pair=smoke encoder.num_layers=1",
 )
 
 

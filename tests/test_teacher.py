@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, train
-from testing import DIM, TINY, make_examples, rows_of, scored, tiny_config, tiny_model
+from testing import DIM, make_examples, rows_of, scored, tiny_config, tiny_model
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.distillation import Distillation
-from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.trainer import teacher as module
 from xling_tf.trainer.input_pipeline import TaskExamples
-from xling_tf.trainer.teacher import Teacher, open_teacher, open_teachers, require_width, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, require_width, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = tiny_config(
@@ -121,7 +120,6 @@ def test_a_teacher_of_another_width_is_refused_with_what_to_do():
     with pytest.raises(UserError, match=r"student's, 8, .*score_scale=20"):
         require_width(CONFIG, teacher, 8)
     require_width(apply_overrides(CONFIG, ["tasks.distillation.score_scale=20"]), teacher, 8)
-    assert open_teachers(TINY) == {}
 
 
 def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch):
@@ -139,36 +137,6 @@ def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch):
     first, second = teacher.system(["a", "b"])
     cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
     assert cosine == pytest.approx((0.6 + 0) / 2)
-
-
-def test_a_teacher_of_questions_encodes_them_apart_from_answers(monkeypatch, tmp_path):
-    question_encoder, answer_encoder = (Counting(random_vectors(dim=3, seed=seed)) for seed in (1, 2))
-    system = Embedder(
-        name="e5",
-        sentences=random_vectors(dim=3),
-        questions=question_encoder,
-        responses=lambda answers, contexts: answer_encoder(answers),
-        checksum="e5",
-    )
-    monkeypatch.setattr(module, "open_embedder", lambda name: system)
-    questions = ["tasks.question_answering.weight=1", "tasks.question_answering.teacher=e5"]
-    config = tiny_config(*questions)
-    teachers = open_teachers(config)
-    assert (list(teachers), teachers[QuestionAnswering].dim) == ([QuestionAnswering], 6)
-    (task, *_) = [task for task in tiny_model(config).tasks if isinstance(task, QuestionAnswering)]
-    rows = make_examples(["Who?", "Where?"], ["I.", "Here."])
-    for _ in ("first", "again"):
-        examples = with_vectors([task], {task.name: TaskExamples(rows, rows)}, *teachers.values(), tmp_path)
-        vectors = examples[task.name].train.vectors[np.arange(2)]
-        both = [
-            units(question_encoder.encode(["Who?", "Where?"])),
-            units(answer_encoder.encode(["I.", "Here."])),
-        ]
-        np.testing.assert_allclose(vectors, np.concatenate(both, axis=1), rtol=1e-3)
-    assert (sorted(question_encoder.texts), sorted(answer_encoder.texts)) == (
-        ["Hello?", "Where?", "Who?"],
-        ["Here.", "I."],
-    )
 
 
 def test_a_teacher_of_other_languages_is_refused(monkeypatch):

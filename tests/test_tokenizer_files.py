@@ -121,7 +121,7 @@ def test_xlm_roberta_has_its_ids_from_either_file(tmp_path, pieces):
     assert rows(from_model, texts) == expected
     assert rows(from_json, texts) == expected
     assert from_json.config == from_model.config
-    assert from_json.config.max_tokens == from_json.config.max_context_tokens == 16
+    assert from_json.config.max_tokens == 16
     assert from_json.num_words == len(model_proto(pieces).pieces) + 2
     # Decomposed characters are composed first, so that they are the same text.
     decomposed = [unicodedata.normalize("NFD", text) for text in texts]
@@ -280,20 +280,18 @@ def test_spaces_that_sentencepiece_cannot_treat_so_are_refused(tmp_path, content
 
 def test_a_bert_has_its_ids_from_either_file(tmp_path):
     tokenizer = read(write(tmp_path, BERT))
-    assert tokenizer.config == WordPieceConfig(max_tokens=16, max_context_tokens=16)
+    assert tokenizer.config == WordPieceConfig(max_tokens=16)
     assert rows(tokenizer, ["Café!", "café"]) == [[2, 5, 6, 7, 3], [2, 1, 3]]
     # Early versions of the library do not name the kind of the model; `Tokenizer.from_str` reads their files.
     untyped = {name: value for name, value in BERT["model"].items() if name != "type"}
     assert read(write(tmp_path, {**BERT, "model": untyped})).files() == tokenizer.files()
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "vocab.txt").write_bytes("\r\n".join(BERT["model"]["vocab"]).encode())
-    assert read(tmp_path).config == WordPieceConfig(
-        max_tokens=16, max_context_tokens=16, lowercase=True, strip_accents=True
-    )
+    assert read(tmp_path).config == WordPieceConfig(max_tokens=16, lowercase=True, strip_accents=True)
     settings = {"do_lower_case": False, "tokenize_chinese_chars": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     cased = read(tmp_path)
-    assert cased.config == WordPieceConfig(max_tokens=16, max_context_tokens=16, split_chinese=False)
+    assert cased.config == WordPieceConfig(max_tokens=16, split_chinese=False)
     assert cased.files() == tokenizer.files()
     (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     assert (read(tmp_path).config.lowercase, read(tmp_path).config.strip_accents) == (True, False)
@@ -396,7 +394,7 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pie
     makers: dict[str, Callable[[], OurTokenizer]] = {
         "wordpiece": lambda: WordPieceTokenizer(
             [*SPECIAL, *"abcdeo!猫", *(f"##{c}" for c in "abcdeos")],
-            WordPieceConfig(max_tokens=16, max_context_tokens=16, lowercase=True, split_chinese=False),
+            WordPieceConfig(max_tokens=16, lowercase=True, split_chinese=False),
         ),
         "marked pieces": lambda: SentencePieceTokenizer(
             pieces, SentencePieceConfig(max_tokens=16, sentence_marks=True)

@@ -104,7 +104,7 @@ def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
 def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_path, monkeypatch):
     compile_step, train_step = Trainer._compile, Trainer._train_step
     settings = ["encoder.bow_residual=true", "training.bow_share=0.4", "optimizer.name=adam"]
-    settings += ["optimizer.warmup=0.5", "training.steps=0", "training.minutes=0.1", "data.pool_batches=1"]
+    settings += ["optimizer.warmup=0.5", "training.steps=0", "training.minutes=0.1"]
 
     def rates(delay):
         """The learning rates if each look at the clock takes half a second, and making a graph `delay`."""

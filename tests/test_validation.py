@@ -12,32 +12,30 @@ from xling_tf.trainer import validation as module
 from xling_tf.trainer.validation import evaluate, held_out_scores
 
 RANKING = "translation_ranking_en-es"
-CONFIG = apply_overrides(TWO_TASKS, ["training.dev_batches=2", "tasks.inference.weight=0"])
+CONFIG = apply_overrides(TWO_TASKS, ["tasks.inference.weight=0"])
 
 
 def test_the_same_examples_are_scored_each_time(monkeypatch):
     monkeypatch.setattr(serving, "_MICRO_BATCH", 4)  # tokens that are encoded at once
+    monkeypatch.setattr(module, "_BATCHES", 1)
     # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
-    settings = ["tasks.translation_ranking.examples_per_batch=10", "training.dev_batches=1"]
-    model = tiny_model(apply_overrides(CONFIG, [*settings, "data.corpus_weights.corpus=0"]))
-    first = held_out_scores(model, model.tasks, model.experiment, EXAMPLES)
-    assert first == held_out_scores(model, model.tasks, model.experiment, EXAMPLES)
+    settings = ["tasks.translation_ranking.examples_per_batch=10", "data.corpus_weights.corpus=0"]
+    model = tiny_model(apply_overrides(CONFIG, settings))
+    first = held_out_scores(model, model.tasks, EXAMPLES)
+    assert first == held_out_scores(model, model.tasks, EXAMPLES)
     losses, hits = model.tasks[0].losses(model.encoder, make_batch(model, EXAMPLES[RANKING]))
     assert first[RANKING] == pytest.approx(
         {"loss": np.mean(losses), "accuracy": np.mean(hits), "num_examples": 10}, rel=1e-5
     )
 
 
-def test_every_seed_is_scored_on_the_same_batches_of_one_size():
+def test_batches_of_any_lengths_have_one_size(monkeypatch):
     # Half of the pairs have one word, the others nine: batches of similar lengths would be of 9 pairs or 1.
     texts = [("a " * (9 if number % 2 else 1)).strip() + f" w{number}" for number in range(60)]
     held_out = {RANKING: make_examples(texts, texts)}
-    settings = ["tasks.translation_ranking.examples_per_batch=5", "training.dev_batches=4"]
-    model = tiny_model(apply_overrides(CONFIG, settings))
-    configs = (apply_overrides(model.experiment, [f"training.seed={seed}"]) for seed in (1, 2))
-    first, second = (held_out_scores(model, model.tasks, config, held_out) for config in configs)
-    assert first == second
-    assert first[RANKING]["num_examples"] == 20
+    monkeypatch.setattr(module, "_BATCHES", 4)
+    model = tiny_model(apply_overrides(CONFIG, ["tasks.translation_ranking.examples_per_batch=5"]))
+    assert held_out_scores(model, model.tasks, held_out)[RANKING]["num_examples"] == 20
 
 
 def score_retrieval(store):
@@ -46,7 +44,7 @@ def score_retrieval(store):
     def encode(texts):
         return np.ones((len(texts), 2))
 
-    suites = evaluate(model, model.tasks, CONFIG, ("en", "es"), encode, {}, store.corpora, None)
+    suites = evaluate(model, model.tasks, ("en", "es"), encode, {}, store.corpora, None)
     return {name: scores["num_queries"] for name, scores in suites.items()}
 
 
@@ -81,7 +79,7 @@ def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
         return np.ones((len(batch), 2))
 
     model = tiny_model(CONFIG)
-    evaluate(model, [], CONFIG, ("en", "es", "fr"), encode, {}, store.corpora, None)
+    evaluate(model, [], ("en", "es", "fr"), encode, {}, store.corpora, None)
     (spanish, larger, smaller), (french, of_french) = texts[:6:2], texts[6::2]
     assert smaller == french == of_french  # the corpora named "a" have the same sources
     assert set(spanish) <= set(larger)  # the sources of the smaller corpus are in both

@@ -32,6 +32,7 @@ from xling_tf.trainer.experiment import (
     _resolve,
     average_with_start,
     make_tasks,
+    read_start,
     run_experiment,
     start_weights,
 )
@@ -45,6 +46,7 @@ def start(folder, run_dir, *overrides):
     run = Run(name="x", config=config, run_dir=run_dir, output=run_dir / "exported")
     run_dir.mkdir(exist_ok=True)
     store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
+    read_start(run)
     resolved = _resolve(run, config.data, store)
     run.folder.start(config, store.contents(), resolved)
     model = Model.from_config(resolved.model, resolved.files.__getitem__)
@@ -110,7 +112,7 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
 @pytest.mark.parametrize(
     ("start", "setting", "message"),
     [
-        ("cnn", "training.bow_share=0.5", r"a transformer with .* add --set training.bow_share=0"),
+        ("cnn", "training.bow_share=0.5", r"a transformer with .* set training.bow_share=0"),
         # Its vectors have 8 numbers.
         ("cnn", "similarity.matryoshka_dims=4,8", "below the width of the vectors, 8, got 4,8"),
         ("none", "training.bow_share=0.5", "does not exist"),
@@ -128,18 +130,6 @@ def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(
     with pytest.raises(UserError, match=message):
         run_experiment(run)
     assert not (run.run_dir / "corpora").exists()
-
-
-def test_sentences_can_be_cut_shorter_than_by_the_model(exports, tmp_path):
-    _, folder = exports("words and n-grams")
-    live, _ = start(folder, tmp_path, "initial.max_tokens=3")
-    whole = Model.from_pretrained(folder)
-    assert (live.tokenizer.config.max_tokens, whole.tokenizer.config.max_tokens) == (3, 12)
-    first, second = live(["the cat sleeps", "the cat sleeps on the mat"])
-    np.testing.assert_allclose(first, second, atol=1e-6)
-    np.testing.assert_allclose(first, whole(["the cat sleeps"])[0], atol=1e-5)
-    live.save_pretrained(tmp_path / "saved")
-    assert Model.from_pretrained(tmp_path / "saved").config() == live.config()
 
 
 QUESTIONS = ("tasks.question_answering.weight=1",)

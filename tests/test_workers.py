@@ -30,10 +30,8 @@ SETTINGS = (
     *ONE_TASK,
     "encoder.num_layers=1",
     "tasks.translation_ranking.examples_per_batch=8",
-    "data.pool_batches=2",
     "training.precision=float32",
     "training.checkpoint_minutes=0.0001",
-    "training.dev_batches=1",
 )
 
 

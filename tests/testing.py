@@ -20,7 +20,7 @@ from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import make_tasks
-from xling_tf.trainer.input_pipeline import Examples, make_dataset
+from xling_tf.trainer.input_pipeline import Examples, batch_graphs, make_dataset
 from xling_tf.trainer.loop import Trainer
 
 DIM = 8
@@ -189,7 +189,7 @@ def make_batches(
     def batch(position: int) -> np.ndarray:
         return np.array(batches[position], np.int64)
 
-    return make_dataset(examples, batch, model.tokenizer, count=len(batches))
+    return make_dataset(examples, batch, batch_graphs(model.tokenizer), count=len(batches))
 
 
 def make_batch(model: TrainedModel, examples: Examples) -> Batch:

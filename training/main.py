@@ -25,7 +25,7 @@ from xling_tf.corpora.folder import DEFAULT_TARGETS
 from xling_tf.errors import UserError, library
 from xling_tf.presets import E5, PRESETS, PUBLISHED, get_preset, name_of_run
 from xling_tf.program import format_table, quiet_start, run
-from xling_tf.settings import apply_overrides, to_dict
+from xling_tf.settings import apply_overrides, to_dict, to_lines
 
 if TYPE_CHECKING:
     from xling_tf.trainer.experiment import Run
@@ -45,6 +45,7 @@ _TEACHER = flags.DEFINE_string(
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
 _WANDB = flags.DEFINE_string("wandb", None, "Weights & Biases project to log to.")
+_SHOW = flags.DEFINE_string("show", None, "Prints all settings of the preset of this name and exits.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
 # Parameters of mallopt(3) that make malloc keep freed memory: a single arena (M_ARENA_MAX), as others cannot
@@ -59,6 +60,9 @@ def main() -> None:
         width = max(map(len, PRESETS))
         for name, preset in PRESETS.items():
             print(f"{name:{width}}  {preset.description}")
+        return
+    if _SHOW.value:
+        print("\n".join(to_lines(get_preset(_SHOW.value))))
         return
     _keep_freed_memory()
     config = _config()

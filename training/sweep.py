@@ -83,7 +83,7 @@ def main() -> None:
         )
     output, data = Path(_OUTPUT.value), Path(_DATA.value) if _DATA.value is not None else None
     output.mkdir(parents=True, exist_ok=True)
-    with locked(output):
+    with locked(output, "output"):
         results, failures = _run(trials, data, output)
     if results:
         print(table(results))

@@ -126,7 +126,6 @@ class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
-    max_context_tokens: Positive = 256  # the paragraph around an answer is cut to this length
     lowercase: bool = False
 
 
@@ -150,11 +149,10 @@ class MarkedConfig(TokenizerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shortest = min(self.max_tokens, self.max_context_tokens)
-        if self.sentence_marks and shortest < 3:
+        if self.sentence_marks and self.max_tokens < 3:
             raise UserError(
-                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens and "
-                f"tokenizer.max_context_tokens must be at least 3, got {shortest}"
+                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens must "
+                f"be at least 3, got {self.max_tokens}"
             )
 
 
@@ -181,14 +179,12 @@ class TransformerConfig(Section, name="encoder"):
     embedding_dim: Positive = 320  # 2019, sec. 3.2
     hidden_dim: Positive = 512  # 2019, sec. 2.1
     intermediate_dim: Positive = 2048  # 2019, sec. 2.1: "filter size"
-    # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (--set encoder.num_layers=auto) is 3, or 1 if the budget is
+    # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (encoder.num_layers=auto) is 3, or 1 if the budget is
     # too small for 3 layers on this machine.
     num_layers: Annotated[int | None, Check("at least 0, or auto", lambda n: n is None or n >= 0)] = 3
     num_heads: Positive = 8  # 2019, sec. 2.1
     norm_first: bool = False  # normalises the input of each sub-layer, not the sum after it
     bow_residual: bool = False  # adds the output to the average of the word vectors
-    # 0.1 in Vaswani et al. 2017, sec. 5.4, on which 2019, sec. 2.1, builds without naming a rate.
-    dropout: Share = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -350,8 +346,6 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
     # Compares the outputs of towers; False for the encoder's own vectors, which every loader gives.
     with_towers: bool = True
     with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
-    teacher: str = ""  # model to learn similarities of questions and answers from; see distillation
-    teacher_weight: NotNegative = 3.0  # multiplies the teacher's term of the loss
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -379,7 +373,7 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
         if self.weight and not self.teacher:
             raise UserError(
                 "tasks.distillation.weight expects a teacher, got none: name one, such as "
-                "exported/use-multilingual, with --teacher, or set the weight to 0"
+                "exported/use-multilingual, in tasks.distillation.teacher, or set the weight to 0"
             )
 
 
@@ -469,8 +463,6 @@ class InitialConfig(Section, name="initial"):
 
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
     model: str = ""
-    # Cuts sentences at this length; None for the model's.
-    max_tokens: Annotated[int | None, Check("at least 1", lambda n: n is None or n >= 1)] = None
     # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
     # built with the starting model stay usable.
     anchor_weight: NotNegative = 0.0
@@ -483,9 +475,9 @@ class InitialConfig(Section, name="initial"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("anchor_weight", "average", "max_tokens"):
+        for name in ("anchor_weight", "average"):
             if getattr(self, name) and not self.model:
-                raise UserError(f"initial.{name} needs a model to start from: name it with --init")
+                raise UserError(f"initial.{name} needs a model to start from: set initial.model")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -518,7 +510,6 @@ class DataConfig(Section, name="data"):
     sample: bool = False  # without --data, trains on the built-in sample instead of Debian's packages
     # Sampling weights of corpora relative to their size, by name; 1 for corpora that are not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
-    pool_batches: Positive = 64  # number of batches that are bucketed by length together
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
     # similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
@@ -571,7 +562,6 @@ class TrainingConfig(Section, name="training"):
     seed: Count = 1
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"  # the faster one on this machine
     checkpoint_minutes: NotNegative = 3.0
-    dev_batches: Positive = 8  # held-out batches on which each task is scored at the end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -600,7 +590,7 @@ class ExperimentConfig:
                 )
             return
         if tokenizer is None or encoder is None:
-            raise UserError("this preset starts from a model: name one with --init")
+            raise UserError("this preset starts from a model: set initial.model")
         has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
         if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
             raise UserError(
@@ -611,8 +601,8 @@ class ExperimentConfig:
             raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
         if isinstance(encoder, PowerMeanConfig) and not vectors:
             raise UserError(
-                "encoder.kind=p_mean needs word vectors: name files with --set initial.vectors=my.{}.vec, or "
-                "learn them from the translations with --set initial.vectors=bivcd:300"
+                "encoder.kind=p_mean needs word vectors: name files with initial.vectors=my.{}.vec, or "
+                "learn them from the translations with initial.vectors=bivcd:300"
             )
         has_average = isinstance(encoder, CnnConfig) or getattr(encoder, "bow_residual", False)
         if self.training.bow_share and not has_average:

@@ -104,7 +104,7 @@ def recover_folder(path: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, flag: str = "--run_dir", name: str = "") -> Iterator[None]:
+def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[None]:
     """Locks a folder, or a file in it, against other processes that use this function.
 
     The end of the process unlocks it.
@@ -113,7 +113,7 @@ def locked(folder: Path, flag: str = "--run_dir", name: str = "") -> Iterator[No
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{folder / name} is used by another process; give another {flag}") from error
+            raise UserError(f"{folder / name} is used by another process; give another {argument}") from error
         except OSError as error:
             logging.warning("%s cannot be locked (%s): use it in one process only", folder, error.strerror)
         yield

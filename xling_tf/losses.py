@@ -121,10 +121,9 @@ def score_divergence(
     candidates: Tensor,
     teacher: Tensor,
     teacher_candidates: Tensor,
-    positions: Tensor | None = None,
+    positions: Tensor,
     *,
     scale: float,
-    teacher_scale: float | None = None,
 ) -> Tensor:
     """Kullback-Leibler divergence of the student's softmax over the candidates from the teacher's.
 
@@ -136,10 +135,8 @@ def score_divergence(
         candidates: `[candidates, dim]` float32 vectors of the student, of unit length.
         teacher: `[batch, teacher dim]` float32 vectors of the teacher for the same texts, of unit length.
         teacher_candidates: `[candidates, teacher dim]` float32.
-        positions: `[batch]` int32 index of each text among the candidates, which is left out; None if the
-            candidates are other texts.
-        scale: Multiplies the student's cosines (an inverse temperature).
-        teacher_scale: Multiplies the teacher's cosines; None for `scale`.
+        positions: `[batch]` int32 index of each text among the candidates, which is left out.
+        scale: Multiplies all cosines (an inverse temperature).
 
     Returns:
         `[batch]` divergences, 0 where all similarities agree.
@@ -150,16 +147,11 @@ def score_divergence(
         >>> print(score_divergence(a, a, b, b, np.arange(3), scale=1.0).numpy().round(4))
         [0.1109 0.1109 0.    ]
     """
-
-    def scores(rows: Tensor, columns: Tensor, scale: float) -> Tensor:
-        products = ops.matmul(scale * rows, ops.transpose(columns))
-        if positions is None:
-            return products
-        is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
-        return products + ops.where(is_self, _EXCLUDED, 0.0)
-
-    teacher_scores = scores(teacher, teacher_candidates, scale if teacher_scale is None else teacher_scale)
+    is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
+    excluded = ops.where(is_self, _EXCLUDED, 0.0)
+    scores = ops.matmul(scale * vectors, ops.transpose(candidates)) + excluded
+    teacher_scores = ops.matmul(scale * teacher, ops.transpose(teacher_candidates)) + excluded
     log_shares = ops.log_softmax(teacher_scores, axis=1)
     shares = ops.exp(log_shares)
-    cross_entropy = ops.categorical_crossentropy(shares, scores(vectors, candidates, scale), from_logits=True)
+    cross_entropy = ops.categorical_crossentropy(shares, scores, from_logits=True)
     return cross_entropy + ops.sum(shares * log_shares, axis=1)

@@ -110,7 +110,7 @@ class Model:
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by name."""
         try:
-            tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
+            tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
             tokenizer_class = TOKENIZERS.of(tokenizer_config)
             files = {name: read(name) for name in tokenizer_class.file_names}
             tokenizer = tokenizer_class.from_files(tokenizer_config, files)
@@ -121,7 +121,8 @@ class Model:
                         f"the tokenizer has {size}={actual}, but the encoder expects {expected}: take both "
                         "from one model"
                     )
-            model = cls(tokenizer, config["encoder"], from_mapping(ModelInfo, config["info"]))
+            info = from_mapping(ModelInfo, config["info"])
+            model = cls(tokenizer, _without_former(config["encoder"]), info)
             for task, layers in config["heads"].items():
                 TASKS.implementation(task)  # its module registers the layers with Keras
                 model.heads[task] = {
@@ -244,6 +245,13 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder} was not saved by this version of xling_tf; train, import or export the model again"
         )
     return config
+
+
+def _without_former(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out the settings of earlier versions whose values are what this version always does."""
+    # An imported model, which read no contexts, had the length of its sentences for them.
+    defaults = {"max_context_tokens": (256, settings.get("max_tokens")), "dropout": (0.0,)}
+    return {name: value for name, value in settings.items() if value not in defaults.get(name, ())}
 
 
 def newest_first(folder: Path) -> list[Path]:

@@ -389,7 +389,7 @@ PRESETS: Mapping[str, ExperimentConfig] = {
 
 def get_preset(name: str) -> ExperimentConfig:
     """Returns a preset by its name; an unknown one raises a `UserError`."""
-    require_known("--preset", name, PRESETS)
+    require_known("preset", name, PRESETS)
     return PRESETS[name]
 
 

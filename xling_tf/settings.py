@@ -1,7 +1,7 @@
-"""Experiments as text: overrides such as `encoder.num_layers=2`, and JSON."""
+"""Experiments as text: settings such as `encoder.num_layers=2`, and JSON."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -40,7 +40,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
     for override in overrides:
         name, equals, value = map(str.strip, override.partition("="))
         if not equals:
-            raise UserError(f"--set expects name=value, as in tokenizer.max_tokens=32, got {override!r}")
+            raise UserError(f"a setting must be name=value, as in tokenizer.max_tokens=32, got {override!r}")
         pairs.append((name, value))
     applied_first = (*(f"{section}.{_KIND}" for section in _BY_KIND), "initial.model")
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
@@ -53,6 +53,29 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
             _set(values, ExperimentConfig, path, value, name)
     # All overrides are checked together, because some are only valid together.
     return from_dict(values)
+
+
+def to_lines(config: ExperimentConfig) -> list[str]:
+    """Returns all settings of an experiment as "dotted.name=value", which `apply_overrides` reads.
+
+    Example:
+        >>> [line for line in to_lines(ExperimentConfig()) if line.startswith("heads.")]
+        ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
+    """
+    return [*_lines(to_dict(config), "")]
+
+
+def _lines(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _lines(value, f"{prefix}{name}.")
+        elif value is None:
+            if name not in _BY_KIND:  # these are the starting model's
+                yield f"{prefix}{name}={_NONE[0]}"
+        elif isinstance(value, tuple):
+            yield f"{prefix}{name}={','.join(map(str, value))}"
+        else:
+            yield f"{prefix}{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
@@ -96,13 +119,11 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
         return
     first, *rest = path
     hints = get_type_hints(kind)
-    require_known(f"--set {name}", first, hints)
+    require_known(f"setting {name}", first, hints)
     hint, current = hints[first], values[first]
     if first in _BY_KIND:
         if current is None:
-            raise UserError(
-                f"--set {name}: training starts from a model and uses its {first}; leave this setting out"
-            )
+            raise UserError(f"{name} must be left out: training starts from a model and uses its {first}")
         hint = _BY_KIND[first].config_type(current[_KIND])
     elif first == "tasks" and rest:
         task, *rest = rest
@@ -110,13 +131,13 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
         current = current.setdefault(task, dataclasses.asdict(hint(weight=0)))
     if not isinstance(current, dict):
         if rest:
-            raise UserError(f"--set {name}: {first} has no fields; leave out .{'.'.join(rest)}")
+            raise UserError(f"{name}: {first} has no fields; leave out .{'.'.join(rest)}")
         values[first] = _parse(hint, value, name)
     elif rest:
         _set(current, hint, rest, value, name)
     else:
         names = ", ".join(current) or "any name"
-        raise UserError(f"--set {name} is a section; set one of its fields ({names}), as in {name}.x=1")
+        raise UserError(f"{name} is a section; set one of its fields ({names}), as in {name}.x=1")
 
 
 def _parse(kind: Any, value: str, name: str) -> Any:
@@ -132,7 +153,7 @@ def _parse(kind: Any, value: str, name: str) -> Any:
         return kind(value)
     except (KeyError, ValueError) as error:
         expected = getattr(kind, "__name__", str(kind))
-        raise UserError(f"--set {name} expects {expected}, got {value!r}") from error
+        raise UserError(f"{name} expects {expected}, got {value!r}") from error
 
 
 def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:

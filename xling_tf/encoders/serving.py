@@ -109,9 +109,8 @@ class ServingEncoder(tf.Module):
         return in_micro_batches(self._encode, tokens, self.hidden_dim)
 
     def average(self, contexts: tf.Tensor) -> tf.Tensor:
-        """Averages the words of `[batch]` strings, cut at `max_context_tokens`: `[batch, any]` float32."""
-        tokens = self.tokenizer.tokenize(contexts, self.tokenizer.config.max_context_tokens)
-        return in_micro_batches(self._average, tokens, None)
+        """Averages the words of `[batch]` contexts: `[batch, any]` float32."""
+        return in_micro_batches(self._average, self.tokenizer.tokenize_contexts(contexts), None)
 
     def word_table(self) -> tf.Tensor:
         """Returns the `[num_words, embedding_dim]` table of an encoder without n-grams."""
@@ -138,31 +137,39 @@ def in_micro_batches(
     encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
 ) -> tf.Tensor:
     """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar length."""
-    lengths = tf.cast(tokens.row_lengths(), tf.int32)
-    order = tf.argsort(lengths)
-    tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)
 
-    def add_chunk(
-        chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-        # The next k sentences, padded to the longest of them, have k times its number of tokens.
-        ahead = lengths[begin : begin + _MICRO_BATCH]
-        fits = ahead * tf.range(1, tf.size(ahead) + 1) <= _MICRO_BATCH
-        end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
-        return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
+    def in_chunks(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.Tensor:
+        def add_chunk(
+            chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
+            # The next k sentences, padded to the longest of them, have k times its number of tokens.
+            ahead = lengths[begin : begin + _MICRO_BATCH]
+            fits = ahead * tf.range(1, tf.size(ahead) + 1) <= _MICRO_BATCH
+            end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
+            return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
 
-    encodings = tf.TensorArray(
-        tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
-    )
-    # By default TensorFlow runs ten iterations at once, in ten times the memory. An empty batch is one chunk
-    # too, so that the result has its shape.
-    _, _, encodings = tf.while_loop(
-        lambda chunk, begin, _: (begin < tf.size(order)) | (chunk < 1),
-        add_chunk,
-        (0, 0, encodings),
-        parallel_iterations=1,
-    )
-    return tf.gather(encodings.concat(), tf.argsort(order))
+        encodings = tf.TensorArray(
+            tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
+        )
+        # By default TensorFlow runs ten iterations at once, in ten times the memory. An empty batch is one
+        # chunk too, so that the result has its shape.
+        _, _, encodings = tf.while_loop(
+            lambda chunk, begin, _: (begin < tf.size(lengths)) | (chunk < 1),
+            add_chunk,
+            (0, 0, encodings),
+            parallel_iterations=1,
+        )
+        return encodings.concat()
+
+    return shortest_first(in_chunks, tokens, tf.cast(tokens.row_lengths(), tf.int32))
+
+
+def shortest_first(
+    encode: Callable[[Any, tf.Tensor], tf.Tensor], tokens: Any, lengths: tf.Tensor
+) -> tf.Tensor:
+    """Calls `encode` with sentences, sorted by their lengths, and these; returns rows in the given order."""
+    order = tf.argsort(lengths, stable=True)
+    return tf.gather(encode(tf.gather(tokens, order), tf.gather(lengths, order)), tf.argsort(order))
 
 
 class _SpelledWords(tf.Module):

@@ -10,7 +10,7 @@ from keras import ops
 from xling_tf.config import TransformerConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.static import StaticEncoder
-from xling_tf.layers.base import Dropout, LayerNorm
+from xling_tf.layers.base import LayerNorm
 from xling_tf.layers.embeddings import sinusoidal_positions
 from xling_tf.layers.pooling import MASKED, masked_mean, token_mask, unit_entries, unit_length
 from xling_tf.layers.transformer import EPSILON, TransformerBlock
@@ -54,14 +54,12 @@ class TransformerEncoder(TokenEncoder):
                 self.num_heads,
                 self.intermediate_dim,
                 norm_first=self.norm_first,
-                dropout=self.dropout,
                 dtype=dtype,
                 name=f"block_{index}",
             )
             for index in range(self.num_layers)
         ]
         self.positions = sinusoidal_positions(self.max_tokens, self.hidden_dim)
-        self.drop = Dropout(self.dropout, dtype=dtype, name="dropout")
         if self.norm_first:  # the blocks normalise their inputs, but not the output of the last one
             self.final_norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="final_norm")
         if self.bow_residual:
@@ -107,7 +105,7 @@ class TransformerEncoder(TokenEncoder):
         # Vaswani et al. 2017, sec. 3.4: without the factor, the positions would outweigh the words. With the
         # residual, the length of a word's vector is its weight in the average, so it is normalised here.
         words = unit_entries(inputs) if self.bow_residual else inputs * self.hidden_dim**0.5
-        hidden = self.drop(ops.cast(words + positions, self.compute_dtype), training=training)
+        hidden = ops.cast(words + positions, self.compute_dtype)
         for block in self.blocks:
             hidden = block(hidden, attention_bias, training=training)
         if self.norm_first:

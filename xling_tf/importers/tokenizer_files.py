@@ -80,8 +80,6 @@ def read_tokenizer(
         if is_static:
             max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
             _require("the padding", (content.get("padding") or {}).get("strategy"), None, "BatchLongest")
-        longest = min(max_tokens, TokenizerConfig.max_context_tokens)
-        lengths: _Settings = {"max_tokens": max_tokens, "max_context_tokens": longest}
         added = [token for token, special in added_tokens(folder, is_static).items() if not special]
         _require("added tokens that are not special", added, [])
         # Sentence-transformers lowercases texts before the tokenizer if this is true.
@@ -91,10 +89,10 @@ def read_tokenizer(
                 _read_wordpiece(content, config) if content else _read_vocabulary(path, config)
             )
             settings["lowercase"] |= lowercase
-            return WordPieceConfig(**settings, **lengths), {"vocab.txt": vocabulary}
+            return WordPieceConfig(**settings, max_tokens=max_tokens), {"vocab.txt": vocabulary}
         _require("do_lower_case of a SentencePiece model", lowercase, False)
         settings, model = _read_unigram(content, is_static) if content else _read_pieces(path)
-        return SentencePieceConfig(**settings, **lengths), {"sentencepiece.model": model}
+        return SentencePieceConfig(**settings, max_tokens=max_tokens), {"sentencepiece.model": model}
     except UserError as error:
         raise UserError(f"{path} cannot be imported: {error}") from error
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:

@@ -91,29 +91,6 @@ def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any
     return outputs, gradient
 
 
-@keras.saving.register_keras_serializable(package="xling_tf")
-class Dropout(Layer):
-    """Sets random entries to zero in training, and scales up the others (Srivastava et al. 2014, sec. 10).
-
-    The inputs seed the draw. Unlike Keras' layer, this one needs no state: a restarted training draws what an
-    uninterrupted one would have drawn.
-
-    Args:
-        rate: Share of the entries that become zero.
-    """
-
-    def __init__(self, rate: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.rate = rate
-
-    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        """Maps a tensor of any shape to the same shape."""
-        if not (training and self.rate):
-            return inputs
-        seed = tf.bitcast(tf.reduce_sum(tf.cast(inputs, tf.float32)), tf.int32)
-        return tf.nn.experimental.stateless_dropout(inputs, self.rate, seed=[seed, 0])
-
-
 def float32_copy(layer: _Layer) -> _Layer:
     """Returns a copy of a built layer or encoder, weights included, that computes in float32."""
     copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})

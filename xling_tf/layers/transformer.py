@@ -6,7 +6,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.layers.base import ACTIVATIONS, Dense, Dropout, Layer, LayerNorm
+from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm
 
 EPSILON = 1e-6  # of layer norms in Vaswani et al.'s code
 
@@ -48,7 +48,6 @@ class TransformerBlock(Layer):
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
         norm_first: Normalises the input of each sub-layer. If False, as in Vaswani et al. 2017, sec. 3.1,
             normalises the sum after it.
-        dropout: Rate of dropout on the output of each sub-layer (Vaswani et al. 2017, sec. 5.4).
         activation: Of the feed-forward layer, by its name in `ACTIVATIONS`.
         epsilon: Added to the variance in layer norms.
     """
@@ -60,7 +59,6 @@ class TransformerBlock(Layer):
         intermediate_dim: int,
         *,
         norm_first: bool,
-        dropout: float = 0.0,
         activation: str = "relu",
         epsilon: float = EPSILON,
         **kwargs: Any,
@@ -68,7 +66,7 @@ class TransformerBlock(Layer):
         super().__init__(**kwargs)
         self.hidden_dim, self.num_heads = hidden_dim, num_heads
         self.intermediate_dim, self.norm_first = intermediate_dim, norm_first
-        self.dropout, self.activation, self.epsilon = dropout, activation, epsilon
+        self.activation, self.epsilon = activation, epsilon
         dtype = self.dtype_policy
         self.attention = SelfAttention(hidden_dim, num_heads, dtype=dtype, name="attention")
         self.attention_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="attention_norm")
@@ -77,19 +75,16 @@ class TransformerBlock(Layer):
         )
         self.output_projection = Dense(hidden_dim, dtype=dtype, name="output")
         self.feedforward_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="feedforward_norm")
-        self.drop = Dropout(dropout, dtype=dtype, name="dropout")
 
     def call(self, inputs: Tensor, attention_bias: Tensor, training: bool = False) -> Tensor:
         """Maps `[batch, length, hidden_dim]` to the same shape; see `SelfAttention.call` for the bias."""
         if self.norm_first:
             normed = self.attention_norm(inputs, training=training)
-            inputs = inputs + self.drop(self.attention(normed, attention_bias), training=training)
-            outputs = self.feedforward(self.feedforward_norm(inputs, training=training))
-            return inputs + self.drop(outputs, training=training)
-        outputs = self.drop(self.attention(inputs, attention_bias), training=training)
+            inputs = inputs + self.attention(normed, attention_bias)
+            return inputs + self.feedforward(self.feedforward_norm(inputs, training=training))
+        outputs = self.attention(inputs, attention_bias)
         inputs = self.attention_norm(inputs + outputs, training=training)
-        outputs = self.drop(self.feedforward(inputs), training=training)
-        return self.feedforward_norm(inputs + outputs, training=training)
+        return self.feedforward_norm(inputs + self.feedforward(inputs), training=training)
 
     def feedforward(self, inputs: Tensor) -> Tensor:
         """Position-wise feed-forward layer (Vaswani et al. 2017, sec. 3.3)."""

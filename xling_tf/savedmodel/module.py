@@ -145,22 +145,22 @@ def reexport(model: Any, source: Path, path: Path) -> None:
             card.write_text(text + _REEXPORTED, encoding="utf-8")
 
 
-def require_replaceable(path: Path, flag: str = "--output", mark: str = SAVED_MODEL) -> None:
+def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_MODEL) -> None:
     """Checks that a folder can be written, and that nothing but an earlier export would be replaced.
 
-    Messages call the folder by `flag`; `mark` is the name of a file that every export has.
+    Messages call the folder by `argument`; `mark` is the name of a file that every export has.
     """
     if not path.name.strip("."):
         raise UserError(
-            f"{flag} must be a folder by its name, got {str(path)!r}; give its name or whole path"
+            f"{argument} must be a folder by its name, got {str(path)!r}; give its name or whole path"
         )
     is_empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not is_empty and not ((path / mark).is_file() and _is_export(path, mark)):
         raise UserError(
-            f"{flag} must be a new folder, or an exported model to replace, but {path} holds something "
-            f"else; choose another with {flag}"
+            f"{argument} must be a new folder, or an exported model to replace, but {path} holds something "
+            f"else; choose another {argument}"
         )
-    require_writable_folder(path.parent, f"choose another with {flag}")
+    require_writable_folder(path.parent, f"choose another {argument}")
 
 
 def _is_export(path: Path, mark: str) -> bool:

@@ -1,6 +1,7 @@
 """Base class of the training tasks, and their batches."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from xling_tf.config import DataConfig, ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.serving import in_micro_batches
+from xling_tf.encoders.serving import in_micro_batches, shortest_first
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
 from xling_tf.tasks.signatures import ModelParts, Signature
@@ -183,7 +184,7 @@ class Task:
                 encoder.hidden_dim,
             )
         elif encoder.length_groups > 1:
-            encodings = _encode_in_groups(encoder, words, tokens, lengths)
+            encodings = shortest_first(partial(_encode_in_groups, encoder, words), tokens, lengths)
         else:
             encodings = encoder.encode(words, tokens, lengths, training)
         return scale_for_heads(self.similarity)(encodings)
@@ -201,9 +202,7 @@ class Task:
 def _encode_in_groups(
     encoder: TokenEncoder, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor
 ) -> tf.Tensor:
-    """Encodes sentences in a training step, in `length_groups` of about as many tokens each."""
-    order = tf.argsort(lengths, stable=True)
-    tokens, lengths = tf.gather(tokens, order), tf.gather(lengths, order)
+    """Encodes sentences that are sorted by length, in `length_groups` of about as many tokens each."""
     ends = tf.cumsum(lengths)
     total = tf.reduce_sum(lengths)
     shares = [total * group // encoder.length_groups for group in range(1, encoder.length_groups)]
@@ -214,7 +213,7 @@ def _encode_in_groups(
         encodings.append(
             encoder.encode(words, tokens[begin:end, :longest], lengths[begin:end], training=True)
         )
-    return tf.gather(tf.concat(encodings, axis=0), tf.argsort(order))
+    return tf.concat(encodings, axis=0)
 
 
 def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Tensor]:

@@ -10,8 +10,7 @@ from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
-from xling_tf.losses import score_divergence
-from xling_tf.tasks.base import Batch, Heads, gather_candidates, scale_for_heads
+from xling_tf.tasks.base import Batch, Heads, scale_for_heads
 from xling_tf.tasks.ranking import RankingTask, make_tower
 from xling_tf.tasks.signatures import (
     TRAINING,
@@ -23,10 +22,6 @@ from xling_tf.tasks.signatures import (
     texts,
 )
 from xling_tf.tokenizers.base import TokenFeatures
-
-# A temperature of 0.01, with which the E5 models are trained (Wang et al. 2022, "Text Embeddings by Weakly-
-# Supervised Contrastive Pre-training"); evaluation/results/multilingual/question-teacher.json compares 50.
-_TEACHER_SCALE = 100.0
 
 
 class AnswerSignature(Signature):
@@ -60,8 +55,7 @@ class QuestionAnswering(RankingTask):
     The shared encoder encodes questions and answers. A separate deep averaging network (Cer et al. 2018, sec.
     3.2) encodes the context of an answer from the average of its word vectors (footnote 4: "a bag-of-words
     context feature ... encoded using a separate DAN encoder"). A tower over the question, and a tower over
-    answer and context, make the vectors that are compared; without towers, these are the encoder's own. With
-    a teacher, the task also learns the teacher's similarities of the question to all answers of the batch.
+    answer and context, make the vectors that are compared; without towers, these are the encoder's own.
     """
 
     kind: ClassVar[str] = "questions"
@@ -148,15 +142,4 @@ class QuestionAnswering(RankingTask):
         if self.config.with_towers:
             questions = self.heads["question_tower"](questions)
             responses = self.heads["answer_tower"](responses)
-        losses, hits = self.rank(questions, responses, batch.fingerprints[:2])
-        if self.config.teacher and self.config.teacher_weight:
-            teacher_questions, teacher_answers = tf.split(batch.vectors, 2, axis=1)
-            losses += self.config.teacher_weight * score_divergence(
-                unit_length(questions),
-                gather_candidates(unit_length(responses))[0],
-                unit_length(teacher_questions),
-                gather_candidates(unit_length(teacher_answers))[0],
-                scale=self.similarity.scale,
-                teacher_scale=_TEACHER_SCALE,
-            )
-        return losses, hits
+        return self.rank(questions, responses, batch.fingerprints[:2])

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from xling_tf.tokenizers.treebank import lowercased, readable
 
+_MAX_CONTEXT_TOKENS = 256  # the paragraph around an answer is cut to this length
+
 
 class SpelledWords(NamedTuple):
     """Distinct words with their character n-grams."""
@@ -65,6 +67,10 @@ class Tokenizer(tf.Module, ABC):
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
         """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
 
+    def tokenize_contexts(self, contexts: tf.Tensor) -> tf.RaggedTensor:
+        """Does what `tokenize` does, for paragraphs around answers, which may be longer than sentences."""
+        return self.tokenize(contexts, _MAX_CONTEXT_TOKENS)
+
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         """Maps `[n]` tokens of `tokenize` to `[n]` int32 rows of the word table; by default they are rows."""
         return tokens
@@ -83,10 +89,10 @@ class Tokenizer(tf.Module, ABC):
 
     @tf.Module.with_name_scope
     def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:
-        """Tokenizes `[batch]` sentences, then contexts, which are cut at `config.max_context_tokens`."""
+        """Tokenizes `[batch]` sentences, then contexts (see `tokenize_contexts`)."""
         tokens = self.tokenize(sentences)
         if contexts is not None:
-            tokens = tf.concat([tokens, self.tokenize(contexts, self.config.max_context_tokens)], axis=0)
+            tokens = tf.concat([tokens, self.tokenize_contexts(contexts)], axis=0)
         words, positions = tf.unique(tokens.values)
         return TokenFeatures(
             words=self.word_features(words),

@@ -44,7 +44,7 @@ from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_example
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import open_teachers, require_width, start_words, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, require_width, start_words, with_vectors
 from xling_tf.trainer.validation import calibrate, check_scores, evaluate
 from xling_tf.weights import Weights, assign_weights, read_weights
 
@@ -82,7 +82,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     cluster = read_cluster(os.environ)
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
-        raise UserError("expected a budget, got none; give --minutes or --steps, or fine_tune(steps=...)")
+        raise UserError("expected a budget, got none; set training.minutes or training.steps")
     data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
@@ -93,10 +93,10 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
             if run.output.resolve() in (run_dir, *run_dir.parents):
                 raise UserError(
                     f"the export to {run.output} would replace the run folder, {run.run_dir}; give another "
-                    "--output or --run_dir"
+                    "output or run_dir"
                 )
             require_replaceable(run.output)
-            require_writable_folder(run.run_dir, "give another with --run_dir")
+            require_writable_folder(run.run_dir, "give another run_dir")
             stack.enter_context(locked(run.run_dir))
         stack.enter_context(lost_workers(cluster))
         return _train(run, data, Workers(make_strategy(cluster), cluster))
@@ -104,33 +104,19 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
     if workers.is_chief:
-        _require_start(run)
-    teachers = open_teachers(run.config)
+        read_start(run)
+    teacher = open_teacher(run.config) if run.config.task("distillation").weight else None
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     contents = {} if run.config.data.shards_by_worker else store.contents()
-    checksums = [teacher.checksum for teacher in teachers.values()]
-    workers.require_same({"config": to_dict(run.config), "data": contents, "teachers": checksums})
+    checksum = teacher.checksum if teacher else ""
+    workers.require_same({"config": to_dict(run.config), "data": contents, "teacher": checksum})
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(lambda: _resolve(run, data, store))
     with progress("making the model"):
         model, tasks, examples, new_heads = _build(run, data, workers, resolved, store)
-    if Distillation in teachers:
-        require_width(run.config, teachers[Distillation], model.encoder.hidden_dim)
-    run_folder_vectors = run.run_dir / "teacher" if workers.is_chief else None
-    has_words = isinstance(model.tokenizer, WordTokenizer)
-    starts_words = has_words and isinstance(model.encoder.bow_encoder, StaticEncoder)
-    while teachers:  # pops each teacher, to free its memory for the training
-        kind, teacher = teachers.popitem()
-        # A teacher without a checksum may have changed since another run.
-        folder = run.cache if run.cache and teacher.system.checksum else run_folder_vectors
-        learners = [task for task in tasks if isinstance(task, kind)]
-        examples = with_vectors(learners, examples, teacher, folder)
-        if kind is Distillation and starts_words and not run.config.initial.model:
-            if workers.is_chief:
-                pairs = [examples[task.name].train for task in learners]
-                start_words(model, teacher, folder, pairs)
-            workers.share([v.value for v in model.encoder.trainable_variables])
-        del teacher
+    if teacher:
+        examples = _with_teacher(run, workers, teacher, model, tasks, examples)
+        del teacher  # frees its memory for the training
     train = {task: parts.train for task, parts in examples.items()}
     held_out = {task: parts.held_out for task, parts in examples.items()}
     trainer = Trainer(
@@ -148,21 +134,42 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     return results
 
 
-def _require_start(run: Run) -> None:
-    """Checks the model that a new run starts from, before corpora are read."""
-    start, bow_share = run.config.initial.model, run.config.training.bow_share
+def _with_teacher(
+    run: Run,
+    workers: Workers,
+    teacher: Teacher,
+    model: Model,
+    tasks: Sequence[Task],
+    examples: dict[str, TaskExamples],
+) -> dict[str, TaskExamples]:
+    """Returns all examples, with the teacher's vectors; also initialises a new average of words with them."""
+    require_width(run.config, teacher, model.encoder.hidden_dim)
+    folder = run.run_dir / "teacher" if workers.is_chief else None
+    if run.cache and teacher.system.checksum:  # without a checksum, it may have changed since another run
+        folder = run.cache
+    learners = [task for task in tasks if isinstance(task, Distillation)]
+    examples = with_vectors(learners, examples, teacher, folder)
+    has_words = isinstance(model.tokenizer, WordTokenizer)
+    if has_words and isinstance(model.encoder.bow_encoder, StaticEncoder) and not run.config.initial.model:
+        if workers.is_chief:
+            start_words(model, teacher, folder, [examples[task.name].train for task in learners])
+        workers.share([v.value for v in model.encoder.trainable_variables])
+    return examples
+
+
+def read_start(run: Run) -> None:
+    """Checks the model that a new run starts from, before corpora are read; the run folder gets a copy."""
+    start = run.config.initial.model
     if not start or run.folder.resolved() is not None:
         return
-    resolve_model(start)
-    if not bow_share and not run.config.similarity.matryoshka_dims:
-        return
-    encoder = Model.from_pretrained(start).encoder
-    run.config.similarity.require_below(encoder.hidden_dim)
-    if bow_share and not isinstance(encoder.bow_encoder, StaticEncoder):
+    model = Model.from_pretrained(start)
+    run.config.similarity.require_below(model.encoder.hidden_dim)
+    if run.config.training.bow_share and not isinstance(model.encoder.bow_encoder, StaticEncoder):
         raise UserError(
             "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
-            f"{start}; add --set training.bow_share=0"
+            f"{start}; set training.bow_share=0"
         )
+    model.save_pretrained(run.run_dir / START)
 
 
 def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
@@ -213,6 +220,7 @@ def _build(
     keras.config.set_dtype_policy(resolved.precision)
     with workers.strategy.scope():
         model = Model.from_config(resolved.model, resolved.files.__getitem__)
+        config.similarity.require_below(model.encoder.hidden_dim)
         tasks, new_heads = make_tasks(config, data, model)
     examples = task_examples(tasks, store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)
@@ -276,7 +284,7 @@ def _start_weights(run_dir: Path, new_heads: Mapping[str, Any]) -> Weights:
     except OSError as error:
         raise UserError(
             f"{run_dir / START} must have the weights that training started from, but cannot be read "
-            f"({error.strerror}); restore it from a backup, or train again with another --run_dir"
+            f"({error.strerror}); restore it from a backup, or train again in another run_dir"
         ) from error
 
 
@@ -359,7 +367,7 @@ def _finish(
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
-    scores = evaluate(model, tasks, config, data.languages, encode, held_out, store.corpora, run.data)
+    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data)
     if line:
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)

@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from xling_tf.trainer.distribution import Workers
 
 # Dtypes of the parts of a batch: texts, labels, and a teacher's vectors.
 _READ = (tf.string, tf.int32, tf.float32)
+_POOL_BATCHES = 64  # number of training batches that are bucketed by length together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +87,12 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]], prompts: Ma
 class BatchSampler:
     """Draws batches of examples.
 
-    A pool of `data.pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to
-    their size times their weight; an exhausted corpus starts again in a new random order. The pool is sorted
-    by length, and cut into batches that take equal work: the shorter the sentences, the more are in a batch.
+    A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to their
+    size times their weight; an exhausted corpus starts again in a new random order. The pool is sorted by
+    length, and cut into batches that take equal work: the shorter the sentences, the more are in a batch.
     Without `by_length`, `neighbourhoods` are drawn, and sorted by position in the corpora. With
-    `data.equal_batches`, batches have equal numbers of examples, which are not sorted by length. The batches
-    of a pool come in random order.
+    `equal_batches`, batches have equal numbers of examples, which are not sorted by length. The batches of a
+    pool come in random order.
     """
 
     def __init__(
@@ -99,8 +100,10 @@ class BatchSampler:
         examples: Examples,
         weights: Sequence[float],
         examples_per_batch: int,
-        config: ExperimentConfig,
         *,
+        pool_batches: int,
+        seed: int,
+        equal_batches: bool = False,
         by_length: bool = True,
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
@@ -117,11 +120,11 @@ class BatchSampler:
         self._by_length = by_length
         self._order = shuffled if by_length else partial(neighbourhoods, length=2 * examples_per_batch)
         batches_per_epoch = max(1, len(examples) // examples_per_batch)
-        self._pool_batches = min(config.data.pool_batches, batches_per_epoch)
+        self._pool_batches = min(pool_batches, batches_per_epoch)
         # At least one example for each corpus, so that no pool is empty.
         self._pool_size = max(self._pool_batches * examples_per_batch, len(sizes))
-        self._equal = config.data.equal_batches
-        self._seed = config.training.seed
+        self._equal = equal_batches
+        self._seed = seed
         self._pool: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 
     def batch(self, position: int) -> NDArray[np.int64]:
@@ -168,7 +171,15 @@ def make_sampler(
     """Makes the sampler of a task's training batches, or of one worker's share of them."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
     size = -(-task.config.examples_per_batch // num_workers)
-    return BatchSampler(examples, weights, size, config, by_length=task.by_length)
+    return BatchSampler(
+        examples,
+        weights,
+        size,
+        pool_batches=_POOL_BATCHES,
+        seed=config.training.seed,
+        equal_batches=config.data.equal_batches,
+        by_length=task.by_length,
+    )
 
 
 _ROUNDS = 4  # Luby and Rackoff 1988: with four rounds, the order is indistinguishable from a random one
@@ -236,10 +247,19 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values ^ (values >> np.uint64(31))
 
 
+# Makes a graph function from texts, labels and vectors to a `Batch`; see `batch_graphs`.
+BatchGraphs = Callable[[int, int, tuple[str, ...], int], Callable[..., Batch]]
+
+
+def batch_graphs(tokenizer: Tokenizer) -> BatchGraphs:
+    """Returns the function that makes the graphs of batches: one for all tasks with batches of one shape."""
+    return cache(partial(_to_batch, tokenizer))
+
+
 def make_dataset(
     examples: Examples,
     batch: Callable[[int], NDArray[np.int64]],
-    tokenizer: Tokenizer,
+    graphs: BatchGraphs,
     *,
     count: int | None = None,
     is_closed: threading.Event | None = None,
@@ -258,7 +278,7 @@ def make_dataset(
     options.autotune.enabled = False
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
     shape = examples.num_columns, examples.num_contexts, examples.prompts
-    convert = _to_batch(tokenizer, *shape, examples.vectors.shape[1])
+    convert = graphs(*shape, examples.vectors.shape[1])
     return (
         tf.data.Dataset.range(sys.maxsize if count is None else count)
         .map(lambda number: tf.numpy_function(read, [number], (tf.bool, *_READ)))
@@ -269,7 +289,6 @@ def make_dataset(
     )
 
 
-@lru_cache(8)
 def _to_batch(
     tokenizer: Tokenizer, num_columns: int, num_contexts: int, prompts: tuple[str, ...], vector_dim: int
 ) -> Callable[..., Batch]:
@@ -307,10 +326,10 @@ class TrainingInput:
     """
 
     def __init__(
-        self, task: Task, examples: Examples, tokenizer: Tokenizer, config: ExperimentConfig, workers: Workers
+        self, task: Task, examples: Examples, graphs: BatchGraphs, config: ExperimentConfig, workers: Workers
     ) -> None:
         self._examples = examples
-        self._tokenizer = tokenizer
+        self._graphs = graphs
         self._strategy = workers.strategy
         # Positions of this process' replicas among those that share a batch of the sampler.
         self._replicas, self._num_sharing = workers.replicas, workers.strategy.num_replicas_in_sync
@@ -358,4 +377,4 @@ class TrainingInput:
             parts = np.array_split(self._sampler.batch(count + step), self._num_sharing)
             return parts[self._replicas[replica]]
 
-        return make_dataset(self._examples, part, self._tokenizer, is_closed=is_closed)
+        return make_dataset(self._examples, part, self._graphs, is_closed=is_closed)

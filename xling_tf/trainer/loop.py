@@ -27,7 +27,7 @@ from xling_tf.tasks.base import AnchorEncoder, Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import Workers
-from xling_tf.trainer.input_pipeline import Examples, TrainingInput
+from xling_tf.trainer.input_pipeline import BatchGraphs, Examples, TrainingInput, batch_graphs
 from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Schedule, sampling_weights
@@ -70,6 +70,7 @@ class Phase:
         min_steps: int = 0,
         bow_rate: float = 1.0,
         tokenizer: Tokenizer,
+        graphs: BatchGraphs,
         config: ExperimentConfig,
         examples: Mapping[str, Examples],
         workers: Workers,
@@ -85,7 +86,7 @@ class Phase:
             sizes = workers.add_up(sizes)
         self._schedule = make_schedule(tasks, {t.name: n for t, n in zip(tasks, sizes, strict=True)}, config)
         self.inputs = {
-            task.name: TrainingInput(task, examples[task.name], tokenizer, config, workers) for task in tasks
+            task.name: TrainingInput(task, examples[task.name], graphs, config, workers) for task in tasks
         }
         for task in tasks:
             task.prepare(tokenizer, self.inputs[task.name].sample(_SAMPLED))
@@ -323,8 +324,8 @@ class Trainer:
                 path = self._save_batch(step, loss)
                 raise UserError(
                     f"training diverged at step {step.step}, in task {step.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); {path} has the batch, and the last checkpoint is older; try lower "
-                    "learning rates with --set optimizer.learning_rate=... in another --run_dir"
+                    f"norm {norm}); {path} has the batch, and the last checkpoint is older; try a "
+                    "lower optimizer.learning_rate in another run_dir"
                 )
             results.append(
                 StepResult(
@@ -396,7 +397,14 @@ def _make_phases(
     workers: Workers,
 ) -> list[Phase]:
     training, encoder = config.training, model.encoder
-    make = partial(Phase, tokenizer=model.tokenizer, config=config, examples=examples, workers=workers)
+    make = partial(
+        Phase,
+        tokenizer=model.tokenizer,
+        graphs=batch_graphs(model.tokenizer),
+        config=config,
+        examples=examples,
+        workers=workers,
+    )
     if not training.bow_share:
         return [make("whole", encoder, tasks)]
     bow_tasks = [copy.copy(task) for task in tasks]

@@ -25,7 +25,8 @@ from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.model import Model
+from xling_tf.model import read_config
+from xling_tf.settings import from_mapping, kind_to_dict
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
@@ -46,21 +47,25 @@ class Resolved:
     """The decisions of a run."""
 
     precision: str  # "float32" or "mixed_bfloat16"
-    model: Mapping[str, Any]  # the result of `Model.config`, with the heads that training starts from
+    model: Mapping[str, Any]  # what `Model.from_config` takes, with the heads that training starts from
     files: Mapping[str, bytes]  # contents of the tokenizer's files by name
 
 
 def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path) -> Resolved:
-    """Decides tokenizer, sizes and precision, and saves what training starts from in the run folder."""
+    """Decides tokenizer, sizes and precision; a model to start from is already in the run folder."""
     precision, num_layers = fit_to_machine(config)
     info = ModelInfo(description=config.description, languages=data.languages, similarity=config.similarity)
     if config.initial.model:
-        model = _start(config, run_dir)
+        model = read_config(run_dir / START)
+        names = TOKENIZERS.implementation(model["tokenizer"]["kind"]).file_names
+        files = {name: (run_dir / START / name).read_bytes() for name in names}
+        start = from_mapping(ModelInfo, model["info"])
         # Pairs whose languages are not named are in "source" and "target".
         added = (code for code in data.languages if code not in ("source", "target"))
-        languages = tuple(dict.fromkeys((*model.info.languages, *added)))
-        prompts, name = model.info.prompts, model.info.default_prompt_name
-        model.info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
+        languages = tuple(dict.fromkeys((*start.languages, *added)))
+        prompts, name = start.prompts, start.default_prompt_name
+        info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
+        model["info"] = dataclasses.asdict(info)
     else:
         decided: dict[str, Any] = {}
         tokenizer: Tokenizer
@@ -75,22 +80,14 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
             tokenizer = TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, texts)
         if num_layers is not None:
             decided["num_layers"] = num_layers
-        model = Model(tokenizer, encoder_settings(config.encoder, tokenizer, **decided), info)
-    config.similarity.require_below(model.encoder.hidden_dim)
-    return Resolved(precision=precision, model=model.config(), files=model.tokenizer.files())
-
-
-def _start(config: ExperimentConfig, run_dir: Path) -> Model:
-    """Loads the model that training starts from, and saves a copy in the run folder."""
-    initial = config.initial
-    model = Model.from_pretrained(initial.model)
-    if initial.max_tokens:
-        changed = dataclasses.replace(model.tokenizer.config, max_tokens=initial.max_tokens)
-        model.tokenizer = TOKENIZERS.of(changed).from_files(changed, model.tokenizer.files())
-        if "max_tokens" in model.encoder_settings:
-            model.encoder_settings["max_tokens"] = initial.max_tokens
-    model.save_pretrained(run_dir / START)
-    return model
+        model = {
+            "info": dataclasses.asdict(info),
+            "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
+            "encoder": encoder_settings(config.encoder, tokenizer, **decided),
+            "heads": {},
+        }
+        files = tokenizer.files()
+    return Resolved(precision=precision, model=model, files=files)
 
 
 def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) -> WordVectors:
@@ -102,7 +99,7 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
     if not parts:
         raise UserError(
             "initial.vectors needs translations, which determine the language of each word, got none; add "
-            "parallel/<name>.<pair>.tsv to the folder of --data"
+            "parallel/<name>.<pair>.tsv to the data folder"
         )
     seed, tokenizer = config.training.seed, config.tokenizer
     assert isinstance(tokenizer, WordsConfig)

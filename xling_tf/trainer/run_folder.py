@@ -13,13 +13,7 @@ from xling_tf.settings import to_dict
 from xling_tf.trainer.resolution import Resolved
 
 # Settings that a restart may change, because the checkpoints do not depend on them.
-_CHANGEABLE = (
-    "description",
-    "training.minutes",
-    "training.steps",
-    "training.checkpoint_minutes",
-    "training.dev_batches",
-)
+_CHANGEABLE = ("description", "training.minutes", "training.steps", "training.checkpoint_minutes")
 
 _REQUEST = "request.json"
 
@@ -39,7 +33,7 @@ class RunFolder:
             if name not in _CHANGEABLE:
                 raise UserError(
                     f"{self.path} holds a run with {name}={old}, not {new}: continue it with the settings "
-                    "and data of its start, or start another with --run_dir or by deleting this folder"
+                    "and data of its start, or start another in another run_dir or after deleting this folder"
                 )
 
     def resolved(self) -> Resolved | None:
@@ -93,7 +87,7 @@ class RunFolder:
     def _damaged(self, name: str, reason: object) -> UserError:
         return UserError(
             f"{self.path / name} must be as the run wrote it, but is damaged ({reason}); restore it "
-            "from a backup, or start another run with --run_dir"
+            "from a backup, or start another run in another run_dir"
         )
 
 

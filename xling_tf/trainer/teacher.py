@@ -3,10 +3,10 @@
 import dataclasses
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,8 +24,6 @@ from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Task
-from xling_tf.tasks.distillation import Distillation
-from xling_tf.tasks.question_answering import QuestionAnswering
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
@@ -39,17 +37,6 @@ _NGRAM_SCALE = 0.1
 _CONTEXT, _RARE = 0.5, 2
 # A zero vector cannot be learned.
 _encode_units = partial(encode_units, allow_zero=False)
-_Columns = Sequence[list[str]]  # texts of examples, for each of the task's columns
-
-
-def _sources(system: Embedder, columns: _Columns) -> NDArray[Any]:
-    return _encode_units(system, columns[0])
-
-
-def _questions_and_answers(system: Embedder, columns: _Columns) -> NDArray[Any]:
-    questions = _encode_units(system.encode_questions, columns[0])
-    responses = _encode_units(lambda texts: system.encode_responses(texts, texts), columns[1])
-    return np.concatenate([questions, responses], axis=1)
 
 
 class Teacher(NamedTuple):
@@ -57,23 +44,7 @@ class Teacher(NamedTuple):
 
     system: Embedder
     checksum: str  # identifies the model
-    dim: int  # width of the vectors that `encode` returns
-    encode: Callable[[Embedder, _Columns], NDArray[Any]] = _sources  # maps examples to `[examples, dim]`
-
-
-def open_teachers(config: ExperimentConfig) -> dict[type[Task], Teacher]:
-    """Returns the teachers by the kind of task that has one."""
-    teachers: dict[type[Task], Teacher] = {}
-    name = config.task("question_answering").teacher
-    if config.task("distillation").weight:
-        teachers[Distillation] = open_teacher(config)
-    if config.task("question_answering").weight and name:
-        with progress(f"opening the teacher {name}"):
-            system = open_embedder(name)
-            dim = encode_checked(system.encode_questions, ["Hello?"], name=system.name).shape[1]
-        checksum = system.checksum or name
-        teachers[QuestionAnswering] = Teacher(system, checksum, 2 * dim, _questions_and_answers)
-    return teachers
+    dim: int  # width of the vectors
 
 
 def open_teacher(config: ExperimentConfig) -> Teacher:
@@ -93,7 +64,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
         if source not in languages:
             raise UserError(
                 f"a teacher must know data.source, {source!r}, but {system.name} knows "
-                f"{', '.join(languages)}: choose another with --teacher"
+                f"{', '.join(languages)}: choose another tasks.distillation.teacher"
             )
     checksums = [system.checksum or "" for system in systems]
     system = systems[0]
@@ -112,7 +83,7 @@ def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -
     if teacher.dim != hidden_dim and not config.task("distillation").score_scale:
         raise UserError(
             f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of "
-            f"{teacher.system.name} have width {teacher.dim}: use --set encoder.hidden_dim={teacher.dim}, "
+            f"{teacher.system.name} have width {teacher.dim}: set encoder.hidden_dim={teacher.dim}, "
             "or learn similarities instead of vectors, with tasks.distillation.score_scale=20"
         )
 
@@ -120,7 +91,7 @@ def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -
 def with_vectors(
     tasks: Iterable[Task], examples: Mapping[str, TaskExamples], teacher: Teacher, folder: Path | None
 ) -> dict[str, TaskExamples]:
-    """Returns all examples, with the teacher's vectors for those of the given tasks.
+    """Returns all examples, with the teacher's vectors of the first column of the given tasks.
 
     Each distinct text is encoded once: the folder caches the vectors, also for restarts. None stands for a
     temporary folder. The teacher is not needed afterwards.
@@ -130,7 +101,7 @@ def with_vectors(
     folder = folder or folder_of_this_process()
     folder.mkdir(parents=True, exist_ok=True)
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
-    encoder = cached(system, folder, show_progress=False)
+    encode = cached(system, folder, show_progress=False)
     done, total = 0, sum(map(len, parts))
     title = f"{system.name} encodes the texts of {total} examples into {folder}"
     # With None, tqdm is hidden if the output is not a terminal.
@@ -142,8 +113,8 @@ def with_vectors(
         with tempfile.TemporaryFile(dir=folder) as file:
             for begin in range(0, len(part), _CHUNK):
                 rows = np.arange(begin, min(begin + _CHUNK, len(part)))
-                columns = [[text.decode() for text in column] for column in part.columns(rows)]
-                file.write(teacher.encode(encoder, columns).astype(np.float16).tobytes())
+                texts = [text.decode() for text in part.columns(rows)[0]]
+                file.write(_encode_units(encode, texts).astype(np.float16).tobytes())
                 bar.update(len(rows))
                 done += len(rows)
                 report(f"{done / total:.0%} of them")

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations
 from pathlib import Path
@@ -13,7 +12,6 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.batching import encode_in_batches
-from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
@@ -21,8 +19,9 @@ from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
 from xling_tf.search.same_meaning import calibration_error, fit_line, probabilities, translation_cosines
 from xling_tf.tasks.base import Batch, Task
-from xling_tf.trainer.input_pipeline import BatchSampler, Examples, make_dataset
+from xling_tf.trainer.input_pipeline import BatchGraphs, BatchSampler, Examples, batch_graphs, make_dataset
 
+_BATCHES = 8  # on which each task is scored
 # Number of candidates in the paper, and of queries to a corpus. Smaller corpora have no score of their own.
 _CANDIDATES = 1000
 _QUERIES = 2000  # to all corpora of a language pair
@@ -33,16 +32,17 @@ _CALIBRATED, _FEWEST_CALIBRATED = 250, 50
 
 
 def held_out_scores(
-    model: Model, tasks: Sequence[Task], config: ExperimentConfig, held_out: Mapping[str, Examples]
+    model: Model, tasks: Sequence[Task], held_out: Mapping[str, Examples]
 ) -> dict[str, dict[str, float]]:
     """Returns loss, accuracy and number of examples of each task that has held-out examples, by its name."""
     # By trace key: tasks of several languages share a graph.
     graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
+    inputs = batch_graphs(model.tokenizer)
     scores = {}
     for task in tasks:
         if not (examples := held_out.get(task.name)):
             continue
-        batches = _batches(model, task, config, examples)
+        batches = _batches(task, examples, inputs)
         if task.trace_key not in graphs:
             graphs[task.trace_key] = tf.function(
                 partial(task.losses, model.encoder), input_signature=[batches.element_spec], autograph=False
@@ -54,25 +54,20 @@ def held_out_scores(
     return scores
 
 
-def _batches(model: Model, task: Task, config: ExperimentConfig, examples: Examples) -> tf.data.Dataset:
+def _batches(task: Task, examples: Examples, graphs: BatchGraphs) -> tf.data.Dataset:
     """Returns the same batches for every seed, of one size and any length, so that accuracies compare."""
     size = min(task.config.examples_per_batch, len(examples))
-    config = replace(
-        config,
-        data=replace(config.data, pool_batches=1, equal_batches=True),
-        training=replace(config.training, seed=1),
-    )
     # All examples count equally, also those of corpora that training leaves out.
-    sampler = BatchSampler(examples, [1.0] * len(examples.corpora), size, config)
+    weights = [1.0] * len(examples.corpora)
+    sampler = BatchSampler(examples, weights, size, pool_batches=1, seed=1, equal_batches=True)
     # At most one pass over the examples.
-    count = min(config.training.dev_batches, len(examples) // size)
-    return make_dataset(examples, sampler.batch, model.tokenizer, count=count)
+    count = min(_BATCHES, len(examples) // size)
+    return make_dataset(examples, sampler.batch, graphs, count=count)
 
 
 def evaluate(
     model: Model,
     tasks: Sequence[Task],
-    config: ExperimentConfig,
     languages: Sequence[str],
     encode: Encode,
     held_out: Mapping[str, Examples],
@@ -81,7 +76,7 @@ def evaluate(
 ) -> dict[str, dict[str, float]]:
     """Scores tasks by the model in training, and retrieval and similarity by `encode`."""
     logging.info("evaluating the tasks")
-    task_scores = held_out_scores(model, tasks, config, held_out)
+    task_scores = held_out_scores(model, tasks, held_out)
     scores = {f"task/{name}": values for name, values in task_scores.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
     if data:
