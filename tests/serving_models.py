@@ -3,7 +3,7 @@
 `python tests/serving_models.py DIR` lays out DIR/<model>/<version>/ and DIR/models.config, for
 
     docker run --rm -p 8501:8501 -v "$PWD/DIR:/models" tensorflow/serving \
-        --model_config_file=/models/models.config --allow_version_labels_for_unavailable_models
+        --model_config_file=/models/models.config
 """
 
 import atexit
@@ -17,12 +17,9 @@ from typing import Any
 
 import tensorflow as tf
 
-LABELS = {"half_plus": {"stable": 1, "canary 2/3": 2}}
 _CONFIG = """\
 model_config_list {
-  config { name: "half_plus" base_path: "/models/half_plus" model_platform: "tensorflow"
-           model_version_policy { specific { versions: 1 versions: 2 } }
-           version_labels { key: "stable" value: 1 } version_labels { key: "canary 2/3" value: 2 } }
+  config { name: "half_plus" base_path: "/models/half_plus" model_platform: "tensorflow" }
   config { name: "several" base_path: "/models/several" model_platform: "tensorflow" }
   config { name: "texts" base_path: "/models/texts" model_platform: "tensorflow" }
 }
@@ -83,7 +80,7 @@ _SEVERAL: dict[str, Signature] = {
     "complex": (lambda x: {"y": tf.complex(x, x)}, {"x": _FLOATS}),
 } | {
     dtype.name: (lambda x: {"y": x + 1}, {"x": tf.TensorSpec([None], dtype)})
-    for dtype in (tf.int64, tf.uint8, tf.uint32, tf.uint16)
+    for dtype in (tf.int64, tf.uint8, tf.uint32)
 }
 _STRINGS: dict[str, Signature] = {
     "serving_default": (lambda text: {"quoted": "<" + text + ">"}, {"text": _TEXTS}),
