@@ -8,7 +8,6 @@ import tensorflow as tf
 from serving_models import save
 from serving_servers import server_in_thread
 
-
 PATH = "/v1/embeddings"
 
 
