@@ -142,7 +142,12 @@ class SentenceEncoder:
         require_precision(precision)
         if precision == "int8" and is_raw:
             raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
-        columns, is_one = self._columns(texts, contexts)
+        named = {"inputs": texts}
+        if self._takes_contexts:
+            named["contexts"] = "" if contexts is None else contexts
+        elif contexts is not None:
+            raise UserError("contexts: this model was trained without them; leave them out")
+        columns, is_one = _columns(named)
         prompt = self._prompt(prompt, prompt_name)
         if prompt:
             columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
@@ -174,13 +179,6 @@ class SentenceEncoder:
 
         tensor = tf.constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
-
-    def _columns(self, texts: Any, contexts: Any) -> tuple[list[list[str]], bool]:
-        """Returns the columns of the model's inputs, and True for a single text."""
-        if contexts is not None and not self._takes_contexts:
-            raise UserError("contexts: this model was trained without them; leave them out")
-        more = {"contexts": "" if contexts is None else contexts} if self._takes_contexts else {}
-        return _columns({"inputs": texts, **more})
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
@@ -291,35 +289,6 @@ class SentenceEncoder:
         if not is_single(sentences) and not (sentences := as_texts(sentences, "sentences")):
             return []
         return self.call("translate", batch_size=_TRANSLATION_BATCH_SIZE, input=sentences, language=language)
-
-    def encode_documents(
-        self, documents: Texts, language: str, *, segmentation: str = "sentences", pooling: str = "mean"
-    ) -> NDArray[np.float32]:
-        """Encodes documents by pooling the vectors of their parts (Yu et al. 2018, sec. 5.1, Table 5).
-
-        The parts' vectors have the encoder's own lengths if the model has the signature `raw`, else length 1.
-
-        Args:
-            documents: Texts of any length.
-            language: Their language, such as "en", whose rules divide them into sentences.
-            segmentation: "sentences", or "windows" of 128 words that start every 64 words.
-            pooling: "mean" or "max".
-
-        Returns:
-            `[documents, dim]`; `[dim]` for a single text.
-        """
-        from xling_tf.documents import divide, pool
-
-        if segmentation not in ("sentences", "windows") or pooling not in ("mean", "max"):
-            raise UserError(
-                "segmentation must be sentences or windows, and pooling mean or max, but got "
-                f"{segmentation!r} and {pooling!r}"
-            )
-        normalize = False if "raw" in self._signatures else None
-        encode = partial(self.encode, normalize_embeddings=normalize)
-        parts = [divide(text, language, segmentation) for text in as_texts(documents, "documents")]
-        vectors = pool(encode, parts)[pooling] if parts else np.zeros((0, self.dim), np.float32)
-        return vectors[0] if is_single(documents) else vectors
 
     similarity = staticmethod(cosine_similarity)
 

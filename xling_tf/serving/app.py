@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -34,10 +34,7 @@ from xling_tf.serving.protocol import ServingError, Tensors
 # If the rest of a body is not read (408, 413, 415), the connection is closed.
 _HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
-# Seconds between checks that a waiting client is still connected.
-_CHECK_SECONDS = 0.1
-
-_Answer = Callable[[Request], Awaitable[bytes]]
+_CHECK_SECONDS = 0.1  # between checks that a waiting client is still connected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +57,6 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
     """Makes the ASGI application of models by name."""
     page = resources.files(__package__) / "page"
 
-    def health(request: Request) -> Response:
-        return JSONResponse({"status": "ready"})  # The server listens once all models are loaded.
-
     def metrics(request: Request) -> Response:
         latest = prometheus_client.generate_latest()
         return Response(latest, media_type=prometheus_client.CONTENT_TYPE_LATEST)
@@ -71,14 +65,12 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
         routes=[
             *_Api(models, scheduler, config).routes(),
             Route("/monitoring/prometheus/metrics", metrics),
-            Route("/healthz", health),
-            Route("/readyz", health),
+            # The server listens once all models are loaded.
+            *(Route(path, lambda _: JSONResponse({"status": "ready"})) for path in ("/healthz", "/readyz")),
             Route("/", lambda request: FileResponse(str(page / "index.html"))),
             Mount("/page", StaticFiles(directory=str(page))),
         ],
-        exception_handlers={
-            HTTPException: lambda request, error: _error(ServingError(error.detail, error.status_code))
-        },
+        exception_handlers={HTTPException: lambda _, error: _error(error.detail, error.status_code)},
         middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
 
@@ -95,9 +87,9 @@ def serve(
     loaded = load_models(models, batched=config.enable_batching)
     stopped = follow(loaded, config.poll_seconds)
     scheduler = BatchScheduler(batching)
-    options: dict[str, Any] = {
-        **{"ws": "none", "lifespan": "off", "log_config": None, "access_log": False, "server_header": False},
-        "limit_concurrency": config.connections + 1,
+    options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
+    options |= {"server_header": False, "limit_concurrency": config.connections + 1}
+    options |= {
         "timeout_keep_alive": config.client_seconds,
         "timeout_graceful_shutdown": config.drain_seconds,
     }
@@ -139,21 +131,23 @@ class _Api:
             ]
         return routes
 
-    def _route(self, path: str, answer: _Answer, method: str = "GET", is_openai: bool = False) -> Route:
+    def _route(self, path: str, answer: Any, method: str = "GET", is_openai: bool = False) -> Route:
+        """Returns a route; `answer` is a coroutine function from a request to JSON."""
+
         async def respond(request: Request) -> Response:
             started, request.state.model = time.perf_counter(), None
             try:
                 self._require_key(request)
                 response = Response(await answer(request), media_type="application/json")
             except ServingError as error:
-                response = _error(error, is_openai)
+                response = _error(str(error), error.status, is_openai)
             except ClientDisconnect:
                 response = Response(status_code=499)
             except asyncio.CancelledError:  # The time for requests in flight is over.
-                response = _error(ServingError("the server is shutting down", 503), is_openai)
+                response = _error("the server is shutting down", 503, is_openai)
             except Exception as error:
                 log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
-                response = _error(ServingError("the server failed", 500), is_openai)
+                response = _error("the server failed", 500, is_openai)
             milliseconds = (time.perf_counter() - started) * 1e3
             model, status = request.state.model, response.status_code
             if model and method == "POST":
@@ -182,8 +176,8 @@ class _Api:
         return self._model(request, path["model"]).servable(path.get("version"))
 
     async def _list(self, request: Request) -> bytes:
-        created = {name: model.servable().created for name, model in self.models.items()}
-        return protocol.format_models(created)
+        data = [protocol.describe(name, model.servable().created) for name, model in self.models.items()]
+        return protocol.dump({"object": "list", "data": data})
 
     async def _status(self, request: Request) -> bytes:
         name, version = request.path_params["model"], request.path_params.get("version")
@@ -239,15 +233,14 @@ class _Api:
                         raise ClientDisconnect
             return work.result(), row_form
         except TimeoutError:
-            seconds = self.config.request_seconds
-            raise ServingError(f"no answer within {seconds:g} seconds", 504) from None
+            raise ServingError(f"no answer within {self.config.request_seconds:g} seconds", 504) from None
         finally:
             work.cancel()
 
 
-def _error(error: ServingError, is_openai: bool = False) -> Response:
-    text: Any = error.message
+def _error(message: str, status: int, is_openai: bool = False) -> Response:
+    error: Any = message
     if is_openai:
-        kind = "invalid_request_error" if error.status < 500 else "server_error"
-        text = {"message": text, "type": kind, "param": None, "code": None}
-    return JSONResponse({"error": text}, error.status, _HEADERS.get(error.status))
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        error = {"message": message, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": error}, status, _HEADERS.get(status))

@@ -1,7 +1,6 @@
 """Dynamic batching: requests that wait at the same time share one call of the model.
 
-Parameters follow TensorFlow Serving's `batching_session.cc`. Everything but the calls runs in the event loop,
-so there are no locks.
+Everything but the calls runs in the event loop, so there are no locks.
 """
 
 import asyncio
@@ -73,10 +72,8 @@ class BatchScheduler:
         if shapes is None or rows <= limit:
             return await self._run(queue, _Request(inputs, rows, shapes))
         starts = range(0, rows, limit)
-        parts = [{name: values[i : i + limit] for name, values in inputs.items()} for i in starts]
-        requests = (
-            _Request(part, min(limit, rows - i), shapes) for i, part in zip(starts, parts, strict=True)
-        )
+        parts = ({name: values[i : i + limit] for name, values in inputs.items()} for i in starts)
+        requests = (_Request(part, _common_rows(part) or 1, shapes) for part in parts)
         return _join(await asyncio.gather(*(self._run(queue, request) for request in requests)))
 
     def close(self) -> bool:

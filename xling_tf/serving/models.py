@@ -59,8 +59,10 @@ class Servable:
         path = folder / WARMUP_REQUESTS
         if not path.is_file():
             for name, queue in self.queues.items():
-                with suppress(ServingError):  # A signature may reject an empty row.
-                    queue.run(_one_empty_row(self.signatures[name]))
+                inputs = self.signatures[name].inputs.items()
+                shapes = {key: [max(dim.size, 1) for dim in info.tensor_shape.dim] for key, info in inputs}
+                with suppress(ServingError):  # A signature may reject a row of empty texts and zeros.
+                    queue.run({key: tf.zeros(shapes[key], info.dtype).numpy() for key, info in inputs})
             return
         message = f"a warm-up request of {path} failed: {{error}}; remove it"
         with as_user_error(message, ServingError, KeyError, tf.errors.OpError):
@@ -83,11 +85,9 @@ class ServedModel:
         self.path = path  # of an export, or of a folder of exports named by their versions
         self.current: Servable | None = None
         self._batched = batched
-        # For every version so far: its state, and the code and message of its error. It is replaced, not
-        # changed, so that a request can iterate over it.
+        # For every version so far: its state, and the code and message of its error; replaced, not changed.
         self.states: dict[int, tuple[str, str, str]] = {}
-        # For every version, its files at the last attempt to load it.
-        self._tried: dict[int, object] = {}
+        self._tried: dict[int, object] = {}  # for every version, its files at the last attempt to load it
 
     def servable(self, version: str | None = None) -> Servable:
         """The served version; a `ServingError` 404 if a request asks for another one."""
@@ -108,14 +108,17 @@ class ServedModel:
         """Serves the largest version that can be loaded; without one, the current version stays."""
         if any(state == "UNLOADING" for state, _, _ in self.states.values()):
             gc.collect()  # A request's error and its traceback refer to each other, and to the version.
-        folders = find_versions(self.path)
-        for version in sorted(folders, reverse=True):
-            if self._load(version, folders[version]):
-                return
+        try:
+            for version, folder in sorted(find_versions(self.path).items(), reverse=True):
+                if self._load(version, folder):
+                    break
+        except OSError as error:  # A file is gone; a disk that fails now may work at the next poll.
+            log(logging.ERROR, "poll_failed", model=self.name, error=str(error))
 
     def _load(self, version: int, folder: Path) -> bool:
         """Loads a version unless its files are those of the last attempt; returns True if it is served."""
-        old, files = self.current, _state_of_files(folder)
+        old, stats = self.current, ((path, path.lstat()) for path in sorted(folder.rglob("*")))
+        files = [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
         is_served = old is not None and old.version == version  # perhaps an older export of the same number
         if self._tried.get(version) == files:
             return is_served
@@ -166,11 +169,8 @@ def follow(models: Mapping[str, ServedModel], poll_seconds: float) -> Event:
 
     def run() -> None:
         while not stopped.wait(poll_seconds):
-            for name, model in models.items():
-                try:
-                    model.poll()
-                except Exception as error:  # A disk that fails now may work at the next poll.
-                    log(logging.ERROR, "poll_failed", model=name, error=str(error))
+            for model in models.values():
+                model.poll()
 
     if poll_seconds:
         Thread(target=run, name="poll", daemon=True).start()
@@ -184,16 +184,6 @@ def find_versions(path: Path) -> dict[int, Path]:
     folders = sorted(path.iterdir()) if path.is_dir() else []
     numbered = (folder for folder in folders if re.fullmatch("[0-9]{1,18}", folder.name))  # fit in 64 bits
     return {int(folder.name): folder for folder in numbered if folder.is_dir()}
-
-
-def _state_of_files(folder: Path) -> list[tuple[Path, int, int, int]]:
-    """Returns what changes with the files in a folder."""
-    state = []
-    for path in sorted(folder.rglob("*")):
-        with suppress(FileNotFoundError):  # a temporary file that is gone, or a link to nothing
-            status = path.stat()
-            state.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
-    return state
 
 
 def _call(function: Any, inputs: Tensors) -> Tensors:
@@ -214,14 +204,5 @@ def _release(model: list[Any]) -> None:
 
 def _is_batchable(signature: SignatureDef) -> bool:
     """True if a signature takes and gives any number of rows."""
-    infos = [*signature.inputs.values(), *signature.outputs.values()]
-    shapes = [info.tensor_shape for info in infos]
+    shapes = [info.tensor_shape for info in (*signature.inputs.values(), *signature.outputs.values())]
     return bool(signature.inputs) and all(shape.dim and shape.dim[0].size == -1 for shape in shapes)
-
-
-def _one_empty_row(signature: SignatureDef) -> Tensors:
-    arrays = {}
-    for name, info in signature.inputs.items():
-        shape = [max(dimension.size, 1) for dimension in info.tensor_shape.dim]
-        arrays[name] = tf.zeros(shape, info.dtype).numpy()  # zeros of strings are empty
-    return arrays

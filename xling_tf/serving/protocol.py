@@ -1,7 +1,7 @@
 """JSON of TensorFlow Serving's REST protocol and OpenAI's embeddings: requests to arrays, arrays to answers.
 
-Sources: TensorFlow Serving's `g3doc/api_rest.md`; OpenAI's API reference, "Create embeddings", "List models"
-and "Retrieve model". OpenAI's lists of tokens are rejected, because they are ids of OpenAI's models.
+Sources: TensorFlow Serving's `g3doc/api_rest.md`; OpenAI's API reference, "Embeddings" and "Models". OpenAI's
+lists of tokens are rejected, because they are ids of OpenAI's models.
 """
 
 import base64
@@ -31,7 +31,6 @@ class ServingError(Exception):
 
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
-        self.message = message
         self.status = status
 
 
@@ -49,6 +48,11 @@ def parse_request(body: bytes) -> dict[str, Any]:
     if not isinstance(document.get("signature_name", ""), str):
         raise ServingError("'signature_name' must be a string")
     return document
+
+
+def dump(document: object) -> bytes:
+    """Formats an answer as JSON."""
+    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
@@ -87,7 +91,7 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
         (answer,) = values.values()
     elif row_form:
         answer = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    return _dump({"predictions" if row_form else "outputs": answer})
+    return dump({"predictions" if row_form else "outputs": answer})
 
 
 def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str, Any]) -> bytes:
@@ -99,7 +103,7 @@ def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str,
         {"version": str(version), "state": state, "status": {"error_code": code, "error_message": text}}
         for version, (state, code, text) in sorted(states.items(), reverse=True)
     ]
-    return _dump({"model_version_status": statuses, **more})
+    return dump({"model_version_status": statuses, **more})
 
 
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
@@ -108,7 +112,7 @@ def format_metadata(model: str, version: int, signatures: Mapping[str, Signature
     definitions = {name: MessageToDict(signature, **options) for name, signature in signatures.items()}
     specification = {"name": model, "signature_name": "", "version": str(version)}
     metadata = {"signature_def": {"signature_def": definitions}}
-    return _dump({"model_spec": specification, "metadata": metadata})
+    return dump({"model_spec": specification, "metadata": metadata})
 
 
 def texts_to_embed(document: Mapping[str, Any]) -> list[str]:
@@ -147,21 +151,12 @@ def format_embeddings(document: Mapping[str, Any], texts: list[str], vectors: ND
     count = sum(len(_TOKEN.findall(text)) for text in texts)
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return _dump({"object": "list", "data": data, "model": document["model"], "usage": usage})
-
-
-def format_models(created: Mapping[str, int]) -> bytes:
-    """Formats the list of the models, given the Unix times of their exports by name."""
-    return _dump({"object": "list", "data": [describe(*model) for model in created.items()]})
+    return dump({"object": "list", "data": data, "model": document["model"], "usage": usage})
 
 
 def describe(name: str, created: int) -> dict[str, Any]:
     """Returns OpenAI's object of a model, given the Unix time of its export."""
     return {"id": name, "object": "model", "created": created, "owned_by": "xling_tf"}
-
-
-def _dump(document: object) -> bytes:
-    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def _is_base64(value: Any) -> bool:
