@@ -1,14 +1,7 @@
-"""Tiny SavedModels whose answers can be derived by hand, for our server and for TensorFlow Serving.
-
-`python tests/serving_models.py DIR` lays out DIR/<model>/<version>/ and DIR/models.config, for
-
-    docker run --rm -p 8501:8501 -v "$PWD/DIR:/models" tensorflow/serving \
-        --model_config_file=/models/models.config
-"""
+"""Tiny SavedModels whose answers can be derived by hand."""
 
 import atexit
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,13 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-_CONFIG = """\
-model_config_list {
-  config { name: "half_plus" base_path: "/models/half_plus" model_platform: "tensorflow" }
-  config { name: "several" base_path: "/models/several" model_platform: "tensorflow" }
-  config { name: "texts" base_path: "/models/texts" model_platform: "tensorflow" }
-}
-"""
 _FLOATS, _MATRIX = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, None], tf.float32)
 _TEXTS, _PAIRS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 2], tf.float32)
 Signature = tuple[Callable[..., Mapping[str, tf.Tensor]], dict[str, tf.TensorSpec]]
@@ -100,13 +86,12 @@ def save(model: tf.Module, signatures: Mapping[str, Signature], folder: Path) ->
 
 
 def lay_out(folder: Path) -> None:
-    """Writes the models' versions and a configuration for TensorFlow Serving."""
+    """Writes the models' versions."""
     for version in (1, 2):
         model = Versioned(version)
         save(model, _half_plus(model), folder / "half_plus" / str(version))
     save(tf.Module(), _SEVERAL, folder / "several" / "1")
     save(tf.Module(), _STRINGS, folder / "texts" / "1")
-    (folder / "models.config").write_text(_CONFIG)
 
 
 @cache
@@ -129,7 +114,3 @@ def put_export(folder: Path, version: int, *, wrecked: bool = False) -> Path:
     arriving.rename(folder)
     shutil.rmtree(folder.with_name(f".{folder.name}.leaving"), ignore_errors=True)
     return folder
-
-
-if __name__ == "__main__":
-    lay_out(Path(sys.argv[1]))

@@ -1,15 +1,10 @@
-"""The REST protocol: a table of requests and answers, properties of JSON, and hostile requests.
-
-With `-m tf_serving --server http://host:port` the table is compared with a real TensorFlow Serving, which
-serves the models of serving_models.py.
-"""
+"""The REST protocol: a table of requests and answers, properties of JSON, and hostile requests."""
 
 import csv
 import json
 import logging
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -19,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from serving_models import lay_out
-from serving_servers import Reply, Server, server_in_thread
+from serving_servers import Reply, server_in_thread
 from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
 from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request, to_inputs
@@ -63,26 +58,10 @@ def agrees(reply: Reply, row: dict[str, str]) -> bool:
     return json.dumps(reply.json) == json.dumps(json.loads(row["answer"]))
 
 
-def disagreements(server: Server) -> dict[str, Reply]:
-    """The answers of a server that differ from the table, by the rows' names."""
+def test_the_server_answers_as_the_table_says(server):
     replies = [server.ask(row["path"], row["body"] or None, row["method"]) for row in TABLE]
     pairs = zip(TABLE, replies, strict=True)
-    return {row["name"]: reply for row, reply in pairs if not agrees(reply, row)}
-
-
-def test_the_server_answers_as_the_table_says(server):
-    assert disagreements(server) == {}
-
-
-@pytest.mark.tf_serving
-def test_a_real_server_answers_in_the_same_way(request):
-    url = request.config.getoption("--server")
-    if url is None:
-        pytest.skip("--server http://host:port of a TensorFlow Serving is not given")
-    # It gives 400 to paths that it does not know, and writes and reads NaN.
-    ours = {"unknown path", "unknown action", "method of a status", "method of a prediction", "not finite"}
-    ours |= {"not finite by the model", "the last of two keys counts"}
-    assert disagreements(Server(urlsplit(url).port or 8501)).keys() <= ours
+    assert {row["name"]: reply for row, reply in pairs if not agrees(reply, row)} == {}
 
 
 @pytest.mark.parametrize(
