@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.documents import divide, pool
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import encode_columns, single_threaded
 from xling_tf.evaluators.data import (
@@ -27,6 +26,7 @@ from xling_tf.evaluators.data import (
     parallel_datasets,
     read_table,
 )
+from xling_tf.evaluators.documents import divide, pool
 from xling_tf.evaluators.encoding import Encode, NotApplicableError, as_embedder, encode_checked, encode_units
 
 Columns = Mapping[str, Sequence[str]]  # texts by language, which translate each other row by row, or labels

@@ -26,7 +26,6 @@ from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import resolve
 
 _MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; may be repeated.")
-_LABEL = flags.DEFINE_multi_string("label", [], "model/label=version, which stays loaded under that name.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
@@ -36,7 +35,6 @@ _BATCHING = flags.DEFINE_bool("enable_batching", True, "Whether waiting requests
 # Default, minimum and help of each of the BatchingParameters.
 _PARAMETERS = {
     "max_batch_size": (1000, 1, "Maximum number of rows in a call of a model."),
-    "batch_timeout_micros": (0, 0, "Microseconds for which a batch waits for more rows."),
     "max_enqueued_batches": (10, 1, "Maximum number of waiting batches; more get 429."),
     "num_batch_threads": (available_cpus(), 1, "Number of calls of models at the same time."),
 }
@@ -59,15 +57,14 @@ _LOG = flags.DEFINE_enum(
 def main() -> None:
     """Serves the models that the flags name, until SIGTERM or SIGINT."""
     parameters: dict[str, Any] = {name: flags.FLAGS[name].value for name in _PARAMETERS}
-    models, api_key = parse_models(_MODEL.value, _LABEL.value), _api_key()
+    models, api_key = parse_models(_MODEL.value), _api_key()
     listener = _bind()
     with quiet_start():
         from xling_tf.serving.app import ServerConfig, serve
         from xling_tf.serving.batching import BatchingParameters
-        from xling_tf.serving.models import ModelConfig
 
     serve(
-        [ModelConfig(name, path, labels) for name, (path, labels) in models.items()],
+        models,
         listener,
         BatchingParameters(**parameters),
         ServerConfig(
@@ -85,14 +82,14 @@ def main() -> None:
     )
 
 
-def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, dict[str, int]]]:
-    """Parses --model and --label: path and labels of each model, by its name.
+def parse_models(models: list[str]) -> dict[str, Path]:
+    """Parses --model: the path of each model, by its name.
 
     Example:
-        >>> parse_models(["en-es=."], ["en-es/stable=3"])
-        {'en-es': (PosixPath('.'), {'stable': 3})}
+        >>> parse_models(["en-es=."])
+        {'en-es': PosixPath('.')}
     """
-    parsed: dict[str, tuple[Path, dict[str, int]]] = {}
+    parsed: dict[str, Path] = {}
     for flag in models:
         match = re.fullmatch(r"([^/:\s=]+)=(.+)", flag)
         if not match or match[1] in parsed:
@@ -100,14 +97,9 @@ def parse_models(models: list[str], labels: list[str]) -> dict[str, tuple[Path, 
                 f"--model must be name=path, each name once, without '/', ':' and spaces, got {flag!r}"
             )
         path = Path(os.path.expanduser(match[2]))
-        parsed[match[1]] = path if path.is_dir() else resolve(match[2]), {}
+        parsed[match[1]] = path if path.is_dir() else resolve(match[2])
     if not parsed:
         raise UserError("expected --model name=path at least once, got none")
-    for flag in labels:
-        match = re.fullmatch(r"([^/:\s]+)/(.+)=([0-9]{1,18})", flag)
-        if not match or match[1] not in parsed:
-            raise UserError(f"--label must be MODEL/NAME=VERSION, with a model of {[*parsed]}, got {flag!r}")
-        parsed[match[1]][1][match[2]] = int(match[3])
     return parsed
 
 

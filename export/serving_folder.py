@@ -25,7 +25,6 @@ from xling_tf.errors import UserError
 from xling_tf.files import SAVED_MODEL, new_folder, replacing, require_writable_folder
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
-from xling_tf.serving.protocol import MAX_VERSION
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has those of
 # tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
@@ -133,8 +132,8 @@ def _require_place(base: Path, name: str, version: int | None) -> None:
     for folder in (base.resolve(), *base.resolve().parents):
         if (folder / SAVED_MODEL).is_file():
             raise UserError(f"{base} must be a folder of versions, but {folder} is an exported model")
-    if version is not None and not 1 <= version <= MAX_VERSION:
-        raise UserError(f"--version must be a number from 1 to {MAX_VERSION}, but it is {version}")
+    if version is not None and not 1 <= version < 10**18:
+        raise UserError(f"--version must be a number from 1 to 10**18 - 1, but it is {version}")
     if version in find_versions(base):
         raise UserError(f"{base}/{version} exists and is never overwritten; {next_version(base)} is free")
     _models_config(base.parent, name)  # raises an error if the model cannot be added

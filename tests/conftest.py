@@ -23,11 +23,6 @@ tf.config.set_logical_device_configuration(
 )
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """What `pytest -m tf_serving` needs to be told."""
-    parser.addoption("--server", help="http://host:port of a TensorFlow Serving to test")
-
-
 @pytest.fixture(autouse=True)
 def _fresh_keras() -> Iterator[None]:
     keras.utils.set_random_seed(1)

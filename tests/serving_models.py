@@ -1,14 +1,7 @@
-"""Tiny SavedModels whose answers can be derived by hand, for our server and for TensorFlow Serving.
-
-`python tests/serving_models.py DIR` lays out DIR/<model>/<version>/ and DIR/models.config, for
-
-    docker run --rm -p 8501:8501 -v "$PWD/DIR:/models" tensorflow/serving \
-        --model_config_file=/models/models.config --allow_version_labels_for_unavailable_models
-"""
+"""Tiny SavedModels whose answers can be derived by hand."""
 
 import atexit
 import shutil
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,16 +10,6 @@ from typing import Any
 
 import tensorflow as tf
 
-LABELS = {"half_plus": {"stable": 1, "canary 2/3": 2}}
-_CONFIG = """\
-model_config_list {
-  config { name: "half_plus" base_path: "/models/half_plus" model_platform: "tensorflow"
-           model_version_policy { specific { versions: 1 versions: 2 } }
-           version_labels { key: "stable" value: 1 } version_labels { key: "canary 2/3" value: 2 } }
-  config { name: "several" base_path: "/models/several" model_platform: "tensorflow" }
-  config { name: "texts" base_path: "/models/texts" model_platform: "tensorflow" }
-}
-"""
 _FLOATS, _MATRIX = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, None], tf.float32)
 _TEXTS, _PAIRS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, 2], tf.float32)
 Signature = tuple[Callable[..., Mapping[str, tf.Tensor]], dict[str, tf.TensorSpec]]
@@ -83,7 +66,7 @@ _SEVERAL: dict[str, Signature] = {
     "complex": (lambda x: {"y": tf.complex(x, x)}, {"x": _FLOATS}),
 } | {
     dtype.name: (lambda x: {"y": x + 1}, {"x": tf.TensorSpec([None], dtype)})
-    for dtype in (tf.int64, tf.uint8, tf.uint32, tf.uint16)
+    for dtype in (tf.int64, tf.uint8, tf.uint32)
 }
 _STRINGS: dict[str, Signature] = {
     "serving_default": (lambda text: {"quoted": "<" + text + ">"}, {"text": _TEXTS}),
@@ -103,13 +86,12 @@ def save(model: tf.Module, signatures: Mapping[str, Signature], folder: Path) ->
 
 
 def lay_out(folder: Path) -> None:
-    """Writes the models' versions and a configuration for TensorFlow Serving."""
+    """Writes the models' versions."""
     for version in (1, 2):
         model = Versioned(version)
         save(model, _half_plus(model), folder / "half_plus" / str(version))
     save(tf.Module(), _SEVERAL, folder / "several" / "1")
     save(tf.Module(), _STRINGS, folder / "texts" / "1")
-    (folder / "models.config").write_text(_CONFIG)
 
 
 @cache
@@ -132,7 +114,3 @@ def put_export(folder: Path, version: int, *, wrecked: bool = False) -> Path:
     arriving.rename(folder)
     shutil.rmtree(folder.with_name(f".{folder.name}.leaving"), ignore_errors=True)
     return folder
-
-
-if __name__ == "__main__":
-    lay_out(Path(sys.argv[1]))

@@ -18,8 +18,7 @@ from programs import ROOT
 
 from xling_tf.serving.app import ServerConfig, make_app
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
-from xling_tf.serving.models import ModelConfig, load_models
-from xling_tf.serving.monitoring import Metrics
+from xling_tf.serving.models import load_models
 
 
 class Reply(NamedTuple):
@@ -78,13 +77,11 @@ class Server(NamedTuple):
 
 @contextmanager
 def server_in_thread(
-    models: list[ModelConfig], batching: BatchingParameters | None = None, **config: Any
+    models: Mapping[str, Path], batching: BatchingParameters | None = None, **config: Any
 ) -> Iterator[Server]:
     """Serves models until the block ends."""
-    metrics = Metrics()
-    loaded = load_models(models, metrics)
-    scheduler = BatchScheduler(batching or BatchingParameters(), metrics)
-    app = make_app(loaded, scheduler, metrics, ServerConfig(**config))
+    scheduler = BatchScheduler(batching or BatchingParameters())
+    app = make_app(load_models(models), scheduler, ServerConfig(**config))
     try:
         with app_in_thread(app) as port:
             yield Server(port)
@@ -94,7 +91,7 @@ def server_in_thread(
 
 def served(folder: Path, texts: list[str]) -> np.ndarray:
     """The vectors that a server of an exported model answers."""
-    with server_in_thread([ModelConfig("m", folder)]) as server:
+    with server_in_thread({"m": folder}) as server:
         return np.array(server.predict(texts).json["predictions"])
 
 

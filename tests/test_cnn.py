@@ -7,8 +7,8 @@ from published_model import SENTENCES, WIDTHS, random_model
 from testing import encode, tiny_config, tiny_model
 from use_weights import named_layers
 
-from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.layers.convolution import ConvolutionBranch
+from xling_tf.savedmodel.encoder import ServingEncoder
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
 

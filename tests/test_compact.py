@@ -8,10 +8,10 @@ from raw_files import write_files
 from testing import KINDS, TEXTS
 
 from xling_tf.corpora.trained_on import TRAINED_ON
-from xling_tf.encoders.serving import QuantizedTable
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
 from xling_tf.model import Model
+from xling_tf.savedmodel.encoder import QuantizedTable
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.words import WordTokenizer
 

@@ -13,7 +13,6 @@ from testing import TEXTS
 
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.integrations.mteb import MtebEncoder
-from xling_tf.serving.models import ModelConfig
 
 # A served model on local data, by mteb.
 EVALUATION = f"""
@@ -58,7 +57,7 @@ def test_batches_are_encoded_as_what_they_are(hub_folder):
 def test_mteb_measures_a_served_model_on_local_data(hub_folder, tmp_path):
     for name, (columns, *rows) in TABLES.items():
         write_table(tmp_path / "eval" / f"{name}.tsv", columns, *(row.split("|") for row in rows))
-    with server_in_thread([ModelConfig("en-es", hub_folder)]) as server:
+    with server_in_thread({"en-es": hub_folder}) as server:
         (tmp_path / "run.py").write_text(EVALUATION)
         write_files(tmp_path / "theirs", {"saved_model.pb": ""})  # without our config.json
         url = f"rest:{server.url}/v1/models/en-es"

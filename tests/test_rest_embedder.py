@@ -17,7 +17,6 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators import embedders
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import BatchLimits
-from xling_tf.serving.models import ModelConfig
 
 MODEL = "/v1/models/en-es"
 UNAVAILABLE = (503, b'{"error": "still loading"}')
@@ -84,7 +83,7 @@ def test_live_is_loaded_is_rest(hub_module, hub_folder):
         of_embedder(ours),
         (client.encode(SENTENCES), *sides, inferred),
     ]
-    with server_in_thread([ModelConfig("m", hub_folder)]) as server:
+    with server_in_thread({"m": hub_folder}) as server:
         found.append(of_embedder(open_embedder(f"rest:{server.url}/v1/models/m/")))
         found.append([server.predict(SENTENCES).json["predictions"]])
     for answers in found:

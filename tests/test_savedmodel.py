@@ -24,8 +24,8 @@ from testing import (
     tiny_model,
 )
 
-from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.layers.pooling import unit_length
+from xling_tf.savedmodel.encoder import ServingEncoder
 from xling_tf.savedmodel.module import ExportedModule, reexport
 from xling_tf.tokenizers.words import select_vocabulary
 

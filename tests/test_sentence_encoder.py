@@ -127,17 +127,3 @@ def test_the_stub_has_every_short_name():
         if alias.asname == alias.name
     }
     assert stubs == {name: f"xling_tf.{home}" for name, home in xling_tf._MODULES.items()}
-
-
-def test_documents_are_pooled_from_their_parts():
-    encoder = SentenceEncoder(
-        lambda texts: np.array([[len(text), -len(text)] for text in texts.numpy()], np.float32)
-    )
-    documents = ["One. Four more.", "x"]
-    assert encoder.encode_documents(documents, "en").tolist() == [[7, -7], [1, -1]]
-    assert encoder.encode_documents(documents, "en", pooling="max").tolist() == [[10, -4], [1, -1]]
-    # 129 words of one letter: the windows are of 128 and of 65 words, with the spaces between them.
-    long = encoder.encode_documents([" ".join("x" * 129)], "en", segmentation="windows")
-    assert long.tolist() == [[(255 + 129) / 2, -(255 + 129) / 2]]
-    with pytest.raises(UserError, match="segmentation must be sentences or windows"):
-        encoder.encode_documents(documents, "en", segmentation="words")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from programs import PEERS, run_python
 
-from xling_tf import sentence_encoder
+from xling_tf import compatibility
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
 
@@ -46,7 +46,7 @@ ENCODE = {
     "chunk_size": [(7, UNIT)],
     "task": [(None, UNIT), ("query", REFUSED)],
     "processing_kwargs": [({}, UNIT), ({"text": {"max_length": 4}}, REFUSED)],
-    "no_such_option": [(None, REFUSED)],
+    "no_such_option": [(1, REFUSED)],
 }
 NO_EFFECT = "modules prompts default_prompt_name cache_folder revision local_files_only token use_auth_token"
 NO_EFFECT += " model_kwargs processor_kwargs tokenizer_kwargs config_kwargs model_card_data"
@@ -57,7 +57,7 @@ CONSTRUCTOR = {
     "backend": [("torch", UNIT), ("onnx", REFUSED)],
     "similarity_fn_name": [("cosine", UNIT), ("dot", REFUSED)],
     "truncate_dim": [(1, [[1.0], [0.0]]), (0, REFUSED)],
-    "no_such_option": [(None, REFUSED)],
+    "no_such_option": [(1, REFUSED)],
     **{name: [(None, UNIT), ({"a": 1}, REFUSED)] for name in NO_EFFECT.split()},
 }
 
@@ -82,7 +82,7 @@ def check(cases, name, encode):
 
 
 def test_the_device_may_have_its_number(monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "_device", lambda: "cuda")
+    monkeypatch.setattr(compatibility, "device", lambda: "cuda")
     for device in ("cuda", "cuda:0", None):
         assert SentenceEncoder(unit, device=device).encode(TEXTS, device=device) == pytest.approx(
             np.array(UNIT)

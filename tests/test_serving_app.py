@@ -20,7 +20,6 @@ from serving_models import put_export
 from serving_servers import Server, server_in_thread, server_process, wait_until
 
 from xling_tf.serving.batching import BatchingParameters
-from xling_tf.serving.models import ModelConfig
 
 PREDICT = "/v1/models/m:predict"
 PROGRAM = str(ROOT / "export" / "serve.py")
@@ -39,7 +38,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(folder):
-    with server_in_thread([ModelConfig("m", folder)]) as server:
+    with server_in_thread({"m": folder}) as server:
         yield server
 
 
@@ -67,7 +66,7 @@ def test_every_path_has_its_answer(server):
         ("GET", "/page/none", 404),
         ("GET", "/page/models", 404),
         ("GET", "/page/..%2fapp.py", 404),
-        ("GET", "/nowhere?x=1", 400),
+        ("GET", "/nowhere?x=1", 404),
     ):
         reply = server.ask(path, method=method)
         assert (reply.status, list(reply.json)) == (status, ["error"])
@@ -86,22 +85,22 @@ print(client.predict({{"inputs": ["abc", ""]}}, "m").tolist())
 
 
 def test_requests_are_counted_by_their_code(server):
-    name = ':tensorflow:serving:request_count{model_name="m",status="%s"}'
-    before = [server.metric(name % code) for code in ("OK", "INVALID_ARGUMENT")]
+    name = ':tensorflow:serving:request_count_total{model_name="m",status="%s"}'
+    before = [server.metric(name % code) for code in (200, 400)]
     server.predict(["a"])
     server.predict(["bad"])
     server.predict(["a"], model="stranger")
-    after = [server.metric(name % code) for code in ("OK", "INVALID_ARGUMENT")]
+    after = [server.metric(name % code) for code in (200, 400)]
     assert after == [number + 1 for number in before]
     page = server.ask("/monitoring/prometheus/metrics").body.decode()
-    assert "stranger" not in page  # Labels do not hold a client's words.
+    assert "stranger" not in page  # Metrics do not hold a client's words.
     assert server.metric('xling_tf_serving_available_version{model_name="m"}') == 1
     assert server.metric('xling_tf_serving_queued_rows{model_name="m"}') == 0
     assert ":tensorflow:serving:request_latency_bucket{" in page
 
 
 def test_an_answer_that_takes_too_long_is_given_up(folder):
-    with server_in_thread([ModelConfig("m", folder)], request_seconds=0.05) as server:
+    with server_in_thread({"m": folder}, request_seconds=0.05) as server:
         reply = server.ask(PREDICT, count(200_000))
         assert (reply.status, list(reply.json)) == (504, ["error"])
         wait_until(lambda: server.predict(["a"]).status == 200)
@@ -109,13 +108,13 @@ def test_an_answer_that_takes_too_long_is_given_up(folder):
 
 def test_a_client_that_leaves_keeps_no_place_in_the_queue(folder):
     queued = 'xling_tf_serving_queued_rows{model_name="m"}'
-    begun = ':tensorflow:serving:batching_session:queuing_latency_count{model_name="m"}'
     with (
-        server_in_thread([ModelConfig("m", folder)], batching=ONE_PLACE) as server,
+        server_in_thread({"m": folder}, batching=ONE_PLACE) as server,
         ThreadPoolExecutor(1) as pool,
     ):
         busy = pool.submit(server.ask, PREDICT, count(100_000))
-        wait_until(lambda: server.metric(begun) == 1)
+        wait_until(busy.running)
+        time.sleep(0.3)
         with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as client:
             client.request("POST", PREDICT, b'{"instances": ["a"]}')
             wait_until(lambda: server.metric(queued) == 1)
@@ -143,11 +142,11 @@ def test_a_new_version_takes_over(program):
     assert server.predict([""]).json == {"predictions": [1]}
     assert server.predict(["bad"]).status == 400  # Its error must not keep the version loaded.
     put_export(models / "2", 2)
-    server.event("unloaded", version=1)
+    server.event("version", version=1, state="END")
     assert server.predict([""]).json == {"predictions": [2]}
     event = server.event("request", status=200)
     # Nothing that the client sent.
-    assert event.keys() == {"time", "level", "event", "action", "model", "status", "ms"}
+    assert event.keys() == {"time", "level", "event", "path", "model", "status", "ms"}
 
 
 def test_an_answer_does_not_wait_for_an_acknowledgement(program):
@@ -168,7 +167,7 @@ def test_a_mistake_is_one_line(program, tmp_path):
     for flags, message in (
         ([f"--model=m={models}", f"--port={server.port}"], "cannot listen on --host 127.0.0.1 --port"),
         ([f"--model=m={models}", "--host=a..b"], "cannot listen on --host a..b --port"),
-        (["--model=a=.", "--label=b/stable=1"], "--label must be"),
+        (["--model=a/b=."], "--model must be name=path"),
     ):
         assert message in the_error(run_python(tmp_path, PROGRAM, *flags))
 
@@ -244,7 +243,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 def test_the_page_compares_and_searches_in_a_browser(hub_folder):
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with server_in_thread([ModelConfig("tiny", hub_folder)]) as server, api.sync_playwright() as playwright:
+    with server_in_thread({"tiny": hub_folder}) as server, api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         tab = browser.new_page()
         complaints: list[str] = []

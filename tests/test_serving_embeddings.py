@@ -1,4 +1,4 @@
-"""OpenAI's embeddings protocol, called by its own client; API keys, origins and charsets."""
+"""OpenAI's embeddings protocol, called by its own client; API keys and origins."""
 
 import time
 
@@ -7,8 +7,6 @@ import pytest
 import tensorflow as tf
 from serving_models import save
 from serving_servers import server_in_thread
-
-from xling_tf.serving.models import ModelConfig
 
 PATH = "/v1/embeddings"
 
@@ -29,7 +27,7 @@ def server(tmp_path_factory):
     }
     save(tf.Module(), signatures, folder / "1")
     access = {"api_key": "secret", "origins": ["https://a.example"]}
-    with server_in_thread([ModelConfig("m", folder)], **access) as server:
+    with server_in_thread({"m": folder}, **access) as server:
         yield server
 
 
@@ -87,30 +85,10 @@ def test_openais_client_lists_the_models(client, server):
         client.models.retrieve("stranger")
     key = {"Authorization": "Bearer secret"}
     assert list(server.ask("/v1/models/m/versions/1", **key).json) == ["model_version_status"]
-    for path in ("/v1/models/", "/V1/Models", "/v1/models?a=b"):
-        assert server.ask(path, **key).json["data"][0]["id"] == "m"
+    assert server.ask("/v1/models?a=b", **key).json["data"][0]["id"] == "m"
     head = server.ask("/v1/models", method="HEAD", **key)
     assert (head.status, head.body) == (200, b"")
     assert server.ask("/v1/models").json["error"]["type"] == "invalid_request_error"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "kind", "status"),
-    [
-        ("utf-8", 'text/plain;Charset="utf8"', 200),
-        ("utf-8-sig", "application/x-www-form-urlencoded", 200),  # from curl
-        ("utf-7", 'application/json; charset = "utf-7"', 400),
-        ("utf-8", "application/json; charset=utf-8; charset=latin1", 400),
-    ],
-)
-def test_bodies_are_in_utf_8_or_refused(server, encoding, kind, status):
-    headers = {"Authorization": "Bearer secret", "Content-Type": kind}
-    for path, document in (
-        (PATH, '{"model": "m", "input": "ñandú"}'),
-        ("/v1/models/m:predict", '{"instances": ["ñandú"]}'),
-    ):
-        reply = server.ask(path, document.encode(encoding), **headers)
-        assert (reply.status, "UTF-8" in str(reply.json)) == (status, status == 400)
 
 
 def test_keys_and_origins_are_required(server):

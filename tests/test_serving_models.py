@@ -17,41 +17,35 @@ from xling_tf.savedmodel.saved_models import load_saved_model, release_resources
 from xling_tf.serving import models
 from xling_tf.serving.models import (
     WARMUP_REQUESTS,
-    ModelConfig,
     Servable,
     ServedModel,
     find_versions,
     load_models,
 )
-from xling_tf.serving.monitoring import Metrics
-from xling_tf.serving.protocol import ServingError, Target
+from xling_tf.serving.monitoring import LOAD_FAILURES
+from xling_tf.serving.protocol import ServingError
 
 
 @pytest.fixture
 def serve(tmp_path):
     """Serves the folder "m" of the test, polled once."""
 
-    def make(**labels: int) -> ServedModel:
+    def make() -> ServedModel:
         (tmp_path / "m").mkdir(exist_ok=True)
-        model = ServedModel(ModelConfig("m", tmp_path / "m", labels), Metrics())
+        model = ServedModel("m", tmp_path / "m")
         model.poll()
         return model
 
     return make
 
 
-def target(version: int | None = None, label: str | None = None) -> Target:
-    return Target("m", version, label, "status")
-
-
 def states(model: ServedModel) -> dict[int, str]:
-    return {version: state for version, (state, _, _) in model.states(target()).items()}
+    return {version: state for version, (state, _, _) in model.states.items()}
 
 
-def answering(model: ServedModel, version: int | None = None, label: str | None = None) -> float:
+def answering(model: ServedModel) -> float:
     """The version that answers: its answer to an empty text."""
-    servable = model.servable(target(version, label))
-    outputs = servable.queues["serving_default"].run({"inputs": np.array([b""], object)})
+    outputs = model.servable().queues["serving_default"].run({"inputs": np.array([b""], object)})
     return float(outputs["outputs"][0])
 
 
@@ -64,27 +58,19 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_p
     put_export(tmp_path / "m" / "11", 11)
     model.poll()
     assert (answering(model), states(model)) == (11, {10: "END", 11: "AVAILABLE"})
-    with pytest.raises(ServingError, match=r"Servable not found for request: Specific\(m, 10\)"):
-        model.servable(target(10))
+    assert model.servable("11") is model.servable("0") is model.servable()  # OpenVINO's client asks for 0.
+    for version in ("10", "12", "011"):
+        with pytest.raises(ServingError, match=f"version {version} of model m is not served"):
+            model.servable(version)
     (tmp_path / "m" / "11").rename(tmp_path / "m" / "11.bad")  # a rollback
     model.poll()
     assert (answering(model), states(model)) == (10, {10: "AVAILABLE", 11: "END"})
 
 
-def test_a_version_with_a_label_stays_beside_the_largest(serve, tmp_path):
-    for version in (1, 2, 3):
-        put_export(tmp_path / "m" / str(version), version)
-    model = serve(stable=1)
-    assert [answering(model), answering(model, 1), answering(model, label="stable")] == [3, 1, 1]
-    assert states(model) == {1: "AVAILABLE", 3: "AVAILABLE"}
-    with pytest.raises(ServingError, match="Unrecognized servable version label: canary"):
-        model.servable(target(label="canary"))
-
-
 def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path):
     put_export(tmp_path / "m" / "1", 1)
     model = serve()
-    used = model.servable(target())
+    used = model.servable()
     run = used.queues["serving_default"].run
     put_export(tmp_path / "m" / "2", 2)
     model.poll()
@@ -139,11 +125,12 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path, monkeypatch):
 def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path):
     put_export(tmp_path / "m" / "1", 1)
     wreck = put_export(tmp_path / "m" / "2", 2, wrecked=True)
+    failures = LOAD_FAILURES.labels("m")._value.get()
     model = serve()
     model.poll()
-    assert model._metrics.load_failures.labels("m")._value.get() == 1
+    assert LOAD_FAILURES.labels("m")._value.get() == failures + 1
     assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
-    _, code, message = model.states(target(2))[2]
+    _, code, message = model.states[2]
     assert code != "OK"
     assert "cannot be loaded" in message
     assert str(tmp_path) not in message
@@ -172,7 +159,7 @@ def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path):
     (tmp_path / "m" / "saved_model.pb").write_bytes(b"\xff")
     model.poll()
     assert answering(model) == 6
-    assert model.states(target())[1][:2] == ("AVAILABLE", "UNKNOWN")
+    assert model.states[1][:2] == ("AVAILABLE", "UNKNOWN")
 
 
 def put_warm_up(folder: Path, text: bytes) -> None:
@@ -191,11 +178,11 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, t
     put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
     model.poll()
     assert states(model) == {1: "AVAILABLE", 2: "END"}
-    assert "the text is bad" in model.states(target(2))[2][2]
+    assert "the text is bad" in model.states[2][2]
 
 
 def test_only_whole_numbers_are_versions(tmp_path):
-    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999"):
+    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999", "1000000000000000000"):
         (tmp_path / name).mkdir()
     (tmp_path / "6").touch()
     assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "002"}
@@ -205,11 +192,9 @@ def test_only_whole_numbers_are_versions(tmp_path):
 def test_a_start_without_a_model_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     put_export(tmp_path / "wreck", 1, wrecked=True)
-    put_export(tmp_path / "good", 1)
-    for folder, labels, message in (
-        ("empty", {}, "--model m=.*empty must be an exported model, .* but has none"),
-        ("wreck", {}, "has 1: .*cannot be loaded: Read less bytes"),
-        ("good", {"stable": 7}, "named 1, 2, ..., 7, but has 1$"),
+    for folder, message in (
+        ("empty", "--model m=.*empty must be an exported model, .* but has none"),
+        ("wreck", "has 1: .*cannot be loaded: Read less bytes"),
     ):
         with pytest.raises(UserError, match=message):
-            load_models([ModelConfig("m", tmp_path / folder, labels)], Metrics())
+            load_models({"m": tmp_path / folder})

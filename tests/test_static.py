@@ -7,9 +7,9 @@ from encode_functions import random_vectors
 from programs import read_lines
 from testing import DIM, encode, make_examples, make_trainer, tiny_config, tiny_model
 
-from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.layers.pooling import unit_length
+from xling_tf.savedmodel.encoder import ServingEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.teacher import Teacher, start_words
 

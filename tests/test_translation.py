@@ -20,8 +20,8 @@ from testing import (
     tiny_model,
 )
 
-from xling_tf.documents import divide, pool
 from xling_tf.errors import UserError
+from xling_tf.evaluators.documents import divide, pool
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.layers.pooling import AttentionPooling, masked_max
 from xling_tf.layers.recurrent import Lstm

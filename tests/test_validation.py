@@ -6,7 +6,7 @@ from testing import EXAMPLES, TWO_TASKS, corpus, make_batch, make_examples, tiny
 
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.encoders import serving
+from xling_tf.encoders import base
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation as module
 from xling_tf.trainer.validation import evaluate, held_out_scores
@@ -16,7 +16,7 @@ CONFIG = apply_overrides(TWO_TASKS, ["tasks.inference.weight=0"])
 
 
 def test_the_same_examples_are_scored_each_time(monkeypatch):
-    monkeypatch.setattr(serving, "_MICRO_BATCH", 4)  # tokens that are encoded at once
+    monkeypatch.setattr(base, "_MICRO_BATCH", 4)  # tokens that are encoded at once
     monkeypatch.setattr(module, "_BATCHES", 1)
     # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "data.corpus_weights.corpus=0"]

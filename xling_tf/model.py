@@ -14,12 +14,12 @@ import tensorflow as tf
 from xling_tf import __version__
 from xling_tf.config import TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
-from xling_tf.encoders.serving import ServingEncoder, restored_tables
 from xling_tf.errors import UserError, one_line, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
 from xling_tf.inputs import Texts, as_texts
 from xling_tf.layers.pooling import unit_length
+from xling_tf.savedmodel.encoder import ServingEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
 from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve, start_tensorflow
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict

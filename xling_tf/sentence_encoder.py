@@ -1,37 +1,23 @@
 """The Python client: encodes any number of sentences with an exported model or with a function."""
 
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
-from xling_tf.batching import available_cpus, length_sorted_batches
+from xling_tf.compatibility import require_unused
 from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many
+from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, unpickled
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import Precision, quantize_units, require_precision
 
 _BATCH_SIZE = 2048
-_BATCHES_AT_ONCE = min(4, available_cpus())
 _TRANSLATION_BATCH_SIZE = 64  # a decoder holds a row of the vocabulary for each text
-# Unsupported options of sentence-transformers, with the values that are accepted because they change nothing;
-# None, False and empty values are always accepted.
-_OPTIONS: Mapping[str, tuple[str | bool, ...]] = {
-    **dict.fromkeys(("cache_folder", "local_files_only", "revision", "token", "use_auth_token"), ()),
-    **dict.fromkeys(("config_kwargs", "model_kwargs", "processor_kwargs", "tokenizer_kwargs"), ()),
-    **dict.fromkeys(("default_prompt_name", "model_card_data", "modules", "pool", "processing_kwargs"), ()),
-    **dict.fromkeys(("prompts", "task"), ()),
-    "backend": ("torch",),
-    "similarity_fn_name": ("cosine",),
-    "trust_remote_code": (True,),
-}
 
 
 class SentenceEncoder:
@@ -40,7 +26,8 @@ class SentenceEncoder:
     Methods and arguments have the names that sentence-transformers uses; an unsupported option raises a
     `UserError`. Threads may share an encoder; with asyncio, use `asyncio.to_thread(encoder.encode, texts)`.
     Each process needs its own encoder, loaded after the fork. Pickling stores the model's path and `dtype`,
-    not its weights: unpickling loads the model again.
+    not its weights: unpickling loads the model again. Load only models that you trust: their graphs run with
+    the rights of this process.
 
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`; or a
@@ -64,7 +51,9 @@ class SentenceEncoder:
         (2, 512)
     """
 
+    similarity_fn_name = "cosine"  # the measure that `similarity` computes
     _takes_contexts = False
+    _arguments: tuple[str, str] | None = None  # the constructor's, if the model was loaded by its name
 
     def __init__(
         self,
@@ -74,19 +63,15 @@ class SentenceEncoder:
         truncate_dim: int | None = None,
         **options: Any,
     ) -> None:
-        _require_supported(options)
+        require_unused(options)
         if truncate_dim is not None:
             require_positive(truncate_dim, "truncate_dim")
-        model = model_name_or_path
-        self._arguments: tuple[Any, str] = model, dtype
-        info: Mapping[str, Any] = {}
+        model, info = model_name_or_path, {}
         if isinstance(model, str | os.PathLike):
             name = os.fsdecode(model)  # absolute, for processes with another working folder
-            name = name if "://" in name else os.path.abspath(os.path.expanduser(name))
-            self._arguments = name, dtype
+            self._arguments = (name if "://" in name else os.path.abspath(os.path.expanduser(name)), dtype)
             folder = resolve(model)
-            model = load_saved_model(folder)
-            info = read_info(folder)
+            model, info = load_saved_model(folder), read_info(folder)
         self.prompts: dict[str, str] = {"query": "", "document": "", **info.get("prompts", {})}
         self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
@@ -94,19 +79,19 @@ class SentenceEncoder:
             raise UserError(f"expected a model that can be called with sentences, but got {describe(model)}")
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
             raise UserError(f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}")
-        if dtype == "bfloat16" and _device() == "cuda":
+        if dtype == "bfloat16" and device() == "cuda":
             raise UserError("dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32")
         self._model: Any = model
-        self._in_dtype = _in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
+        self._in_dtype = in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
         self._embed = self._in_dtype(model, 1)
         self._truncate_dim = truncate_dim
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Makes `pickle` call the constructor again."""
-        if hasattr(self._arguments[0], "signatures"):
+        if self._arguments is None:
             raise UserError("only an encoder that was loaded by its model's name can be pickled")
-        return partial(_unpickled, type(self), self._truncate_dim), self._arguments
+        return partial(unpickled, type(self), truncate_dim=self._truncate_dim), self._arguments
 
     def encode(
         self,
@@ -115,15 +100,12 @@ class SentenceEncoder:
         prompt: str | None = None,
         batch_size: int = _BATCH_SIZE,
         show_progress_bar: bool | None = None,
-        output_value: str | None = "sentence_embedding",
+        *,
         precision: Precision = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
-        device: Any = None,
         normalize_embeddings: bool | None = None,
         truncate_dim: int | None = None,
-        pool: Any = None,
-        chunk_size: int | None = None,
         **options: Any,
     ) -> Any:
         """Encodes any number of sentences in bounded memory.
@@ -136,18 +118,14 @@ class SentenceEncoder:
             prompt: Text to put before each input instead.
             batch_size: Number of sentences in one call of the model.
             show_progress_bar: True shows a progress bar.
-            output_value: Only "sentence_embedding"; models give no vectors of tokens.
             precision: "float32"; "binary" or "ubinary" as in `quantize_embeddings`; or "int8" in steps of
                 10 / sqrt(dim) / 255, the same for all texts, so that the vectors of any two calls compare.
             convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
-            device: The device of the model: "cpu" or, if TensorFlow sees a GPU, "cuda" or "cuda:0".
             normalize_embeddings: False returns vectors of the encoder's own lengths, from the signature
                 `raw` of an exported model. True scales them to unit length, the default of exported models.
             truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length again unless
                 `normalize_embeddings` is False. None: the constructor's `truncate_dim`.
-            pool: Only None; one process uses all cores.
-            chunk_size: No effect.
             **options: Other options of sentence-transformers, with values that change nothing.
 
         Returns:
@@ -159,10 +137,17 @@ class SentenceEncoder:
         """
         texts = options.pop("sentences", None) if inputs is None else inputs
         contexts = options.pop("contexts", None)
-        _require_supported({"device": device, "pool": pool, **options})
+        require_unused(options)
         is_raw = normalize_embeddings is not None and not normalize_embeddings
-        _require_output(output_value, precision, chunk_size, is_raw)
-        columns, is_one = self._columns(texts, contexts)
+        require_precision(precision)
+        if precision == "int8" and is_raw:
+            raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
+        named = {"inputs": texts}
+        if self._takes_contexts:
+            named["contexts"] = "" if contexts is None else contexts
+        elif contexts is not None:
+            raise UserError("contexts: this model was trained without them; leave them out")
+        columns, is_one = _columns(named)
         prompt = self._prompt(prompt, prompt_name)
         if prompt:
             columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
@@ -186,7 +171,7 @@ class SentenceEncoder:
                 vectors = vectors[:, :truncate_dim] if is_raw else shorter
             return {"vectors": quantize_units(vectors, precision)}
 
-        vectors = _call_in_batches(encode, columns, batch_size, show_progress_bar)["vectors"]
+        vectors = call_in_batches(encode, columns, batch_size, show_progress_bar)["vectors"]
         vectors = vectors[0] if is_one else vectors
         if convert_to_numpy and not convert_to_tensor:
             return vectors
@@ -194,13 +179,6 @@ class SentenceEncoder:
 
         tensor = tf.constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
-
-    def _columns(self, texts: Any, contexts: Any) -> tuple[list[list[str]], bool]:
-        """Returns the columns of the model's inputs, and True for a single text."""
-        if contexts is not None and not self._takes_contexts:
-            raise UserError("contexts: this model was trained without them; leave them out")
-        more = {"contexts": "" if contexts is None else contexts} if self._takes_contexts else {}
-        return _columns({"inputs": texts, **more})
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
@@ -260,7 +238,7 @@ class SentenceEncoder:
             )
         columns, is_one = _columns(inputs)
         try:
-            outputs = _call_in_batches(
+            outputs = call_in_batches(
                 lambda *tensors: function(**dict(zip(inputs, tensors, strict=True))),
                 columns,
                 batch_size,
@@ -312,44 +290,7 @@ class SentenceEncoder:
             return []
         return self.call("translate", batch_size=_TRANSLATION_BATCH_SIZE, input=sentences, language=language)
 
-    def encode_documents(
-        self, documents: Texts, language: str, *, segmentation: str = "sentences", pooling: str = "mean"
-    ) -> NDArray[np.float32]:
-        """Encodes documents by pooling the vectors of their parts (Yu et al. 2018, sec. 5.1, Table 5).
-
-        The parts' vectors have the encoder's own lengths if the model has the signature `raw`, else length 1.
-
-        Args:
-            documents: Texts of any length.
-            language: Their language, such as "en", whose rules divide them into sentences.
-            segmentation: "sentences", or "windows" of 128 words that start every 64 words.
-            pooling: "mean" or "max".
-
-        Returns:
-            `[documents, dim]`; `[dim]` for a single text.
-        """
-        from xling_tf.documents import divide, pool
-
-        if segmentation not in ("sentences", "windows") or pooling not in ("mean", "max"):
-            raise UserError(
-                "segmentation must be sentences or windows, and pooling mean or max, but got "
-                f"{segmentation!r} and {pooling!r}"
-            )
-        normalize = False if "raw" in self._signatures else None
-        encode = partial(self.encode, normalize_embeddings=normalize)
-        parts = [divide(text, language, segmentation) for text in as_texts(documents, "documents")]
-        vectors = pool(encode, parts)[pooling] if parts else np.zeros((0, self.dim), np.float32)
-        return vectors[0] if is_single(documents) else vectors
-
-    @staticmethod
-    def similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
-        """The cosines `[n, m]` of vectors `[n, dim]` and `[m, dim]`; `[dim]` counts as one vector.
-
-        Example:
-            >>> SentenceEncoder.similarity([1.0, 0.0], [[0.0, 1.0], [2.0, 0.0]]).tolist()
-            [[0.0, 1.0]]
-        """
-        return cosine_similarity(embeddings1, embeddings2)
+    similarity = staticmethod(cosine_similarity)
 
     @staticmethod
     def similarity_pairwise(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
@@ -378,14 +319,9 @@ class SentenceEncoder:
     get_sentence_embedding_dimension = get_embedding_dimension  # the name in older versions
 
     @property
-    def similarity_fn_name(self) -> str:
-        """The measure that `similarity` computes: "cosine"."""
-        return "cosine"
-
-    @property
     def device(self) -> str:
         """The device of the model: "cpu", or "cuda" if TensorFlow sees a GPU."""
-        return _device()
+        return device()
 
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
@@ -466,12 +402,7 @@ class ResponseEncoder(_Part):
         return super().encode(responses, contexts=contexts, **options)
 
 
-def load(model: str | os.PathLike[str], dtype: str = "float32", **options: Any) -> SentenceEncoder:
-    """Loads an exported model; arguments are those of `SentenceEncoder`.
-
-    Load only models that you trust: their graphs run with the rights of this process.
-    """
-    return SentenceEncoder(model, dtype, **options)
+load = SentenceEncoder  # by the public name
 
 
 def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
@@ -484,109 +415,3 @@ def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
         else:
             require_as_many(column, columns[several[0]], f"texts in {name}", several[0])
     return [*columns.values()], not several
-
-
-def _call_in_batches(
-    function: Callable[..., Mapping[str, Any]],
-    columns: Sequence[list[str]],
-    batch_size: int,
-    show_progress_bar: bool | None,
-) -> dict[str, NDArray[Any]]:
-    """Calls a function with a string tensor for each column, with rows of similar length together.
-
-    Returns its outputs by name, `[rows, ...]` in the order of the rows.
-    """
-    require_positive(batch_size, "batch_size")
-    require_not_forked()
-    import tensorflow as tf
-
-    def call(rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-        tensors = [tf.constant([column[row] for row in rows], tf.string) for column in columns]
-        return {name: np.asarray(output) for name, output in function(*tensors).items()}
-
-    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
-    batches = [*length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize)]
-    results: dict[str, NDArray[Any]] = {}
-    # One core splits a batch into words while another multiplies the matrices of the next.
-    pool = ThreadPoolExecutor(_BATCHES_AT_ONCE)
-    try:
-        try:
-            all_outputs = pool.map(call, batches) if len(batches) > 1 else map(call, batches)
-        except RuntimeError:  # The interpreter is shutting down and starts no more threads.
-            all_outputs = map(call, batches)
-        with tqdm(total=len(lengths), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
-            for rows, outputs in zip(batches, all_outputs, strict=True):
-                for name, output in outputs.items():
-                    if name not in results:
-                        results[name] = np.empty((len(lengths), *output.shape[1:]), output.dtype)
-                    results[name][rows] = output
-                bar.update(len(rows))
-    finally:
-        pool.shutdown(cancel_futures=True)
-    return results or call(np.zeros(0, np.intp))
-
-
-class _Unavailable:
-    """Stands in for an encoder in a forked process; calling it raises the `UserError` about the fork."""
-
-    def __getattr__(self, name: str) -> "_Unavailable":
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-    def __call__(self, *args: Any, **options: Any) -> None:
-        require_not_forked()
-
-
-def _unpickled(kind: type[SentenceEncoder], truncate_dim: int | None, *arguments: Any) -> Any:
-    try:
-        require_not_forked()
-    except UserError:
-        # An error here would end each worker of a pool as it reads its task; the pool would wait forever.
-        return _Unavailable()
-    return kind(*arguments, truncate_dim=truncate_dim)
-
-
-def _in_bfloat16(function: Callable[..., Any], num_inputs: int) -> Callable[..., Any]:
-    """Makes TensorFlow multiply a function's matrices in bfloat16."""
-    import tensorflow as tf
-    from tensorflow.core.protobuf.config_pb2 import ConfigProto
-    from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
-
-    graph = tf.function(function).get_concrete_function(*[tf.TensorSpec([None], tf.string)] * num_inputs)
-    # For this function alone: options of tf.config would change a training in the same process too.
-    config = ConfigProto()
-    config.graph_options.rewrite_options.auto_mixed_precision_onednn_bfloat16 = RewriterConfig.ON
-    options = {"f": graph, "Tout": [tf.float32], "config_proto": config.SerializeToString()}
-
-    def compute(*texts: Any) -> Any:
-        return tf.raw_ops.StatefulPartitionedCall(args=[*texts, *graph.captured_inputs], **options)[0]
-
-    return compute
-
-
-def _device() -> str:
-    import tensorflow as tf
-
-    return "cuda" if tf.config.get_visible_devices("GPU") else "cpu"
-
-
-def _require_output(output_value: Any, precision: Any, chunk_size: int | None, is_raw: bool) -> None:
-    if output_value != "sentence_embedding":
-        raise UserError(f"output_value must be 'sentence_embedding', but is {output_value!r}")
-    require_precision(precision)
-    if chunk_size is not None:
-        require_positive(chunk_size, "chunk_size")
-    if precision == "int8" and is_raw:
-        raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
-
-
-def _require_supported(options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        if name == "device":
-            is_allowed = value is None or str(value).removesuffix(":0") == _device()
-        else:
-            is_nothing = value is None or value is False or value in ({}, [], ())
-            is_allowed = name in _OPTIONS and (is_nothing or value in _OPTIONS[name])
-        if not is_allowed:
-            raise UserError(f"{name}={describe(value)} is not supported; leave it out")

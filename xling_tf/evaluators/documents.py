@@ -1,7 +1,7 @@
 """Document classification within and across languages, on pooled vectors of a document's parts."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import product
@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from xling_tf.documents import divide, pool
+from xling_tf.corpora.line_files import is_unspaced
+from xling_tf.corpora.sentences import sentences
 from xling_tf.evaluators import classifiers, data
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 
@@ -18,6 +20,12 @@ from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 _BEST = "sentences-mean"  # the best in Table 5, and used in Tables 4 and 6
 _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (sec. 5.2)
 _SPLITS = ("train", "dev", "test")
+
+# Yu et al. 2018, sec. 5.1.
+WINDOW_WORDS = 128
+STRIDE_WORDS = 64
+MAX_PARTS = 64  # news articles have about a dozen sentences; only the beginning of a book is encoded
+_DOCUMENTS_AT_ONCE = 2000  # number of documents whose parts are encoded in one call
 
 _Sets = Mapping[str, Mapping[str, classifiers.Labelled]]  # by language and split
 _Job = tuple[tuple[str, ...], str, str]  # languages to train on, to tune on and to test on
@@ -112,3 +120,48 @@ SUITE = data.Suite(
     layout="documents/<name>.<language>.train.tsv, .dev.tsv, .test.tsv (label TAB text, so named in line 1)",
     find=_find,
 )
+
+
+def divide(text: str, language: str, segmentation: str) -> list[str]:
+    """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64 words.
+
+    Returns:
+        From 1 to `MAX_PARTS` parts.
+
+    Example:
+        >>> divide("Dr. Smith left. Why?", "en", "sentences")
+        ['Dr. Smith left.', 'Why?']
+    """
+    if segmentation == "sentences":
+        return sentences(text, language)[:MAX_PARTS] or [""]
+    separator = "" if is_unspaced(language) else " "  # without spaces, words are characters
+    words = text.split() if separator else list(text)
+    starts = range(0, max(len(words) - STRIDE_WORDS, 1), STRIDE_WORDS)
+    windows = [separator.join(words[start : start + WINDOW_WORDS]) for start in starts]
+    return windows[:MAX_PARTS] or [""]
+
+
+def pool(
+    encode: Callable[[list[str]], NDArray[np.floating]], documents: Sequence[Sequence[str]]
+) -> dict[str, NDArray[np.float32]]:
+    """Encodes documents that are already divided into parts.
+
+    Returns:
+        The "mean" and the "max" of the parts' vectors, `[documents, dim]` each.
+
+    Example:
+        >>> count_letters = lambda texts: np.array([[len(text)] for text in texts])
+        >>> pool(count_letters, [["a", "abc"]])["mean"].tolist()
+        [[2.0]]
+    """
+    means, maxima = [], []
+    for start in range(0, len(documents), _DOCUMENTS_AT_ONCE):
+        chunk = documents[start : start + _DOCUMENTS_AT_ONCE]
+        texts = dict.fromkeys(part for parts in chunk for part in parts)
+        row_of = {text: row for row, text in enumerate(texts)}
+        vectors = np.asarray(encode(list(texts)), np.float32)
+        for parts in chunk:
+            part_vectors = vectors[[row_of[part] for part in parts]]
+            means.append(part_vectors.mean(axis=0))
+            maxima.append(part_vectors.max(axis=0))
+    return {"mean": np.array(means, np.float32), "max": np.array(maxima, np.float32)}

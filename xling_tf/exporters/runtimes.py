@@ -12,12 +12,12 @@ import tensorflow as tf
 from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.encoders.lstm import LstmEncoder
-from xling_tf.encoders.serving import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, reject
 from xling_tf.files import RUNTIME_SETTINGS, write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
+from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
 from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, load
 from xling_tf.tokenizers.words import WordTokenizer
 

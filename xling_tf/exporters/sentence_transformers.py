@@ -10,7 +10,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.encoders.bert import BertEncoder
-from xling_tf.encoders.serving import KNOWN_WORDS, ServingEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
 from xling_tf.exporters.runtimes import embed_ids, to_onnx
@@ -20,6 +19,7 @@ from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, tensor_na
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
+from xling_tf.savedmodel.encoder import KNOWN_WORDS, ServingEncoder
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import Weights, arrays, write_weights
 

@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from xling_tf.config import TASKS, ModelInfo
-from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.errors import UserError
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
+from xling_tf.savedmodel.encoder import ServingEncoder
 from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
     ModelParts,

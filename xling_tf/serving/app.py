@@ -4,17 +4,17 @@ import asyncio
 import hmac
 import logging
 import os
-import re
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,26 +24,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
 
-from xling_tf.serving import embeddings, protocol
+from xling_tf.serving import protocol
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
-from xling_tf.serving.models import ModelConfig, Servable, ServedModel, follow, load_models
-from xling_tf.serving.monitoring import Metrics, log, start_logging
-from xling_tf.serving.protocol import ServingError, Target, Tensors
+from xling_tf.serving.models import Servable, ServedModel, follow, load_models
+from xling_tf.serving.monitoring import REQUEST_LATENCY, REQUESTS, log, start_logging
+from xling_tf.serving.protocol import ServingError, Tensors
 
-_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
-_CODES |= {408: "DEADLINE_EXCEEDED", 409: "ALREADY_EXISTS"}
-_CODES |= {413: "RESOURCE_EXHAUSTED", 415: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 499: "CANCELLED"}
-_CODES |= {501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 # If the rest of a body is not read (408, 413, 415), the connection is closed.
 _HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?([^\"';,\s]{1,40})", re.IGNORECASE)
-# Seconds between checks that a waiting client is still connected.
-_CHECK_SECONDS = 0.1
-# Bytes of JSON that are read or written in the event loop; more are handled in another thread.
-_SMALL = 2**16
+_CHECK_SECONDS = 0.1  # between checks that a waiting client is still connected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,40 +53,30 @@ class ServerConfig:
     log_level: str = "INFO"
 
 
-def make_app(
-    models: Mapping[str, ServedModel], scheduler: BatchScheduler, metrics: Metrics, config: ServerConfig
-) -> Starlette:
+def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, config: ServerConfig) -> Starlette:
     """Makes the ASGI application of models by name."""
+    page = resources.files(__package__) / "page"
 
-    def readiness(request: Request) -> Response:
-        if all(model.is_available() for model in models.values()):
-            return JSONResponse({"status": "ready"})
-        return _error(ServingError("Not every model is available", 503))
+    def metrics(request: Request) -> Response:
+        latest = prometheus_client.generate_latest()
+        return Response(latest, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
-    media_type, page = "text/plain; version=0.0.4", resources.files(__package__) / "page"
-    app = Starlette(
+    return Starlette(
         routes=[
-            Route(
-                "/monitoring/prometheus/metrics",
-                lambda request: Response(metrics.page(), media_type=media_type),
-            ),
-            Route("/healthz", lambda request: JSONResponse({"status": "alive"})),
-            Route("/readyz", readiness),
+            *_Api(models, scheduler, config).routes(),
+            Route("/monitoring/prometheus/metrics", metrics),
+            # The server listens once all models are loaded.
+            *(Route(path, lambda _: JSONResponse({"status": "ready"})) for path in ("/healthz", "/readyz")),
             Route("/", lambda request: FileResponse(str(page / "index.html"))),
             Mount("/page", StaticFiles(directory=str(page))),
         ],
-        exception_handlers={
-            HTTPException: lambda request, error: _error(ServingError(error.detail, error.status_code))
-        },
+        exception_handlers={HTTPException: lambda _, error: _error(error.detail, error.status_code)},
         middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
-    app.router.default = _Protocol(models, scheduler, metrics, config)
-    app.router.redirect_slashes = False
-    return app
 
 
 def serve(
-    models: Sequence[ModelConfig], listener: socket.socket, batching: BatchingParameters, config: ServerConfig
+    models: Mapping[str, Path], listener: socket.socket, batching: BatchingParameters, config: ServerConfig
 ) -> None:
     """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with status 0.
 
@@ -103,23 +84,16 @@ def serve(
     cannot be loaded.
     """
     start_logging(config.log_level)
-    metrics = Metrics()
-    loaded = load_models(models, metrics, batched=config.enable_batching)
-    stopped = follow(loaded, config.poll_seconds) if config.poll_seconds else None
-    scheduler = BatchScheduler(batching, metrics)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            make_app(loaded, scheduler, metrics, config),
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            limit_concurrency=config.connections + 1,
-            timeout_keep_alive=config.client_seconds,  # type: ignore[arg-type]
-            timeout_graceful_shutdown=config.drain_seconds,  # type: ignore[arg-type]
-        )
-    )
+    loaded = load_models(models, batched=config.enable_batching)
+    stopped = follow(loaded, config.poll_seconds)
+    scheduler = BatchScheduler(batching)
+    options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
+    options |= {"server_header": False, "limit_concurrency": config.connections + 1}
+    options |= {
+        "timeout_keep_alive": config.client_seconds,
+        "timeout_graceful_shutdown": config.drain_seconds,
+    }
+    server = uvicorn.Server(uvicorn.Config(make_app(loaded, scheduler, config), **options))
     listener.listen(server.config.backlog)
     host, port = listener.getsockname()[:2]
     log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
@@ -127,8 +101,7 @@ def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)
     server.run(sockets=[listener])
-    if stopped is not None:
-        stopped.set()
+    stopped.set()
     is_idle = scheduler.close()
     log(logging.INFO, "stopped")
     if not is_idle:  # A call cannot be stopped, and would crash if Python ended before it.
@@ -137,152 +110,137 @@ def serve(
 
 
 @dataclass(frozen=True)
-class _Protocol:
-    """The protocols' paths, as an ASGI application; all of them require the key."""
+class _Api:
+    """The paths of the protocols; all of them require the key."""
 
     models: Mapping[str, ServedModel]
     scheduler: BatchScheduler
-    metrics: Metrics
     config: ServerConfig
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request, and counts and logs it."""
-        target = None
-        request = Request(scope, receive)
-        request.state.started = time.perf_counter()
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # uvicorn omits the body
-        endpoint = method, scope["path"].lower().removesuffix("/")
-        is_list = endpoint == ("GET", embeddings.MODELS_PATH)
-        is_openai = is_list or endpoint[1] == embeddings.PATH
-        try:
-            self._require_key(request)
-            path, query = scope.get("raw_path") or scope["path"].encode(), scope["query_string"]
-            whole = path + b"?" + query if query else path
-            if is_list:
-                served = ((name, model.latest()) for name, model in self.models.items())
-                answer = embeddings.format_models({name: model.created for name, model in served if model})
-            elif endpoint == ("POST", embeddings.PATH):
-                embed = embeddings.read_request(await self._document(request))
-                target = Target(embed.model, None, None, "predict")
-                answer = await self._embed(target, embed, request)
-            else:
-                target = protocol.parse_path(method, whole.decode("utf-8", "replace"))
-                answer = await self._answer(target, request)
-            response = Response(answer, media_type="application/json")
-        except ServingError as error:
-            response = _error(error, is_openai)
-        except ClientDisconnect:
-            response = Response(status_code=499)
-        except asyncio.CancelledError:  # The time for requests in flight is over.
-            response = _error(ServingError("The server is shutting down", 503), is_openai)
-        except Exception as error:
-            log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
-            response = _error(ServingError("The server failed", 500), is_openai)
-        seconds = time.perf_counter() - request.state.started
-        # A client's words, such as names of unknown models, are neither counted nor logged.
-        model = target.model if target and target.model in self.models else None
-        action = target and target.action
-        if model and action == "predict":
-            code = _CODES.get(response.status_code, "INTERNAL")
-            self.metrics.requests.labels(model, code).inc()
-            self.metrics.request_latency.labels(model, action, "REST").observe(seconds * 1e6)
-        fields = {"action": action, "model": model, "status": response.status_code}
-        log(logging.DEBUG, "request", **fields, ms=round(seconds * 1e3, 3))
-        await response(scope, receive, send)
+    def routes(self) -> list[Route]:
+        """Returns the routes; those of a model also with a version."""
+        routes = [
+            self._route("/v1/embeddings", self._embed, "POST", is_openai=True),
+            self._route("/v1/models", self._list, is_openai=True),
+        ]
+        for model in ("/v1/models/{model}", "/v1/models/{model}/versions/{version}"):
+            routes += [
+                self._route(model + ":predict", self._predict, "POST"),
+                self._route(model + "/metadata", self._metadata),
+                self._route(model, self._status),
+            ]
+        return routes
+
+    def _route(self, path: str, answer: Any, method: str = "GET", is_openai: bool = False) -> Route:
+        """Returns a route; `answer` is a coroutine function from a request to JSON."""
+
+        async def respond(request: Request) -> Response:
+            started, request.state.model = time.perf_counter(), None
+            try:
+                self._require_key(request)
+                response = Response(await answer(request), media_type="application/json")
+            except ServingError as error:
+                response = _error(str(error), error.status, is_openai)
+            except ClientDisconnect:
+                response = Response(status_code=499)
+            except asyncio.CancelledError:  # The time for requests in flight is over.
+                response = _error("the server is shutting down", 503, is_openai)
+            except Exception as error:
+                log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
+                response = _error("the server failed", 500, is_openai)
+            milliseconds = (time.perf_counter() - started) * 1e3
+            model, status = request.state.model, response.status_code
+            if model and method == "POST":
+                REQUESTS.labels(model, status).inc()
+                REQUEST_LATENCY.labels(model).observe(milliseconds * 1e3)
+            log(logging.DEBUG, "request", path=path, model=model, status=status, ms=round(milliseconds, 3))
+            return response
+
+        return Route(path, respond, methods=[method])
 
     def _require_key(self, request: Request) -> None:
-        scheme, key = (*request.headers.get("authorization", "").split(maxsplit=1), "", "")[:2]
-        key = key.strip() if scheme.lower() == "bearer" else ""
-        expected = self.config.api_key
-        if expected and not hmac.compare_digest(key.encode(), expected.encode()):
-            raise ServingError("Expected an API key, as 'Authorization: Bearer KEY'", 401)
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        given, expected = f"{scheme.lower()} {key.strip()}", f"bearer {self.config.api_key}"
+        if self.config.api_key and not hmac.compare_digest(given.encode(), expected.encode()):
+            raise ServingError("expected an API key, as 'Authorization: Bearer KEY'", 401)
 
-    def _model(self, target: Target) -> ServedModel:
-        # An unknown model answers like a model without versions.
-        unknown = ServedModel(ModelConfig(target.model, Path()), self.metrics)
-        return self.models.get(target.model, unknown)
+    def _model(self, request: Request, name: str) -> ServedModel:
+        if name not in self.models:
+            raise ServingError(f"no model {name} is served", 404)
+        # A client's words, such as names of unknown models, are neither counted nor logged.
+        request.state.model = name
+        return self.models[name]
 
-    async def _embed(self, target: Target, embed: embeddings.EmbeddingRequest, request: Request) -> bytes:
-        servable, document = self._model(target).servable(target), {"instances": embed.texts}
-        name, outputs, _ = await self._predict(request, servable, document, embed.signature)
+    def _servable(self, request: Request) -> Servable:
+        path = request.path_params
+        return self._model(request, path["model"]).servable(path.get("version"))
+
+    async def _list(self, request: Request) -> bytes:
+        data = [protocol.describe(name, model.servable().created) for name, model in self.models.items()]
+        return protocol.dump({"object": "list", "data": data})
+
+    async def _status(self, request: Request) -> bytes:
+        name, version = request.path_params["model"], request.path_params.get("version")
+        model = self._model(request, name)
+        more = {} if version else protocol.describe(name, model.servable().created)
+        return protocol.format_status(model.states_of(version), more)
+
+    async def _metadata(self, request: Request) -> bytes:
+        servable = self._servable(request)
+        return protocol.format_metadata(request.state.model, servable.version, servable.signatures)
+
+    async def _predict(self, request: Request) -> bytes:
+        document = await self._document(request)
+        outputs, row_form = await self._run(request, self._servable(request), document)
+        return protocol.format_outputs(outputs, row_form)
+
+    async def _embed(self, request: Request) -> bytes:
+        document = await self._document(request)
+        texts = protocol.texts_to_embed(document)
+        servable = self._model(request, document["model"]).servable()
+        signature = document.get("signature_name")
+        outputs, _ = await self._run(request, servable, {"instances": texts, "signature_name": signature})
         vectors = next(iter(outputs.values()))
         if vectors.ndim != 2 or vectors.dtype.kind != "f":
-            raise ServingError(f"{name} of {target.model} does not return vectors of texts")
-        return await _off_loop(vectors.nbytes, embeddings.format_embeddings, embed, vectors)
+            raise ServingError(f"this signature of {document['model']} does not return vectors of texts")
+        return protocol.format_embeddings(document, texts, vectors)
 
     async def _document(self, request: Request) -> dict[str, Any]:
-        body = await self._body(request)
-        request.state.started, request.state.size = time.perf_counter(), len(body)
-        charsets = _CHARSET.findall(",".join(request.headers.getlist("content-type")))
-        if not {charset.lower() for charset in charsets} <= {"utf-8", "utf8", "us-ascii", "ascii"}:
-            raise ServingError(f"Expected JSON in UTF-8, but Content-Type says {charsets[-1]}")
-        return await _off_loop(len(body), protocol.parse_request, body)
-
-    async def _answer(self, target: Target, request: Request) -> bytes:
-        model = self._model(target)
-        if target.action == "status":
-            served = None if target.version or target.label else model.latest()
-            more = embeddings.describe(target.model, served.created) if served else {}
-            return protocol.format_status(model.states(target), more)
-        if target.action == "metadata":
-            servable = model.servable(target)
-            return protocol.format_metadata(target.model, servable.version, servable.signatures)
-        document = await self._document(request)
-        servable = model.servable(target)
-        if target.action != "predict":
-            raise ServingError(f"This server does not {target.action}; use predict.", 501)
-        signature = document.get("signature_name", "")
-        _, outputs, row_form = await self._predict(request, servable, document, signature)
-        size = sum(array.nbytes for array in outputs.values())
-        return await _off_loop(size, protocol.format_outputs, outputs, row_form)
-
-    async def _body(self, request: Request) -> bytes:
         if request.headers.get("content-encoding", "identity") != "identity":
-            raise ServingError("Expected a request's body without Content-Encoding", 415)
+            raise ServingError("expected a body without Content-Encoding", 415)
         limit, body = self.config.body_bytes, bytearray()
         try:
             async with asyncio.timeout(self.config.client_seconds):
                 async for chunk in request.stream():
                     body += chunk
                     if len(body) > limit:
-                        raise ServingError(f"A request's body must have at most {limit} bytes", 413)
+                        raise ServingError(f"expected a body of at most {limit} bytes", 413)
         except TimeoutError:
-            raise ServingError("Timed out waiting for a request's body", 408) from None
-        return bytes(body)
+            raise ServingError("timed out waiting for the body", 408) from None
+        return protocol.parse_request(bytes(body))
 
-    async def _predict(
-        self, request: Request, servable: Servable, document: dict[str, Any], signature: str
-    ) -> tuple[str, Tensors, bool]:
-        """Returns the name and outputs of a signature, and True for rows; gives up if the client leaves."""
-        name = signature or "serving_default"
+    async def _run(self, request: Request, servable: Servable, document: Any) -> tuple[Tensors, bool]:
+        """Returns the outputs of a signature, and True for rows; gives up if the client leaves."""
+        name = document.get("signature_name") or "serving_default"
         if name not in servable.queues:
-            raise ServingError(f'Serving signature name: "{name}" not found in signature def')
-        infos = servable.signatures[name].inputs
-        inputs, row_form = await _off_loop(request.state.size, protocol.to_inputs, document, infos)
+            raise ServingError(f"signature {name} not found; the model has {sorted(servable.queues)}")
+        inputs, row_form = protocol.to_inputs(document, servable.signatures[name].inputs)
         work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))
         try:
             async with asyncio.timeout(self.config.request_seconds):
                 while not (await asyncio.wait([work], timeout=_CHECK_SECONDS))[0]:
                     if await request.is_disconnected():
                         raise ClientDisconnect
-            return name, work.result(), row_form
+            return work.result(), row_form
         except TimeoutError:
-            seconds = self.config.request_seconds
-            raise ServingError(f"No answer within {seconds:g} seconds", 504) from None
+            raise ServingError(f"no answer within {self.config.request_seconds:g} seconds", 504) from None
         finally:
             work.cancel()
 
 
-async def _off_loop(size: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a function, in another thread if it handles so many bytes that other requests would wait."""
-    if size < _SMALL:
-        return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
-
-
-def _error(error: ServingError, is_openai: bool = False) -> Response:
-    text: Any = error.message.encode("utf-8", "replace").decode()
+def _error(message: str, status: int, is_openai: bool = False) -> Response:
+    error: Any = message
     if is_openai:
-        kind = "invalid_request_error" if error.status < 500 else "server_error"
-        text = {"message": text, "type": kind, "param": None, "code": None}
-    return JSONResponse({"error": text}, error.status, _HEADERS.get(error.status))
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        error = {"message": message, "type": kind, "param": None, "code": None}
+    return JSONResponse({"error": error}, status, _HEADERS.get(status))

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from xling_tf.config import DataConfig, ExperimentConfig, SimilarityConfig
 from xling_tf.corpora.store import StoredRecords
-from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.serving import in_micro_batches, shortest_first
+from xling_tf.encoders.base import TokenEncoder, in_micro_batches, shortest_first
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
 from xling_tf.tasks.signatures import ModelParts, Signature

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from xling_tf.encoders.serving import ServingEncoder
 from xling_tf.layers.pooling import unit_length
 
 # An argument of the Reusable SavedModel contract.
@@ -16,7 +15,7 @@ TRAINING = tf.TensorSpec([], tf.bool, name="training")
 class ModelParts(NamedTuple):
     """The parts of a model that its signatures use."""
 
-    encoder: ServingEncoder  # maps [n] strings to [n, dim] vectors that are not normalised
+    encoder: Any  # the exported form: maps [n] strings to [n, dim] vectors that are not normalised
     heads: Mapping[str, keras.layers.Layer]  # the task's layers by name, in float32
     scale_for_heads: Callable[[tf.Tensor], tf.Tensor]  # scales [n, dim] vectors as in training
     prompts: Mapping[str, str]  # see `ModelInfo.role_prompts`

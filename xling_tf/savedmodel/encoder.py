@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.encoders.base import TokenEncoder
+from xling_tf.encoders.base import TokenEncoder, in_micro_batches
 from xling_tf.errors import UserError
 from xling_tf.layers.base import float32_copy
 from xling_tf.layers.embeddings import EmbeddingTable
@@ -15,8 +15,6 @@ from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import Weights, named_weights
 
-# Number of tokens encoded at once, padding included. It bounds the memory, and fits a CPU's caches.
-_MICRO_BATCH = 2048
 _WORDS_PER_CHUNK = 8192
 
 # Names of weights that only exports have: one table of the known words combined with their n-grams, and one
@@ -131,45 +129,6 @@ class ServingEncoder(tf.Module):
         if self.words:
             return self.words(words), positions
         return body.embed_words(self.tokenizer.word_features(words)), positions
-
-
-def in_micro_batches(
-    encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
-) -> tf.Tensor:
-    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar length."""
-
-    def in_chunks(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.Tensor:
-        def add_chunk(
-            chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
-        ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            # The next k sentences, padded to the longest of them, have k times its number of tokens.
-            ahead = lengths[begin : begin + _MICRO_BATCH]
-            fits = ahead * tf.range(1, tf.size(ahead) + 1) <= _MICRO_BATCH
-            end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
-            return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
-
-        encodings = tf.TensorArray(
-            tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
-        )
-        # By default TensorFlow runs ten iterations at once, in ten times the memory. An empty batch is one
-        # chunk too, so that the result has its shape.
-        _, _, encodings = tf.while_loop(
-            lambda chunk, begin, _: (begin < tf.size(lengths)) | (chunk < 1),
-            add_chunk,
-            (0, 0, encodings),
-            parallel_iterations=1,
-        )
-        return encodings.concat()
-
-    return shortest_first(in_chunks, tokens, tf.cast(tokens.row_lengths(), tf.int32))
-
-
-def shortest_first(
-    encode: Callable[[Any, tf.Tensor], tf.Tensor], tokens: Any, lengths: tf.Tensor
-) -> tf.Tensor:
-    """Calls `encode` with sentences, sorted by their lengths, and these; returns rows in the given order."""
-    order = tf.argsort(lengths, stable=True)
-    return tf.gather(encode(tf.gather(tokens, order), tf.gather(lengths, order)), tf.argsort(order))
 
 
 class _SpelledWords(tf.Module):

@@ -1,0 +1,104 @@
+"""Calls of a loaded model: in batches, in bfloat16, and in another process."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from xling_tf.batching import available_cpus, length_sorted_batches
+from xling_tf.errors import UserError
+from xling_tf.savedmodel.saved_models import require_not_forked
+from xling_tf.search.neighbours import require_positive
+
+_BATCHES_AT_ONCE = min(4, available_cpus())
+
+
+def call_in_batches(
+    function: Callable[..., Mapping[str, Any]],
+    columns: Sequence[list[str]],
+    batch_size: int,
+    show_progress_bar: bool | None,
+) -> dict[str, NDArray[Any]]:
+    """Calls a function with a string tensor for each column, with rows of similar length together.
+
+    Returns its outputs by name, `[rows, ...]` in the order of the rows.
+    """
+    require_positive(batch_size, "batch_size")
+    require_not_forked()
+    import tensorflow as tf
+
+    def call(rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        tensors = [tf.constant([column[row] for row in rows], tf.string) for column in columns]
+        return {name: np.asarray(output) for name, output in function(*tensors).items()}
+
+    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    batches = [*length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize)]
+    results: dict[str, NDArray[Any]] = {}
+    # One core splits a batch into words while another multiplies the matrices of the next.
+    pool = ThreadPoolExecutor(_BATCHES_AT_ONCE)
+    try:
+        try:
+            all_outputs = pool.map(call, batches) if len(batches) > 1 else map(call, batches)
+        except RuntimeError:  # The interpreter is shutting down and starts no more threads.
+            all_outputs = map(call, batches)
+        with tqdm(total=len(lengths), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
+            for rows, outputs in zip(batches, all_outputs, strict=True):
+                for name, output in outputs.items():
+                    if name not in results:
+                        results[name] = np.empty((len(lengths), *output.shape[1:]), output.dtype)
+                    results[name][rows] = output
+                bar.update(len(rows))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return results or call(np.zeros(0, np.intp))
+
+
+def in_bfloat16(function: Callable[..., Any], num_inputs: int) -> Callable[..., Any]:
+    """Makes TensorFlow multiply a function's matrices in bfloat16."""
+    import tensorflow as tf
+    from tensorflow.core.protobuf.config_pb2 import ConfigProto
+    from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
+
+    graph = tf.function(function).get_concrete_function(*[tf.TensorSpec([None], tf.string)] * num_inputs)
+    # For this function alone: options of tf.config would change a training in the same process too.
+    config = ConfigProto()
+    config.graph_options.rewrite_options.auto_mixed_precision_onednn_bfloat16 = RewriterConfig.ON
+    options = {"f": graph, "Tout": [tf.float32], "config_proto": config.SerializeToString()}
+
+    def compute(*texts: Any) -> Any:
+        return tf.raw_ops.StatefulPartitionedCall(args=[*texts, *graph.captured_inputs], **options)[0]
+
+    return compute
+
+
+def device() -> str:
+    """Returns "cuda" if TensorFlow sees a GPU, else "cpu"."""
+    import tensorflow as tf
+
+    return "cuda" if tf.config.get_visible_devices("GPU") else "cpu"
+
+
+class _Unavailable:
+    """Stands in for an encoder in a forked process; calling it raises the `UserError` about the fork."""
+
+    def __getattr__(self, name: str) -> "_Unavailable":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        require_not_forked()
+
+
+def unpickled(kind: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Loads an encoder by the arguments of its constructor; in a forked process, calling it is an error."""
+    try:
+        require_not_forked()
+    except UserError:
+        # An error here would end each worker of a pool as it reads its task; the pool would wait forever.
+        return _Unavailable()
+    return kind(*arguments, **options)
