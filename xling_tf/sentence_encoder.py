@@ -13,10 +13,10 @@ from tqdm import tqdm
 
 from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.errors import UserError, first_line, require_known
-from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many
+from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many, require_prompt
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
-from xling_tf.search.quantization import Precision, quantize_units, require_precision
+from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 _BATCH_SIZE = 2048
 _BATCHES_AT_ONCE = min(4, available_cpus())
@@ -204,8 +204,7 @@ class SentenceEncoder:
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
-        if prompt is not None and not isinstance(prompt, str):
-            raise UserError(f"prompt cannot be {describe(prompt)}: give one string for all texts")
+        require_prompt(prompt)
         if prompt is None and name is not None:
             require_known("prompt_name", name, self.prompts)
             return self.prompts[name]
@@ -574,7 +573,7 @@ def _device() -> str:
 def _require_output(output_value: Any, precision: Any, chunk_size: int | None, is_raw: bool) -> None:
     if output_value != "sentence_embedding":
         raise UserError(f"output_value must be 'sentence_embedding', but is {output_value!r}")
-    require_precision(precision)
+    require_known("precision", precision, PRECISIONS)
     if chunk_size is not None:
         require_positive(chunk_size, "chunk_size")
     if precision == "int8" and is_raw:
