@@ -256,7 +256,8 @@ def test_special_tokens_are_refused_in_prompts_and_named_for_texts(tmp_path, cap
 )
 def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog, name, has_normalize, warns):
     normalize = {"idx": 1, "path": "1", "type": "sentence_transformers.models.Normalize"}
-    modules = [*STATIC, *[normalize] * has_normalize]
+    dropout = {"idx": 2, "path": "2", "type": "sentence_transformers.models.Dropout"}
+    modules = [*STATIC, *[normalize, dropout] * has_normalize]
     folder = write_static(tmp_path / "m", {"embedding.weight": TABLE}, modules=modules)
     write_json_files(folder, config_sentence_transformers={"similarity_fn_name": name})
     with caplog.at_level("WARNING"):
@@ -269,6 +270,22 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog, name, has_n
     )
     write_json_files(folder, config_sentence_transformers={"similarity_fn_name": "jaccard"})
     with pytest.raises(UserError, match=r"similarity_fn_name .* got 'jaccard'"):
+        Model.from_pretrained(folder)
+
+
+def test_prompts_are_texts(tmp_path):
+    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
+    for prompt in (5, ["a "]):
+        write_json_files(folder, config_sentence_transformers={"prompts": {"query": prompt}})
+        with pytest.raises(UserError, match="prompt cannot be"):
+            Model.from_pretrained(folder)
+
+
+def test_a_static_model_needs_the_file_that_its_libraries_read(tmp_path):
+    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
+    (folder / "tokenizer.json").unlink()
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    with pytest.raises(UserError, match=r"expected a tokenizer in tokenizer\.json, but"):
         Model.from_pretrained(folder)
 
 

@@ -114,6 +114,9 @@ def test_a_call_takes_texts_in_every_form():
     np.testing.assert_allclose(model(TEXTS[0]), expected[:1], atol=1e-6)  # not a vector for each letter
     with pytest.raises(UserError, match="texts must be strings"):
         model([1, 2])
+    for wrong in (tf.constant([3]), tf.constant([["a"]]), tf.ragged.constant([["a"]]), None):
+        with pytest.raises(UserError, match="texts must be"):
+            model(wrong)
 
 
 def test_an_export_replaces_a_model_and_nothing_else(tmp_path):

@@ -88,6 +88,7 @@ def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
     assert model("a").shape == layer(np.array(["a"])).shape
     for call in (
         lambda: model("a"),
+        lambda: model.module(),
         lambda: xling_tf.Model.from_pretrained(hub_folder),
         lambda: loaded.encode("a"),
         lambda: loaded.question_encoder.encode("a"),

@@ -149,7 +149,8 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
         "truncate_dim": 4,
         "device": "cpu",
     }
-    options |= {"convert_to_numpy": True, "normalize_embeddings": True, "prompt_name": None}
+    options |= {"convert_to_numpy": True, "normalize_embeddings": True}
+    options |= dict.fromkeys(("prompt_name", "pool", "chunk_size"))
     np.testing.assert_allclose(encoder.encode(**options), client.encode(**options), atol=1e-5)
     codes = encoder.encode(TEXTS, precision="int8")
     assert codes.dtype == np.int8
@@ -159,6 +160,7 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
         {"normalize_embeddings": False},
         {"nonsense": None},
         {"precision": "int4"},
+        {"prompt": ["a "]},
     ):
         with pytest.raises(UserError, match=next(iter(option))):
             encoder.encode(["a"], **option)

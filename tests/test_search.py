@@ -119,6 +119,9 @@ def test_the_ranges_of_a_byte_derived_by_hand(options):
     # What exceeds the ranges of others has the nearest code.
     limits = np.sort(vectors, axis=0)[[0, 2]]
     assert quantize_embeddings([[9.0, -9.0, 2.0]], "int8", ranges=limits).tolist() == [[127, -128, -128]]
+    assert quantize_embeddings([], "int8").shape == (0, 0)
+    with pytest.raises(UserError, match="ranges must be"):
+        quantize_embeddings(vectors, "int8", calibration_embeddings=vectors[:0])
     with pytest.raises(UserError, match="ranges must be two rows"):
         quantize_embeddings(vectors, "int8", ranges=limits[::-1])
 
@@ -135,6 +138,7 @@ def test_wrong_arguments_are_named():
     for dim, precision, message in (
         (20, "ubinary", "multiples of 8, got 20; use truncate_dim=16"),
         (32, "int4", "one of float32, int8, binary, ubinary, uint8, got 'int4'"),
+        (32, None, "one of float32, .* got None"),
     ):
         with pytest.raises(UserError, match=message):
             quantize_embeddings(np.ones((2, dim)), precision)
@@ -196,6 +200,16 @@ def test_a_score_function_decides_in_chunks_of_any_size(sizes):
     model = Model()
     pairs = paraphrase_mining(model, ["0", "50", "51"], False, 7, *sizes, 1, 2, lambda a, b: -dots(a, b))
     assert [(pair.first, pair.second) for pair in pairs] == [(0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(lambda a, b: np.full((1, 2), np.nan), "scores with NaN"), ("dot", "must be a function")],
+)
+def test_score_functions_without_scores_are_refused(function, message):
+    for search in (semantic_search, lambda *both, **more: paraphrase_mining_embeddings(both[1], **more)):
+        with pytest.raises(UserError, match=message):
+            search(units(0), units(0, 1), score_function=function, query_chunk_size=1)
 
 
 def test_empty_inputs_give_empty_results():

@@ -29,14 +29,14 @@ REFUSED = "refused"
 # The vectors of the texts for values of each option.
 ENCODE = {
     "inputs": [],
-    "prompt_name": [("query", UNIT), ("passage", REFUSED)],
+    "prompt_name": [("query", UNIT), ("passage", REFUSED), (["query"], REFUSED)],
     # "13 4" has the length sqrt(185), "10 2" sqrt(104).
     "prompt": [("1", [[0.9558, 0.2941], [0.9806, 0.1961]]), (["1"], REFUSED)],
     "batch_size": [(1, UNIT), (0, REFUSED), ("2", REFUSED)],
     "show_progress_bar": [(True, UNIT)],
     "output_value": [("sentence_embedding", UNIT), ("token_embeddings", REFUSED), (None, REFUSED)],
     # A step is 5 / sqrt(2) * 2 / 255, and 128 steps less -128 are zero.
-    "precision": [("int8", [[21, 28], [0, 36]]), ("float64", REFUSED)],
+    "precision": [("int8", [[21, 28], [0, 36]]), ("float64", REFUSED), (None, REFUSED)],
     "convert_to_numpy": [(False, UNIT)],
     "convert_to_tensor": [(True, UNIT)],
     "device": [(None, UNIT), ("cpu", UNIT), ("cuda", REFUSED)],

@@ -317,6 +317,7 @@ LOWER = {**BERT, "normalizer": {"type": "BertNormalizer", **NORMALIZER, "lowerca
         (BERT, {"do_lower_case": False, "tokenize_chinese_chars": False}, (False, False, False)),
         (BERT, {"tokenizer_class": "DistilBertTokenizer"}, (True, True, True)),
         (LOWER, {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}, (True, True, True)),
+        (BERT, {}, (True, True, True)),  # the class of the model's type, with its defaults
     ],
 )
 def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, config, rules):
@@ -340,6 +341,7 @@ SPECIAL_D = {"content": "[D]", "special": True}
         ({"special_tokens_map": {"cls_token": {"content": "!"}}}, r'cls_token must be "\[CLS\]", got "!"'),
         ({"tokenizer_config": {"unk_token": "!"}}, "unk_token"),
         ({"tokenizer_config": {"truncation_side": "left"}}, 'truncation_side must be "right", got "left"'),
+        ({"tokenizer_config": {"padding_side": "left"}}, "padding_side"),  # it moves BERT's positions
         ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize"),
         ({"tokenizer_config": {"tokenizer_class": "RoFormerTokenizer"}}, "RoFormerTokenizer"),
         ({"sentence_bert_config": {"query_length": 32}}, "query_length .* left out, got 32"),
@@ -363,6 +365,9 @@ def test_special_tokens_outside_the_vocabulary_are_no_rows(tmp_path):
     write_files(tmp_path, added_tokens={"[D]": 8, "[E]": 9, "[MASK]": 4}, **files)
     assert read(tmp_path).num_words == 8
     assert added_tokens(tmp_path, False) == dict.fromkeys(("[CLS]", "[D]", "[MASK]", "[E]"), True)
+    for extra in (["[Q]"], {"query_token": "[Q]"}):  # by transformers 5 and 4
+        write_files(tmp_path, tokenizer_config={"extra_special_tokens": extra})
+        assert added_tokens(tmp_path, False)["[Q]"]
 
 
 def test_the_side_and_the_length_of_tokenizer_json(tmp_path):

@@ -82,8 +82,8 @@ def first_line(message: str) -> str:
 
 def require_known(setting: str, name: str, known: Collection[str]) -> None:
     """Raises a `UserError`, which suggests the most similar known name, unless the name is known."""
-    if name in known:
+    if isinstance(name, str) and name in known:
         return
-    similar = difflib.get_close_matches(name, known, n=1)
+    similar = difflib.get_close_matches(str(name), known, n=1)
     hint = f"; did you mean {similar[0]}?" if similar else ""
     raise UserError(f"{setting} expects one of {', '.join(known)}, got {name!r}{hint}")

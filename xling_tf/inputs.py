@@ -65,6 +65,12 @@ def is_single(texts: Texts) -> bool:
     return isinstance(texts, str | bytes) or _rank(texts) == 0 or hasattr(texts, "as_py")
 
 
+def require_prompt(prompt: Any) -> None:
+    """Raises a `UserError` unless a prompt is one string, or None."""
+    if not isinstance(prompt, str | None):
+        raise UserError(f"prompt cannot be {describe(prompt)}: give one string for all texts")
+
+
 def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
     """Raises a `UserError` unless two lists have the same length; names are for its message."""
     if len(some) != len(others):
@@ -117,7 +123,7 @@ def as_python(value: Any) -> Any:
         return value._asdict()
     if hasattr(value, "numpy"):
         value = np.asarray(value.numpy(), object)
-    for name in ("as_py", "to_pylist", "tolist"):
+    for name in ("as_py", "to_dicts", "to_pylist", "tolist"):
         if hasattr(value, name):
             value = getattr(value, name)()
             break

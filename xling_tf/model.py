@@ -177,7 +177,8 @@ class Model:
             `[texts, hidden_dim]` unit vectors.
         """
         start_tensorflow()
-        strings = texts if tf.is_tensor(texts) else tf.constant(as_texts(texts, "texts"), tf.string)
+        is_symbolic = tf.is_symbolic_tensor(texts)
+        strings = texts if is_symbolic else tf.constant(as_texts(texts, "texts"), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], strings])
         return unit_length(self.encoder(self.tokenizer(prompted)))
 
@@ -201,6 +202,7 @@ class Model:
     def module(self, tables: str = "float32") -> ExportedModule:
         """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or "int8"."""
         require_known("tables", tables, ("float32", "float16", "int8"))
+        start_tensorflow()
         serving = ServingEncoder(self.tokenizer, self.encoder, tables)
         return ExportedModule(serving, self.heads, self.info)
 

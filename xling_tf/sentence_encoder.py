@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.compatibility import require_unused
 from xling_tf.errors import UserError, first_line, require_known
-from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many
+from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many, require_prompt
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, unpickled
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
-from xling_tf.search.quantization import Precision, quantize_units, require_precision
+from xling_tf.search.quantization import Precision, quantize_units
 
 _BATCH_SIZE = 2048
 _TRANSLATION_BATCH_SIZE = 64  # a decoder holds a row of the vocabulary for each text
@@ -182,8 +182,7 @@ class SentenceEncoder:
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
-        if prompt is not None and not isinstance(prompt, str):
-            raise UserError(f"prompt cannot be {describe(prompt)}: give one string for all texts")
+        require_prompt(prompt)
         if prompt is None and name is not None:
             require_known("prompt_name", name, self.prompts)
             return self.prompts[name]

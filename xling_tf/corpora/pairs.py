@@ -11,21 +11,19 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.inputs import as_python, describe, encodable, is_blank
 
 # The names of columns, in lower case and without spaces and punctuation.
-_FIRST = "anchor query question source src first sentence1 text1 question1 sentencea texta questiona"
-_SECOND = "positive pos answer target tgt second response document passage"
-_SECOND += " sentence2 text2 question2 sentenceb textb questionb"
-_SCORE = "score label similarity similarityscore relatednessscore isduplicate"
-_ROLES = {"first": _FIRST.split(), "second": _SECOND.split(), "score": _SCORE.split()}
-_WRONG = re.compile(r"((hard)?neg(ative)?|wrong)(text|answer)?s?\d*")
-# The names of classes, written in the same way: 1 if the texts are alike, 0 if they differ.
-_ALIKE = re.compile(
-    "(not?|non|dis|un)?(entailment|duplicate|equivalent|paraphrase|similar|same|match|true|yes)"
+_ROLES = re.compile(
+    r"(?P<first>anchor|query|question|source|src|first|(?:sentence|text|question)[1a])"
+    r"|(?P<second>pos|positive|answer|target|tgt|second|response|document|passage|(?:sentence|text|question)[2b])"
+    r"|(?P<score>score|label|similarity|similarityscore|relatednessscore|isduplicate)"
+    r"|(?P<wrong>(?:(?:hard)?neg(?:ative)?|wrong)(?:text|answer)?s?\d*)"
 )
-_DIFFERENT = {"false", "no", "different"}
+# The names of classes, written in the same way.
+_SAME = "(entailment|duplicate|equivalent|paraphrase|similar|same|match|true|yes)"
+_DIFFERENT = re.compile(f"(not?|non|dis|un){_SAME}|false|no|different")
 _OTHER_CLASSES = {"neutral", "contradiction"}  # of inference
 _OTHER_NAMES = {"message", "reply", "context", "premise", "hypothesis", "id"}  # in the first lines of files
 # Classes of inference are not scores: 0 is entailment and 2 contradiction.
@@ -55,30 +53,25 @@ def read_pairs(pairs: Any) -> list[Pair]:
         [Pair(first='one', second='uno', score=1.0, wrong=())]
     """
     names, table = _as_rows(pairs)
-    if not table:
-        raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
-    roles = _roles(names)
-    if not any(roles):
-        _require_texts(table)
-        roles = ["first", "second", "wrong"]
-    score_name = next((name for name, role in zip(names, roles, strict=False) if role == "score"), "")
+    roles = _roles(names) or _roles_of_texts(table)
+    score_name = dict(zip(roles, names, strict=False)).get("score", "")
     features = getattr(pairs, "features", None)  # of a Hugging Face dataset
     classes = getattr(features.get(score_name), "names", ()) if isinstance(features, Mapping) else ()
-    result = []
+    result, numbers = [], set()
     for number, row in enumerate(table, 1):
         cells: dict[str, list[Any]] = {"first": [], "second": [], "wrong": [], "score": []}
         for role, cell in zip(roles, row, strict=False):
             cells[role] += cell if isinstance(cell, list | tuple) and role == "wrong" else [cell]
-        *columns, scores = cells.values()
-        columns[2] = [text for text in columns[2] if not _is_missing(text)]
-        texts = [encodable(text) if isinstance(text, str) else text for text in chain(*columns)]
-        scores = [_score(value, classes) for value in scores]
+        wrong = [text for text in cells["wrong"] if not _is_missing(text)]
+        texts = [*cells["first"], *cells["second"], *wrong]
+        scores = [_score(value, classes) for value in cells["score"]]
         if not all(isinstance(text, str) and not is_blank(text) for text in texts) or None in scores:
             raise _not_a_pair(number, row)
-        result.append(Pair(texts[0], texts[1], scores[0] if scores else None, tuple(texts[2:])))
-    values = {_number(row[roles.index("score")]) for row in table} if score_name and not classes else {None}
-    is_inference = "hypothesis" in map(_key, names) or max(_INFERENCE) in values
-    if _key(score_name) == "label" and is_inference and values <= _INFERENCE:
+        first, second, *wrong = map(encodable, texts)
+        result.append(Pair(first, second, scores[0] if scores else None, tuple(wrong)))
+        numbers |= {*map(_number, cells["score"])}
+    is_inference = "hypothesis" in map(_key, names) or max(_INFERENCE) in numbers
+    if _key(score_name) == "label" and is_inference and numbers <= _INFERENCE and not classes:
         raise UserError(
             f"expected scores, but the column {score_name} has classes of inference (0 is entailment); if "
             "they are scores, call the column score"
@@ -94,34 +87,28 @@ def is_header(cells: Iterable[Any]) -> bool:
 def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     """Splits a table or rows into column names, none if there are none, and rows of values."""
     names: Any = None
-    if hasattr(pairs, "itertuples"):  # pandas; its kinds of missing values become None
-        rows = pairs.astype(object).where(pairs.notna(), None).itertuples(index=False, name=None)
-        names = pairs.columns
-    elif hasattr(pairs, "to_dicts") or hasattr(pairs, "to_pylist"):  # polars, Arrow
-        rows = pairs.to_dicts() if hasattr(pairs, "to_dicts") else pairs.to_pylist()
+    if hasattr(pairs, "itertuples"):  # pandas
+        names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
-        names, columns = [*pairs], [as_python(column) for column in pairs.values()]
-        if len({*map(len, columns)}) > 1:
-            raise UserError(f"expected columns of equal length, got lengths {[*map(len, columns)]}")
-        rows = zip(*columns, strict=True)
-    elif (
-        isinstance(pairs, str | bytes | os.PathLike | Mapping | Set) and not isinstance(pairs, ItemsView)
-    ) or not isinstance(pairs, Iterable):
-        raise UserError(f"expected pairs in a list of rows or a table, got {describe(pairs)}")
+        with as_user_error("expected columns of equal length, but {error}", ValueError):
+            names, table = [*pairs], [*zip(*map(as_python, pairs.values()), strict=True)]
     else:
-        rows = pairs
-    table = [as_python(row) for row in rows]
+        rows = [*pairs] if isinstance(pairs, ItemsView) else as_python(pairs)
+        if isinstance(rows, str | bytes | os.PathLike | Mapping | Set) or not isinstance(rows, Iterable):
+            raise UserError(f"expected pairs in a list of rows or a table, got {describe(pairs)}")
+        table = [*map(as_python, rows)]
+    if not table:
+        raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
+    kind: Any = Mapping if isinstance(table[0], Mapping) else list | tuple
     for number, row in enumerate(table, 1):
-        is_named = isinstance(row, Mapping)
-        if not isinstance(row, list | tuple | Mapping) or is_named != isinstance(table[0], Mapping):
+        if not isinstance(row, kind):
             raise _not_a_pair(number, row)
-    if table and isinstance(table[0], Mapping):
+    if kind is Mapping:
         names = [*dict.fromkeys(chain.from_iterable(table))]
         table = [[row.get(name) for name in names] for row in table]
     # pandas numbers columns that have no names.
-    if names is None or not all(isinstance(name, str) for name in names):
-        names = []
-    return [*names], [[*map(as_python, row)] for row in table]
+    is_named = names is not None and all(isinstance(name, str) for name in names)
+    return [*names] if is_named else [], [[*map(as_python, row)] for row in table]
 
 
 def _is_column(value: Any) -> bool:
@@ -134,9 +121,8 @@ def _key(name: Any) -> str:
 
 def _role(name: Any) -> str | None:
     """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if unknown."""
-    key = _key(name)
-    role = next((role for role, names in _ROLES.items() if key in names), None)
-    return "wrong" if _WRONG.fullmatch(key) else role
+    match = _ROLES.fullmatch(_key(name))
+    return match and match.lastgroup
 
 
 def _roles(names: Sequence[str]) -> list[str]:
@@ -152,8 +138,8 @@ def _roles(names: Sequence[str]) -> list[str]:
     return [role or missing.pop(0) for role in roles] if any(roles) else []
 
 
-def _require_texts(table: Sequence[list[Any]]) -> None:
-    """Raises a `UserError` unless rows without names are all two texts, or all three."""
+def _roles_of_texts(table: Sequence[list[Any]]) -> list[str]:
+    """Returns the roles of columns without names, which must all be two texts, or all three."""
     if is_header(table[0]):
         raise UserError(
             f"expected pairs, but the first row names columns, {describe(table[0])}; leave it out"
@@ -168,12 +154,11 @@ def _require_texts(table: Sequence[list[Any]]) -> None:
         if len(table[0]) == 3 and all(_score(c) is not None or _key(c) in _OTHER_CLASSES for c in column):
             kind = f"column {index} has numbers or classes, first {column[0]!r}"
             raise UserError(f"expected texts, but {kind}; {_ADVICE}")
+    return ["first", "second", "wrong"]
 
 
 def _is_missing(value: Any) -> bool:
-    if isinstance(value, str):
-        return is_blank(value)
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return is_blank(value) if isinstance(value, str) else str(value) in ("None", "nan", "<NA>", "NaT")
 
 
 def _number(value: Any) -> float | None:
@@ -190,9 +175,7 @@ def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
         value = classes[value] if 0 <= value < len(classes) else None  # -1: without a label
     if (score := _number(value)) is not None:
         return score if math.isfinite(score) else None
-    if alike := _ALIKE.fullmatch(_key(value)):
-        return 0.0 if alike[1] else 1.0
-    return 0.0 if _key(value) in _DIFFERENT else None
+    return 1.0 if re.fullmatch(_SAME, _key(value)) else 0.0 if _DIFFERENT.fullmatch(_key(value)) else None
 
 
 def _not_a_pair(number: int, row: Any) -> UserError:

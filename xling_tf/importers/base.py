@@ -89,8 +89,8 @@ def read_similarity(folder: Path) -> str:
     path = folder / "config_sentence_transformers.json"
     name: str = read_settings(path, {}).get("similarity_fn_name") or "cosine"
     require_known(f"similarity_fn_name in {path}", name, ("cosine", "dot", "euclidean", "manhattan"))
-    types = [module["type"] for module in read_settings(folder / _MODULES, [])]
-    return "cosine" if name != "manhattan" and types and types[-1].endswith(".Normalize") else name
+    is_unit = any(module["type"].endswith(".Normalize") for module in read_settings(folder / _MODULES, []))
+    return "cosine" if is_unit and name != "manhattan" else name
 
 
 def encoder_kind(folder: Path) -> str:

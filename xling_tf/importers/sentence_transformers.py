@@ -7,6 +7,7 @@ import numpy as np
 
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names, read_json
+from xling_tf.inputs import require_prompt
 from xling_tf.weights import Weights, read_weights, require_shapes
 
 # Our names of poolings, with sentence-transformers' names, and its boolean settings before version 5.
@@ -86,9 +87,10 @@ def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
     prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if default is not None:
         require_known(f"default_prompt_name in {path}", default, prompts)
-    return {name: prompt for name, prompt in prompts.items() if prompt}, default if prompts.get(
-        default
-    ) else None
+    prompts = {name: prompt for name, prompt in prompts.items() if prompt}
+    for prompt in prompts.values():
+        require_prompt(prompt)
+    return prompts, default if default in prompts else None
 
 
 def read_settings(path: Path, default: Any = None) -> Any:

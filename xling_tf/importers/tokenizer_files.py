@@ -33,7 +33,8 @@ _CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1
 # transformers' tokenizers that have BERT's rules.
 _BERTS = re.compile(r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?")
 # Settings of transformers' tokenizers that change ids, with the value that they may have.
-_FLAGS = {"truncation_side": "right", "do_basic_tokenize": True, "wordpieces_prefix": "##"}
+_FLAGS = {"truncation_side": "right", "padding_side": "right", "do_basic_tokenize": True}
+_FLAGS |= {"wordpieces_prefix": "##"}
 _FLAGS |= dict.fromkeys(("never_split", "sp_model_kwargs", "add_bos_token", "add_eos_token"))
 # What tokenizer.json does to texts, as `_matched` describes it.
 _WORDPIECE = (
@@ -62,9 +63,10 @@ def read_tokenizer(
     the `max_tokens` of a sentence. The libraries of static models read nothing but tokenizer.json, which
     also cuts the texts; transformers reads the files beside it, too.
     """
-    path = next((folder / name for name in FILES if (folder / name).exists()), None)
+    names = FILES[:1] if is_static else FILES
+    path = next((folder / name for name in names if (folder / name).exists()), None)
     if path is None:
-        raise UserError(f"expected a tokenizer in {' or '.join(FILES)}, but {folder} has none of them")
+        raise UserError(f"expected a tokenizer in {' or '.join(names)}, but {folder} has none of them")
     try:
         content, config = read_settings(folder / _JSON, {}), {} if is_static else _read_config(folder)
         kind = _kind(content["model"]) if content else None
@@ -108,14 +110,18 @@ def added_tokens(folder: Path, is_static: bool) -> dict[str, bool]:
     tokens = [] if is_static else [*read_settings(folder / "added_tokens.json", {})]
     tokens += read_settings(folder / _JSON, {}).get("added_tokens", ())
     tokens += (config.get("added_tokens_decoder") or {}).values()
-    named = {_content(token): True for token in config.get("additional_special_tokens") or ()}
-    return {_content(t): _content(t) in ROLES if isinstance(t, str) else t["special"] for t in tokens} | named
+    special = {_content(t): _content(t) in ROLES if isinstance(t, str) else t["special"] for t in tokens}
+    for kind in ("additional", "extra"):
+        named = config.get(f"{kind}_special_tokens") or ()
+        named = named.values() if isinstance(named, dict) else named
+        special |= dict.fromkeys(map(_content, named), True)
+    return special
 
 
 def _read_config(folder: Path) -> _Settings:
     """Returns transformers' settings of a tokenizer, with the name of its class."""
     config, model = (read_settings(folder / name, {}) for name in ("tokenizer_config.json", "config.json"))
-    family = "BertTokenizer" if config and model.get("model_type") in ("bert", "distilbert") else ""
+    family = "BertTokenizer" if model.get("model_type") in ("bert", "distilbert") else ""
     name = config.get("tokenizer_class") or model.get("tokenizer_class") or family
     return {**read_settings(folder / "special_tokens_map.json", {}), **config, "tokenizer_class": name}
 

@@ -17,12 +17,12 @@ from tqdm import tqdm
 
 from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
-from xling_tf.errors import UserError, as_user_error, library
+from xling_tf.errors import UserError, as_user_error, library, require_known
 from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.inputs import Texts, as_texts, describe, is_single
+from xling_tf.inputs import Texts, as_texts, describe, is_single, require_prompt
 from xling_tf.savedmodel.saved_models import resolve
 from xling_tf.search.neighbours import require_positive, truncated
-from xling_tf.search.quantization import Precision, quantize_units, require_precision
+from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
@@ -31,8 +31,13 @@ _MAX_TOKENS = 4096
 # Number of words outside the vocabulary whose n-grams are cached.
 _CACHED_WORDS = 100_000
 # Options of `SentenceEncoder.encode`, with the only value besides None.
-_NO_EFFECT = {"output_value": "sentence_embedding", "convert_to_numpy": True, "convert_to_tensor": False}
-_NO_EFFECT |= {"normalize_embeddings": True, "device": "cpu", "prompt_name": None}
+_NO_EFFECT: dict[str, Any] = {
+    "output_value": "sentence_embedding",
+    "convert_to_numpy": True,
+    "convert_to_tensor": False,
+}
+_NO_EFFECT |= {"normalize_embeddings": True, "device": "cpu"}
+_NO_EFFECT |= dict.fromkeys(("prompt_name", "pool", "chunk_size"))
 
 Inputs = dict[str, NDArray[np.int32]]
 Run = Callable[[Inputs], NDArray[np.float32]]
@@ -86,7 +91,8 @@ class RuntimeEncoder:
         for name, value in options.items():
             if name not in _NO_EFFECT or value not in (None, _NO_EFFECT[name]):
                 raise UserError(f"{name}={describe(value)} is not supported here; leave it out")
-        require_precision(precision)
+        require_known("precision", precision, PRECISIONS)
+        require_prompt(prompt)
         if os.getpid() != self._process:
             raise UserError("the model was loaded before this process was forked; load it after the fork")
         require_positive(batch_size, "batch_size")

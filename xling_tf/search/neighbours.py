@@ -80,6 +80,8 @@ def nearest_in_chunks(
     """
     for size in chunk_sizes:
         require_positive(size, "a chunk size")
+    if score_function is not None and not callable(score_function):
+        raise UserError(f"score_function must be a function of two arrays of vectors, got {score_function!r}")
     index: Any = None if score_function else _build(candidates, kind or index_kind(len(candidates)))
     is_hidden = not (show_progress and sys.stderr)
     with tqdm(total=len(rows), disable=is_hidden, unit="query", desc="searching") as bar:
@@ -98,8 +100,9 @@ def _best_scored(
     best = Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
     for rows in chunks(np.arange(len(candidates)), size):
         scores = np.asarray(score_function(queries, candidates[rows]), np.float32)
-        if scores.shape != (len(queries), len(rows)):
-            raise UserError(f"score_function gave {[*scores.shape]} scores for {len(queries)} x {len(rows)}")
+        if scores.shape != (len(queries), len(rows)) or np.isnan(scores).any():
+            shape = f"{[*scores.shape]} scores{' with NaN' * bool(np.isnan(scores).any())}"
+            raise UserError(f"score_function gave {shape} for {len(queries)} x {len(rows)} vectors")
         indices = np.append(best.indices, np.broadcast_to(rows, scores.shape), axis=1)
         best = best_neighbours(np.append(best.scores, scores, axis=1), indices, k)
     return best

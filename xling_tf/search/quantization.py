@@ -8,9 +8,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError, require_known
 from xling_tf.inputs import describe
-from xling_tf.search.neighbours import as_vectors, chunks, require_same_dim
+from xling_tf.search.neighbours import as_vectors, require_same_dim
 
 Precision = Literal["float32", "int8", "binary", "ubinary"]
+PRECISIONS = get_args(Precision)
 
 _STEPS = 255  # between the 256 values of a byte
 _FEW = 100  # vectors; sentence-transformers warns of ranges of fewer, too
@@ -41,18 +42,18 @@ def quantize_embeddings(
         >>> quantize_embeddings([[0.0], [0.5]], "int8", ranges=[[0.0], [1.0]]).tolist()
         [[-128], [0]]
     """
-    require_known("precision", precision, (*get_args(Precision), "uint8"))
+    require_known("precision", precision, (*PRECISIONS, "uint8"))
     vectors = as_vectors(embeddings, "embeddings")
     if precision not in ("int8", "uint8"):
         return quantize_units(vectors, precision)
+    if not len(vectors):
+        return vectors.astype(precision)
     if ranges is None:
-        samples = vectors
-        if calibration_embeddings is not None:
-            samples = as_vectors(calibration_embeddings, "calibration_embeddings")
+        given = vectors if calibration_embeddings is None else calibration_embeddings
+        samples = as_vectors(given, "calibration_embeddings")
         if len(samples) < _FEW:
             logging.warning("the ranges of %s are those of only %d vectors", precision, len(samples))
-        empty = np.zeros((2, samples.shape[1]), np.float32)
-        ranges = np.stack([samples.min(axis=0), samples.max(axis=0)]) if len(samples) else empty
+        ranges = [samples.min(axis=0, initial=np.inf), samples.max(axis=0, initial=-np.inf)]
     limits = as_vectors(ranges, "ranges")
     require_same_dim(vectors, limits, "embeddings", "ranges")
     if len(limits) != 2 or np.any(limits[0] > limits[1]):
@@ -60,11 +61,8 @@ def quantize_embeddings(
             f"ranges must be two rows, the smallest and the largest values, got {describe(ranges)}"
         )
     step, offset = (limits[1] - limits[0]) / _STEPS, 128 * (precision == "int8")
-    codes = np.empty(vectors.shape, precision)
-    for codes_part, part in zip(chunks(codes), chunks(vectors), strict=True):
-        levels = (part - limits[0]) / np.where(step > 0, step, 1) - offset
-        codes_part[:] = np.clip(levels, -offset, _STEPS - offset)  # cut off toward zero
-    return codes
+    levels = (vectors - limits[0]) / np.where(step > 0, step, 1) - offset
+    return np.clip(levels, -offset, _STEPS - offset).astype(precision)  # cut off toward zero
 
 
 def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any]:
@@ -77,19 +75,11 @@ def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any
         return vectors.astype(np.float32, copy=False)
     if precision == "int8":
         bound = np.float32(_UNIT_RANGE / np.sqrt(max(dim, 1)))
-        codes = np.empty(vectors.shape, np.int8)
-        for codes_part, part in zip(chunks(codes), chunks(vectors), strict=True):
-            levels = np.rint((part.astype(np.float32) + bound) / (2 * bound / _STEPS))
-            codes_part[:] = np.clip(levels, 0, _STEPS) - 128
-        return codes
+        levels = np.rint((vectors.astype(np.float32) + bound) / (2 * bound / _STEPS))
+        return (np.clip(levels, 0, _STEPS) - 128).astype(np.int8)
     if dim % 8:
         remedy = f"use truncate_dim={dim // 8 * 8}" if dim > 8 else "use another precision"
         raise UserError(f"bits need dimensions in multiples of 8, got {dim}; {remedy}")
     packed = np.packbits(vectors > 0, axis=1)
     # In two's complement, subtracting 128 flips the highest bit.
     return packed if precision == "ubinary" else (packed ^ np.uint8(128)).view(np.int8)
-
-
-def require_precision(precision: str) -> None:
-    """Raises a `UserError` if a precision is unknown."""
-    require_known("precision", precision, get_args(Precision))
