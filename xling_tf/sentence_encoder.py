@@ -139,7 +139,7 @@ class SentenceEncoder:
         contexts = options.pop("contexts", None)
         require_unused(options)
         is_raw = normalize_embeddings is not None and not normalize_embeddings
-        require_precision(precision)
+        require_known("precision", precision, PRECISIONS)
         if precision == "int8" and is_raw:
             raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
         named = {"inputs": texts}
