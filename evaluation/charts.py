@@ -1,13 +1,12 @@
-"""The charts of a report: learning curves, sweeps, quality against speed, and pictures of vectors."""
+"""The charts of a report: learning curves, sweeps and quality against speed."""
 
 import base64
 import io
-import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import pandas as pd
@@ -15,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from xling_tf.errors import UserError
+from xling_tf.files import read_json
 
 Chart = tuple[str, str]  # title, and the image as a data URL
 
@@ -75,22 +75,56 @@ def sweep_points(path: Path) -> pd.DataFrame:
         return scores.groupby(level=["recipe", "minutes"], sort=False).median().sort_index()
 
 
-def picture(drawing: Mapping[str, Any]) -> str:
-    """Draws a map of texts, or a heat map of similarities; returns a data URL."""
-    figure = Figure(figsize=(5, 5), layout="constrained")
-    axes = figure.subplots()
-    if "points" in drawing:
-        markers = itertools.cycle("os^DP*")
-        for (group, points), marker in zip(drawing["points"].items(), markers, strict=False):
-            axes.scatter(points["x"], points["y"], s=12, marker=marker, alpha=0.7, label=group)
-        axes.set(xticks=[], yticks=[])
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=6, frameon=False)
-    else:
-        axes.imshow(drawing["similarities"], cmap="Blues", vmin=0, vmax=1)
-        first, second = ([text[:24] for text in texts] for texts in drawing["texts"])
-        axes.set_xticks(range(len(second)), second, rotation=60, ha="right", fontsize=7)
-        axes.set_yticks(range(len(first)), first, fontsize=7)
-    return _data_url(figure)
+def quality_against_speed(path: Path) -> str:
+    """Draws the scores of models against the sentences that they encode a second.
+
+    Args:
+        path: JSON with `panels`, titles by the name of a score, and `models`, each with its `name`, its
+            `sentences_per_second` and its `scores` by name. A model that lacks a score is not in its panel.
+            `is_peer` marks models of others; `label` says on which side of its point a name is written,
+            "right" without it.
+
+    Returns:
+        An SVG with a panel per score.
+
+    Raises:
+        UserError: The file is not of this form.
+    """
+    with reading(path, "a file of models with speeds and scores, as evaluation/results/recipes.json"):
+        content = read_json(path)
+        panels, models = content["panels"], content["models"]
+        figure = Figure(figsize=(4.8 * len(panels), 4.4), layout="constrained")
+        grid = figure.subplots(1, len(panels), sharex=True, squeeze=False)[0]
+        for axes, (score, title) in zip(grid, panels.items(), strict=True):
+            for model in models:
+                if score in model["scores"]:
+                    point = float(model["sentences_per_second"]), float(model["scores"][score])
+                    axes.scatter(*point, **_POINTS[bool(model.get("is_peer"))])
+                    offset, alignment = _LABELS[model.get("label", "right")]
+                    axes.annotate(
+                        model["name"], point, offset, textcoords="offset points", fontsize=8, **alignment
+                    )
+            axes.set_title(title, fontsize=10)
+            axes.set(xlabel="sentences encoded a second", xscale="log")
+            axes.xaxis.set_major_formatter("{x:,.0f}")
+            axes.margins(x=0.2, y=0.12)
+            axes.grid(alpha=0.2)
+        points = [grid[0].scatter([], [], **style) for style in _POINTS.values()]
+        labels = ["trained by xling_tf", "of others"]
+        figure.legend(points, labels, loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+        # Text, not outlines: smaller, and names can be searched for.
+        return _svg(figure, fonttype="none")
+
+
+# Styles by `is_peer`.
+_POINTS = {False: {"marker": "o", "color": "tab:blue"}, True: {"marker": "D", "color": "tab:gray"}}
+# Where a name stands beside its point: offset in points, and alignment.
+_LABELS: Mapping[str, tuple[tuple[int, int], Mapping[str, str]]] = {
+    "right": ((6, 0), {"ha": "left", "va": "center"}),
+    "left": ((-6, 0), {"ha": "right", "va": "center"}),
+    "above": ((-4, 6), {"ha": "left", "va": "bottom"}),
+    "below": ((-4, -6), {"ha": "left", "va": "top"}),
+}
 
 
 def _line_chart(lines: Sequence[Any], columns: int) -> tuple[Figure, Axes]:
@@ -107,10 +141,16 @@ def _with_legend(figure: Figure, columns: int) -> str:
 
 
 def _data_url(figure: Figure) -> str:
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "xling_tf", "text.parse_math": False}):
+    return f"data:image/svg+xml;base64,{base64.b64encode(_svg(figure).encode()).decode()}"
+
+
+def _svg(figure: Figure, fonttype: Literal["path", "none"] = "path") -> str:
+    buffer = io.StringIO()
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "xling_tf", "svg.fonttype": fonttype, "text.parse_math": False}
+    ):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    return buffer.getvalue()
 
 
 def _read_lines(path: Path) -> pd.DataFrame:

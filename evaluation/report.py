@@ -5,6 +5,7 @@ r"""Compares results with each other and with the papers' figures, on a page or 
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
     python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
         --output docs/papers.md
+    python evaluation/report.py --recipes evaluation/results/recipes.json --output docs/recipes.svg
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
 """
@@ -25,9 +26,8 @@ import numpy as np
 import pandas as pd
 from absl import flags
 
-from evaluation.charts import learning_curves, picture, reading, sweep_curves
+from evaluation.charts import learning_curves, quality_against_speed, reading, sweep_curves
 from evaluation.paper_tables import (
-    Cell,
     Key,
     Row,
     Section,
@@ -68,7 +68,6 @@ class Results:
     name: str
     complete: bool
     scores: Mapping[Key, float]
-    illustrations: Mapping[str, Mapping[str, Any]]
     accounts: Mapping[tuple[str, str], Mapping[str, str]]
     trained_on: Mapping[tuple[str, str], Mapping[str, float]]
     skipped: Mapping[str, str]
@@ -78,6 +77,13 @@ class Results:
 def main(*names: str) -> None:
     """Reads the results that the arguments name, and writes the report."""
     values = flags.FLAGS
+    if values.recipes is not None:
+        if names:
+            raise UserError(
+                f"--recipes is drawn alone, got {', '.join(names)} too; give them to another command"
+            )
+        _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
+        return
     if values.papers is not None:
         results = [result for name in names for result in read_results([Path(name)])]
         added = ((result.name, result.scores, result.provenance) for result in results)
@@ -93,7 +99,6 @@ def main(*names: str) -> None:
         parts = [*sections(results)]
         parts += [Section("Learning curves", "", (), curves)] if curves else []
         parts += [Section("Quality against minutes", "", (), swept)] if swept else []
-        parts += pictures(results)
         _write(values.output or "report.html", render(parts, results, as_page=True))
 
 
@@ -158,7 +163,7 @@ def _from_training(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     return {
         "system": {"name": path.parent.name if path.name == "results.json" else path.stem},
         "scores": {"training": {**scores, "budget": budget}},
-        **{"complete": True, "illustrations": {}, "datasets": {}, "skipped": {}},
+        **{"complete": True, "datasets": {}, "skipped": {}},
         **{key: value for key, value in content.items() if key != "scores"},
     }
 
@@ -177,12 +182,11 @@ def _results(content: Mapping[str, Any]) -> Results:
         for suite, by_name in content["datasets"].items()
         for name, dataset in by_name.items()
     }
-    others = ("complete", "scores", "illustrations", "datasets", "skipped")
+    others = ("complete", "scores", "datasets", "skipped")
     return Results(
         name=str(content["system"]["name"]),
         complete=bool(content["complete"]),
         scores=scores,
-        illustrations={suite: dict(drawings) for suite, drawings in content["illustrations"].items()},
         accounts={
             key: {
                 **{parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()},
@@ -285,40 +289,13 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
     ]
 
 
-def pictures(results: Sequence[Results]) -> list[Section]:
-    """Makes a section of maps, heat maps and retrieval errors."""
-    tables, charts = [], []
-    for suite in ("sentence_map", "document_map", "heat_map", "retrieval_errors"):
-        drawings = [(r.name, *item) for r in results for item in r.illustrations.get(suite, {}).items()]
-        for name, dataset, drawing in sorted(drawings, key=lambda drawn: drawn[1]):
-            title = f"{name}: {dataset}"
-            if suite != "retrieval_errors":
-                charts.append((f"{title}, {suite.replace('_', ' ')}", picture(drawing)))
-                continue
-            rows = [
-                Row(
-                    [error["query"], error["found"], error["right"]],
-                    [Cell(f"{error[score]:.2f}") for score in ("found_score", "right_score")],
-                )
-                for error in drawing["errors"]
-            ]
-            title += f", {drawing['num_errors']} errors in {drawing['num_queries']} queries"
-            headings = ["query", "found", "right", "score of found", "of right"]
-            tables.append(Table(title, headings, rows))
-            rows = [
-                Row([item["query"] * (place == 0), text], [Cell(f"{score:.2f}", is_right)])
-                for item in drawing["nearest"]
-                for place, (text, score, is_right) in enumerate(item["found"])
-            ]
-            headings = ["query", "its nearest (bold: its translation)", "score"]
-            tables.append(Table(f"{name}: {dataset}, the nearest three", headings, rows))
-    return [Section("Pictures of the space", "", tables, charts)] if tables or charts else []
-
-
 if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
     flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
+    flags.DEFINE_string(
+        "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
+    )
     flags.DEFINE_string(
         "papers",
         None,

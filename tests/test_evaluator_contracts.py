@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from encode_functions import by_meaning, random_vectors
 from evaluation_data import meaning, write_evaluation_data, write_table
-from illustrations import SUITES as ILLUSTRATIONS
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import argument, transfer
@@ -123,7 +122,7 @@ def test_few_rows_are_refused_when_they_are_read_or_give_finite_scores(count, tm
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         path.write_text("".join(lines[: 1 + count]), encoding="utf-8")
     write_table(tmp_path / "similarity_search/one.tsv", "de", ("eins",), ("zwei",))
-    for name, item in select({**SUITES, **ILLUSTRATIONS}, tmp_path, [], 0)[0].items():
+    for name, item in select(SUITES, tmp_path, [], 0)[0].items():
         with suppress(UserError):
             evaluator = item.load()
             with suppress(NotApplicableError):
