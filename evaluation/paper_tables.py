@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.charts import Chart, reading
+from evaluation.charts import reading
 from xling_tf.files import read_json, replacing
 
 Key = tuple[str, str, str]  # suite, data set, metric
@@ -83,12 +83,11 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Tables and charts under one heading."""
+    """Tables under one heading."""
 
     title: str
     source: str
     tables: Sequence[Table]
-    charts: Sequence[Chart] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

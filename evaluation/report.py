@@ -1,6 +1,6 @@
 r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
 
-    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json --training runs/en-es
+    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
     python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from absl import flags
 
-from evaluation.charts import learning_curves, quality_against_speed, reading, sweep_curves
+from evaluation.charts import quality_against_speed, reading
 from evaluation.paper_tables import (
     Key,
     Row,
@@ -90,15 +90,11 @@ def main(*names: str) -> None:
         sections_beside = beside(add_results(Path(values.papers), added))
         _write(values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False))
         return
-    results = read_results([Path(name) for name in names]) if names or not values.sweep else []
+    results = read_results([Path(name) for name in names])
+    parts = sections(results)
     if values.markdown is not None:
-        _write(values.markdown, render(sections(results), results, as_page=False))
+        _write(values.markdown, render(parts, results, as_page=False))
     if values.output is not None or values.markdown is None:
-        curves = [chart for run_dir in values.training for chart in learning_curves(Path(run_dir))]
-        swept = [chart for path in values.sweep for chart in sweep_curves(Path(path))]
-        parts = [*sections(results)]
-        parts += [Section("Learning curves", "", (), curves)] if curves else []
-        parts += [Section("Quality against minutes", "", (), swept)] if swept else []
         _write(values.output or "report.html", render(parts, results, as_page=True))
 
 
@@ -292,7 +288,6 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
-    flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
     flags.DEFINE_string(
         "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
     )
@@ -301,5 +296,4 @@ if __name__ == "__main__":
         None,
         "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
     )
-    flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     run(main, "the same command makes the report again", takes_files=True)
