@@ -62,11 +62,13 @@ def measure() -> dict[str, Any]:
         raise UserError("--peer, --texts, --model and --python are needed together; give all of them")
     with quiet_start():
         import tensorflow  # noqa: F401
-    return _measure_imported() if _PEER.value else _measure_trained()
+    return (
+        _measure_imported(_PEER.value, _TEXTS.value) if _PEER.value and _TEXTS.value else _measure_trained()
+    )
 
 
-def _measure_imported() -> dict[str, Any]:
-    texts = read_texts(_TEXTS.value)
+def _measure_imported(peer: str, file: str) -> dict[str, Any]:
+    texts = read_texts(file)
     model, *others = (SentenceEncoder(path) for path in _MODEL.value)
     ours = {
         "encoding": {"xling_tf": _all(model, texts)},
@@ -75,7 +77,7 @@ def _measure_imported() -> dict[str, Any]:
             Path(path).name: _all(other, texts) for path, other in zip(_MODEL.value[1:], others, strict=True)
         },
     }
-    inputs = {"texts": texts, "model": str(Path(_PEER.value).absolute())}
+    inputs = {"texts": texts, "model": str(Path(peer).absolute())}
     return {"texts": len(texts), "sentences_per_second": _compare(ours, inputs, ())}
 
 
@@ -85,9 +87,9 @@ def _measure_trained() -> dict[str, Any]:
 
     # More pairs than are measured, so that the word tables are as large as in use.
     pairs = read_pairs(_DATA.value, (_SOURCE.value, _TARGET.value), MAX_TEXTS)
-    texts = sorted({text for pair in pairs for text in pair})
-    np.random.default_rng(0).shuffle(texts)
-    texts = texts[:MAX_TEXTS]
+    np.random.default_rng(0).shuffle(pairs)
+    sample = pairs[: MAX_TEXTS // 2]
+    texts = [text for pair in sample for text in pair]
     # A shared machine is slow at times: its best rate is the limit.
     limits = {dtype: matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +120,7 @@ def _measure_trained() -> dict[str, Any]:
                 for name, systems in models.items()
             },
         }
-        figures = _compare(ours, {"texts": texts, "pairs": pairs, "shape": trained.encoder_settings}, dtypes)
+        figures = _compare(ours, {"texts": texts, "pairs": sample, "shape": trained.encoder_settings}, dtypes)
     limits = {dtype: max(limit, matmul_gflops(dtype)) for dtype, limit in limits.items()}
     tokens = trained.tokenizer.tokenize(texts).flat_values.shape[0]
     flops, shares = flops_per_token(trained.encoder_settings) / 1e9, {}

@@ -5,7 +5,6 @@ r"""Compares results with each other and with the papers' figures, on a page or 
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
     python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
         --output docs/papers.md
-    python evaluation/report.py --recipes evaluation/results/recipes.json --output docs/recipes.svg
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
 """
@@ -26,8 +25,8 @@ import numpy as np
 import pandas as pd
 from absl import flags
 
-from evaluation.charts import quality_against_speed, reading
 from evaluation.paper_tables import (
+    OTHER_CONTENT,
     Key,
     Row,
     Section,
@@ -40,7 +39,7 @@ from evaluation.paper_tables import (
     marked,
     with_best,
 )
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_file
 from xling_tf.program import run
@@ -77,13 +76,6 @@ class Results:
 def main(*names: str) -> None:
     """Reads the results that the arguments name, and writes the report."""
     values = flags.FLAGS
-    if values.recipes is not None:
-        if names:
-            raise UserError(
-                f"--recipes is drawn alone, got {', '.join(names)} too; give them to another command"
-            )
-        _write(values.output or "recipes.svg", quality_against_speed(Path(values.recipes)))
-        return
     if values.papers is not None:
         results = [result for name in names for result in read_results([Path(name)])]
         added = ((result.name, result.scores, result.provenance) for result in results)
@@ -140,7 +132,8 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
         raise UserError("expected results files, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
-        with reading(path, "a results file of evaluation/main.py or of a training"):
+        expected = f"{path} must be a results file of evaluation/main.py or of a training"
+        with as_user_error(f"{expected}, but is not ({{error}}); give another", *OTHER_CONTENT):
             content = read_json(path)
             if "system" not in content:
                 content = _from_training(content, path)
@@ -288,9 +281,6 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
-    flags.DEFINE_string(
-        "recipes", None, "Models with speeds and scores, to draw as an SVG; default recipes.svg."
-    )
     flags.DEFINE_string(
         "papers",
         None,

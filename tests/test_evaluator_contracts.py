@@ -16,7 +16,8 @@ from xling_tf.evaluators.data import Dataset, select
 from xling_tf.evaluators.encoding import Embedder, Encode, Evaluator, NotApplicableError
 from xling_tf.evaluators.running import SUITES
 
-# The first score of a suite's data sets with a perfect encoder, and its range with a random encoder.
+# The first score of a suite's data sets with a perfect encoder, and its range with a random encoder; "nli"
+# needs a head, too.
 KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "sts": (1.0, (-0.5, 0.5)),
     "senteval": (1.0, (-0.2, 0.65)),
@@ -25,7 +26,6 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "similarity_search": (0.0, (0.9, 1.0)),
     "mixed_pool": (1.0, (0.0, 0.1)),
     "mining": (1.0, (0.0, 0.1)),
-    "nli": (1.0, (0.3, 0.7)),
     "classification": (1.0, (0.1, 0.65)),
     "semantic_retrieval": (1.0, (0.0, 0.2)),
     "reqa": (1.0, (0.0, 0.1)),
@@ -63,7 +63,7 @@ def outcome(item: Dataset, encode: Encode) -> dict[str, Any]:
         return {}
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", KNOWN)
 def test_perfect_vectors_score_best_and_random_ones_by_chance(suite, both):
     best, (low, high) = KNOWN[suite]
     scored = []

@@ -5,15 +5,12 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
 
-import charts
 import pytest
 import report
 from programs import ROOT, run_python, the_error
 
 from evaluation import paper_tables
-from xling_tf.errors import UserError
 
 PROGRAM = ROOT / "evaluation" / "report.py"
 # As evaluations write them.
@@ -186,40 +183,6 @@ def test_texts_are_escaped(tmp_path):
     assert "<script" not in markdown
     assert not re.search(r"[^\\]\|x", markdown)
     assert "Not finished: theirs" in markdown
-
-
-def test_models_are_drawn_by_speed_in_the_panels_whose_scores_they_have(tmp_path):
-    models = [
-        {"name": "words", "sentences_per_second": 10, "scores": {"sts": 0.8}},
-        {"name": "C<N>N", "sentences_per_second": 100, "scores": {"sts": 0.85, "questions": 58.3}},
-        {"name": "theirs", "sentences_per_second": 1000, "scores": {"sts": 0.9, "questions": 69.7}},
-    ]
-    models[-1] |= {"is_peer": True, "label": "left"}
-    panels = {"sts": "Similarity", "questions": "Answers"}
-    path = write(tmp_path, {"panels": panels, "models": models}, "recipes")
-    image = [*ElementTree.fromstring(charts.quality_against_speed(path)).iter()]
-    texts = [element.text for element in image if element.tag.endswith("}text")]
-    drawn = [text for text in texts if text in {"words", "C<N>N", "theirs", *panels.values()}]
-    assert drawn == ["words", "C<N>N", "theirs", "Similarity", "C<N>N", "theirs", "Answers"]
-    # On a logarithmic axis, 100 is as far from 10 as from 1000; better scores are higher.
-    points = (group for group in image if group.get("id", "").startswith("PathCollection"))
-    uses = (each for group in points for each in group.iter() if each.tag.endswith("}use"))
-    (left, low), (middle, between), (right, high), *rest = (
-        (float(use.get("x")), float(use.get("y"))) for use in uses
-    )
-    assert middle - left == pytest.approx(right - middle, abs=0.01) != 0
-    assert low - between == pytest.approx(between - high, abs=0.01) != 0
-    assert len(rest) == 2 + 2  # two in the legend
-    models[0]["label"] = "nowhere"
-    write(tmp_path, {"panels": panels, "models": models}, "recipes")
-    with pytest.raises(UserError, match=r"recipes\.json must be a file of models"):
-        charts.quality_against_speed(path)
-
-
-def test_the_plot_in_the_docs_shows_the_models_of_its_file():
-    content = json.loads((ROOT / "evaluation/results/recipes.json").read_text("utf-8"))
-    plot = (ROOT / "docs/recipes.svg").read_text("utf-8")
-    assert [row["name"] for row in content["models"] if f">{row['name']}<" not in plot] == []
 
 
 FIGURES = [
