@@ -145,7 +145,7 @@ def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> di
     config = apply_overrides(get_preset(_PRESET.value), [*RANKING_ALONE, *data, *budget, *settings])
     with tempfile.TemporaryDirectory() as run_dir:
         folders = {"run_dir": Path(run_dir), "output": output}
-        corpora = [PairCorpus.of(pairs, languages)]
+        corpora = [PairCorpus.from_pairs(pairs, languages)]
         results = run_experiment(Run(name=_PRESET.value, config=config, corpora=corpora, **folders))
         lines = Path(run_dir, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     if not results:
