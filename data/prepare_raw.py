@@ -8,15 +8,15 @@ Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --dir
 --direct_running_mode=multi_processing.
 """
 
-import argparse
 import logging
 import os
 import re
 import sys
+from argparse import ArgumentError
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 # A bare checkout is enough: the package need not be installed. Beam's worker processes import it, and
 # `pipelines` from this folder, by PYTHONPATH.
@@ -27,7 +27,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHO
 from absl import app, flags
 from tabulate import tabulate
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import require_writable_folder
 from xling_tf.program import one_line_errors, progress, set_up_logging
 
@@ -36,91 +36,88 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
 
+_AGAIN = "the same command starts again"
+# The flags of each command, besides those of all.
+_COMMANDS = {
+    "reddit": ("language",),  # pairs of a comment and its reply from Reddit's dumps
+    "wikipedia": ("language",),  # documents from MediaWiki's XML dumps
+    "bitext": (
+        "source",
+        "target",
+        "name",
+        "model",
+        "min_cosine",
+    ),  # from lines of source TAB target, or Moses
+}
+_LANGUAGES = ("language", "source", "target")
+
+
 def main(argv: list[str]) -> None:
-    """Runs the subcommand and prints how many records had which outcome."""
+    """Runs the command and prints how many records had which outcome."""
     set_up_logging()
-    with one_line_errors("the same command starts again"):
+    with one_line_errors(_AGAIN):
         if not find_spec("apache_beam"):
             raise UserError("this needs Apache Beam; install it with: pip install -e '.[beam]'")
+        _, *rest = argv
+        settings = _settings(rest[0] if rest else "")
         from pipelines.common import prepare
 
         # Beam logs errors with tracebacks before it raises them.
         logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
-        arguments, rest = _parser().parse_known_args(argv[1:])
-        options = beam_options(rest)
-        if "://" not in arguments.output:
-            require_writable_folder(Path(arguments.output), "name another folder with --output")
-            arguments.output = os.path.abspath(arguments.output)
-        name, lines = _corpus(arguments)
-        with progress(f"preparing {name} into {arguments.output}"):
-            settings = vars(arguments)
-            counts = prepare(name, lines, output=settings.pop("output"), options=options, settings=settings)
+        options, output = beam_options(rest[1:]), flags.FLAGS.output
+        if "://" not in output:
+            require_writable_folder(Path(output), "name another folder with --output")
+            output = os.path.abspath(output)
+        name, lines = _corpus(**settings)
+        with progress(f"preparing {name} into {output}"):
+            counts = prepare(name, lines, output=output, options=options, settings=settings)
     print(tabulate(sorted(counts.items()), headers=("outcome", "count")))
 
 
-def _corpus(arguments: argparse.Namespace) -> "tuple[str, PTransform[Any, Any]]":
+def _settings(command: str) -> dict[str, Any]:
+    """Returns a command with its flags, and refuses what it cannot use."""
+    if command not in _COMMANDS:
+        raise UserError(f"expected {', '.join(_COMMANDS)} as the first word, got {command!r}; add one")
+    names, values = _COMMANDS[command], flags.FLAGS
+    if unused := [name for name in sum(_COMMANDS.values(), ()) if name not in names and values[name].present]:
+        raise UserError(f"{command} has no --{unused[0]}; remove it")
+    settings = {name: values[name].value for name in ("input", "num_shards", *names)}
+    if command == "reddit":
+        settings["language"] = settings["language"] or "en"
+    for name in {*names} & {*_LANGUAGES}:
+        if not re.fullmatch(r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?", settings[name] or ""):
+            raise UserError(
+                f"--{name} must be a language code such as en, got {settings[name]!r}; correct it"
+            )
+    return {"command": command, **settings}
+
+
+def _corpus(command: str, input: Sequence[str], **settings: Any) -> "tuple[str, PTransform[Any, Any]]":
     """Returns the path of a command's corpus in the data folder, and the pipeline that makes its lines."""
     from pipelines import bitext, reddit, wikipedia
     from pipelines.common import find_files
 
-    paths = find_files(arguments.input)
-    match arguments.command:
-        case "reddit":
-            return f"conversations/reddit.{arguments.language}.tsv.gz", reddit.Conversations(paths)
-        case "wikipedia":
-            lines = wikipedia.Documents(paths, arguments.language)
-            return f"documents/wikipedia.{arguments.language}.txt.gz", lines
-        case _:
-            source, target = arguments.source, arguments.target
-            name = arguments.name or bitext.corpus_name(paths, f"{source}-{target}")
-            pairs = bitext.CleanPairs(paths, source, target, arguments.model, arguments.min_cosine)
-            return f"parallel/{name}.{source}-{target}.tsv.gz", pairs
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; {self.prog} --help lists the flags")
-
-
-def _parser() -> _Parser:
-    parser = _Parser(prog="data/prepare_raw.py", description="Prepares raw text for training.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def add(name: str, description: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=description, allow_abbrev=False)
-        command.add_argument("--input", required=True, action="extend", nargs="+", help="files, or patterns")
-        command.add_argument("--output", required=True, help="data folder for the corpus")
-        command.add_argument("--num_shards", type=int, default=10, help="files of the corpus")
-        return command
-
-    reddit = add("reddit", "pairs of a comment and its reply from Reddit's dumps")
-    reddit.add_argument("--language", type=_language, default="en", help="for the name of the corpus")
-    wikipedia = add("wikipedia", "documents from MediaWiki's XML dumps")
-    wikipedia.add_argument("--language", type=_language, required=True, help="of the dump, such as en")
-    bitext = add("bitext", "clean pairs from lines of source TAB target, or from Moses pairs")
-    bitext.add_argument("--source", type=_language, required=True, help="language of column 1")
-    bitext.add_argument("--target", type=_language, required=True, help="language of column 2")
-    bitext.add_argument("--name", help="name of the corpus; default: that of the input")
-    bitext.add_argument("--model", default="", help="exported model that scores the pairs")
-    bitext.add_argument("--min_cosine", type=float, default=0.5, help="lowest score of a pair that is kept")
-    return parser
-
-
-def _language(text: str) -> str:
-    if not re.fullmatch(r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?", text):
-        raise argparse.ArgumentTypeError(f"expected a language code such as en, got {text!r}")
-    return text
+    paths = find_files(input)
+    if command == "bitext":
+        source, target = settings["source"], settings["target"]
+        name = settings["name"] or bitext.corpus_name(paths, f"{source}-{target}")
+        pairs = bitext.CleanPairs(paths, source, target, settings["model"], settings["min_cosine"])
+        return f"parallel/{name}.{source}-{target}.tsv.gz", pairs
+    language = settings["language"]
+    if command == "reddit":
+        return f"conversations/reddit.{language}.tsv.gz", reddit.Conversations(paths)
+    return f"documents/wikipedia.{language}.txt.gz", wikipedia.Documents(paths, language)
 
 
 def beam_options(rest: Sequence[str]) -> "PipelineOptions":
     """Makes Beam's options from the flags that the command does not have."""
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 
-    def check(parser: argparse.ArgumentParser) -> None:
+    def check(parser: Any) -> None:  # argparse is Beam's
         parser.exit_on_error = False
         try:
             _, unknown = parser.parse_known_args(rest)
-        except argparse.ArgumentError as error:
+        except ArgumentError as error:
             raise UserError(f"Beam does not accept a flag: {error}") from None
         if unknown:
             raise UserError(f"{' '.join(unknown)} is a flag neither of the command nor of Beam")
@@ -136,10 +133,22 @@ def beam_options(rest: Sequence[str]) -> "PipelineOptions":
 
 
 def _parse_flags(argv: list[str]) -> list[str]:
-    """Leaves all flags to the subcommands and Beam."""
-    flags.FLAGS.mark_as_parsed()
-    return argv
+    """Leaves the command and the flags of Beam."""
+    with one_line_errors(_AGAIN), as_user_error("{error}", flags.Error):
+        rest: list[str] = flags.FLAGS(argv, known_only=True)
+    return rest
 
 
 if __name__ == "__main__":
+    flags.DEFINE_multi_string("input", None, "Files, or patterns. Repeatable.", required=True)
+    flags.DEFINE_string("output", None, "Data folder for the corpus.", required=True)
+    flags.DEFINE_integer("num_shards", 10, "Files of the corpus.", lower_bound=1)
+    flags.DEFINE_string(
+        "language", None, "wikipedia: language of the dump; reddit: of the corpus, default en."
+    )
+    flags.DEFINE_string("source", None, "bitext: language of column 1.")
+    flags.DEFINE_string("target", None, "bitext: language of column 2.")
+    flags.DEFINE_string("name", None, "bitext: name of the corpus; default: that of the input.")
+    flags.DEFINE_string("model", "", "bitext: exported model that scores the pairs.")
+    flags.DEFINE_float("min_cosine", 0.5, "bitext: lowest score of a pair that is kept.")
     app.run(main, flags_parser=_parse_flags)

@@ -2,14 +2,12 @@
 
     python evaluation/benchmark_gpu.py --minutes 10 --output gpu.json
 
-Each part has a process of its own and a share of the minutes, and its figures are written as soon as they
-are measured: if a part crashes or hangs, the others and its own first figures remain. What fails is reported
-in place of its figures. Weights are random, and the texts are the built-in sample, recombined. Without a
-GPU, the same runs with small sizes.
+Each part has a process of its own and a share of the minutes: if it crashes or hangs, the others and its own
+first figures remain. What fails is reported in place of its figures. Weights are random, and the texts are
+the built-in sample, recombined. Without a GPU, the same runs with small sizes.
 """
 
 import itertools
-import json
 import os
 import signal
 import statistics
@@ -24,21 +22,27 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Works in a checkout without installation.
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT))  # works in a checkout without installation
 
 import keras
 import numpy as np
 from absl import flags
-from benchmark import _OTHER_TASKS, _flops_per_token
 
+from evaluation.workloads import (
+    RANKING_ALONE,
+    ROUNDS,
+    flops_per_token,
+    peers,
+    seconds_of,
+    write_figures,
+)
 from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import one_line
-from xling_tf.files import read_json, require_writable_file, write_json
+from xling_tf.files import read_json, write_json
 from xling_tf.presets import get_preset
-from xling_tf.program import provenance, quiet_start, run
+from xling_tf.program import quiet_start, run
 from xling_tf.settings import apply_overrides
 
 with quiet_start():
@@ -52,6 +56,7 @@ with quiet_start():
     from xling_tf.trainer.fine_tuning import PairCorpus
     from xling_tf.trainer.input_pipeline import task_examples
     from xling_tf.trainer.loop import Trainer
+    from xling_tf.trainer.resolution import matmul_gflops
 
 _GPUS = tf.config.list_physical_devices("GPU")
 _BATCH, _LARGE = (256, (2048, 16384)) if _GPUS else (16, (64,))
@@ -84,17 +89,14 @@ class _Figures(dict[str, Any]):
 
 def main() -> None:
     """Runs all parts, or the one that --part names."""
-    output = Path(_OUTPUT.value)
     if _PART.value:
-        _PARTS[_PART.value][0](_Figures(output))
+        _PARTS[_PART.value][0](_Figures(Path(_OUTPUT.value)))
         return
-    require_writable_file(output, "give another --output")
-    figures: dict[str, Any] = provenance()
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for part, (_, share, environment) in _PARTS.items():
             figures[part] = _run_part(part, Path(folder), 60 * share * _MINUTES.value, environment)
-            write_json(output, figures)
-    print(json.dumps(figures, indent=2))
+            write_figures(_OUTPUT.value, lambda: figures)
 
 
 def _run_part(part: str, folder: Path, seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -129,9 +131,8 @@ def _pairs() -> list[tuple[str, str]]:
 def _make(name: str, batch: int, precision: str, devices: Sequence[str] = ()) -> tuple[Trainer, Model]:
     """Makes an untrained model, and its training on translation ranking with a replica on each device."""
     preset, *settings = _MODELS[name]
-    settings += [f"tasks.{task}.weight=0" for task in _OTHER_TASKS]
-    settings += [f"tasks.translation_ranking.examples_per_batch={batch}", "training.steps=1000000"]
-    settings += ["training.minutes=0", "training.bow_share=0", "optimizer.warmup=0"]
+    settings += [*RANKING_ALONE, f"tasks.translation_ranking.examples_per_batch={batch}"]
+    settings += ["training.steps=1000000", "training.minutes=0", "optimizer.warmup=0"]
     if name == "bert" and not _GPUS:
         settings.append("encoder.num_layers=2")
     config = apply_overrides(get_preset(preset), settings)
@@ -159,56 +160,37 @@ def _train(trainer: Trainer, count: int) -> list[Any]:
 
 
 def _speed(name: str, batch: int, devices: Sequence[str] = ()) -> dict[str, Any]:
-    """Milliseconds of the first step and the median of the next, until the call returns and until the device
-    is done; then the speed with several steps at once, and its share of the peak of matrix products.
+    """Milliseconds of the first step and the median of the next, one after the other; then the speed with
+    several steps at once, and its share of the speed of matrix products.
     """
     trainer, model = _make(name, batch, "mixed_bfloat16" if _GPUS else "float32", devices)
-    host, whole, results = [], [], []
-    for _ in range(20 if _GPUS else 3):
-        begin = time.perf_counter()
-        step = trainer._train_step(trainer._phase())
-        host.append(1000 * (time.perf_counter() - begin))
-        (result,) = trainer._read([step])
-        whole.append(1000 * (time.perf_counter() - begin))
-        trainer.step += 1
+    single = [1000 * seconds_of(lambda: _train(trainer, 1)) for _ in range(19 if _GPUS else 2)]
+    (result,) = _train(trainer, 1)
+    results: list[Any] = []
     begin = time.perf_counter()
     while time.perf_counter() - begin < _SECONDS:
         results += _train(trainer, 8 if _GPUS else 1)
     seconds = time.perf_counter() - begin
     tokens = sum(result.tokens for result in results) / seconds
-    flops = 3 * tokens * _flops_per_token(model.encoder_settings)
+    gflops = 3e-9 * tokens * flops_per_token(model.encoder_settings)
     return {
-        "first": {"host": host[0], "whole": whole[0]},
-        "next": {"host": statistics.median(host[1:]), "whole": statistics.median(whole[1:])},
+        "milliseconds": {"first": single[0], "next": statistics.median(single[1:])},
         "sentences_per_second": sum(result.sentences for result in results) / seconds,
         "tokens_per_second": tokens,
-        "share_of_peak": flops / _peak(_DTYPES[-1]),
+        "fraction_of_ceiling": gflops / matmul_gflops(_DTYPES[-1]),
         "loss_after_these_steps": result.loss,
     }
-
-
-def _peak(dtype: str) -> float:
-    """The floating-point operations per second in products of large matrices."""
-    width, seconds = 8192 if _GPUS else 1024, []
-    left, right = (tf.cast(tf.random.normal([width, width]), dtype) for _ in range(2))
-    for _ in range(5):
-        begin = time.perf_counter()
-        for _ in range(10):
-            product = tf.matmul(left, right)
-        product[0, 0].numpy()
-        seconds.append((time.perf_counter() - begin) / 10)
-    return float(2 * width**3 / min(seconds))
 
 
 # The parts, in their order.
 
 
 def _device(figures: _Figures) -> None:
-    """Devices, libraries, and the peak of matrix products."""
+    """Devices, libraries, and the speed of matrix products."""
     figures["gpus"] = [str(tf.config.experimental.get_device_details(gpu)) for gpu in _GPUS]
     figures["build"] = str(dict(tf.sysconfig.get_build_info()))
     for dtype in _DTYPES:
-        figures.measure(f"peak_tflops_{dtype}", lambda dtype: _peak(dtype) / 1e12, dtype)
+        figures.measure(f"ceiling_gflops_{dtype}", matmul_gflops, dtype)
 
 
 def _training(cases: Sequence[tuple[str, int]], figures: _Figures) -> None:
@@ -226,9 +208,7 @@ def _encoding(figures: _Figures) -> None:
             _make(name, _BATCH, "float32")[1].export(folder, {})
         model = load(folder, dtype)
         model.encode(texts)
-        begin = time.perf_counter()
-        model.encode(texts)
-        return len(texts) / (time.perf_counter() - begin)
+        return len(texts) / seconds_of(lambda: model.encode(texts))
 
     for name, dtype in itertools.product(_MODELS, ("float32", "bfloat16")):
         figures.measure(f"{name}, {dtype}", rate, name, dtype)
@@ -239,17 +219,11 @@ def _peers(figures: _Figures) -> None:
     pairs = _pairs()[: 10_000 if _GPUS else 512]
     texts = [text for pair in pairs for text in pair]
     shape = {"hidden_dim": 512, "num_layers": 3, "num_heads": 8, "intermediate_dim": 2048}
-    inputs = Path(_OUTPUT.value).with_name("inputs.json")
-    write_json(inputs, {"texts": texts, "pairs": pairs, "shape": shape})
     python = sys.executable if find_spec("sentence_transformers") else str(ROOT / ".peers/bin/python")
-    parts = itertools.product(("training", "encoding"), _DTYPES)
-    names = [f"{workload}: sentence-transformers, {dtype}" for workload, dtype in parts]
-    command, asked = [python, str(ROOT / "evaluation" / "peers.py"), str(inputs)], "\n".join(names * 3)
-    answers = subprocess.run(command, input=asked, text=True, stdout=subprocess.PIPE, check=True).stdout
-    rounds = [json.loads(line) for line in answers.splitlines()[1:]]
-    for index, name in enumerate(names):
-        rates = [answer["sentences"] / answer["seconds"] for answer in rounds[index :: len(names)]]
-        figures.measure(name, statistics.median, rates)
+    with peers(python, {"texts": texts, "pairs": pairs, "shape": shape}) as (_, rate):
+        for workload, dtype in itertools.product(("training", "encoding"), _DTYPES):
+            name = f"{workload}: sentence-transformers, {dtype}"
+            figures.measure(name, lambda name: statistics.median(rate(name) for _ in range(ROUNDS)), name)
 
 
 def _replicas(figures: _Figures) -> None:

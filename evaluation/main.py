@@ -17,18 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 from tabulate import tabulate
 
-from evaluation.illustrations import SUITES as ILLUSTRATIONS
 from xling_tf.errors import UserError
 from xling_tf.evaluators import transfer
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.classifiers import NETWORK
 from xling_tf.evaluators.data import select
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.evaluators.running import SUITES as SCORES
-from xling_tf.evaluators.running import evaluate_embedder, headlines
+from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
 from xling_tf.program import format_table, quiet_start, run
-
-SUITES = {**SCORES, **ILLUSTRATIONS}
 
 _MODEL = flags.DEFINE_string(
     "model", None, "The model: exported/en-es, hub:DIR, rest:URL or python:module:function."

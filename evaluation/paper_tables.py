@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.charts import Chart, reading
+from xling_tf.errors import as_user_error
 from xling_tf.files import read_json, replacing
 
 Key = tuple[str, str, str]  # suite, data set, metric
@@ -33,6 +33,8 @@ _WORDS = {
     "pearson_angular": "Pearson",
     "spearman_angular": "Spearman",
 }
+# Errors about a file of other content.
+OTHER_CONTENT = (OSError, ValueError, LookupError, TypeError, AttributeError)
 _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
 # What a command says about places on a machine.
@@ -83,12 +85,11 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Tables and charts under one heading."""
+    """Tables under one heading."""
 
     title: str
     source: str
     tables: Sequence[Table]
-    charts: Sequence[Chart] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,7 +429,8 @@ def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, An
     Raises:
         UserError: The file is of another kind.
     """
-    with reading(path, "a file of our systems' scores, as evaluation/results/papers.json"):
+    expected = f"{path} must be a file of our systems' scores, as evaluation/results/papers.json"
+    with as_user_error(f"{expected}, but is not ({{error}}); give another", *OTHER_CONTENT):
         systems: dict[str, dict[str, Any]] = dict(read_json(path).items()) if path.exists() else {}
     wanted = _wanted()
     # Trainings first.

@@ -1,4 +1,4 @@
-"""Runs other libraries for evaluation/benchmark.py, in their own environment (`make peers`).
+"""Runs other libraries for the benchmarks, in their own environment (`make peers`).
 
     .peers/bin/python evaluation/peers.py INPUT.json
 
@@ -52,7 +52,7 @@ def main(path: str) -> None:
         workloads = encoding_workloads(SentenceTransformer(inputs["model"], device=_DEVICE), inputs["texts"])
     else:
         workloads = make_workloads(inputs["texts"], inputs["pairs"], inputs["shape"])
-    print("ready", file=answers, flush=True)
+    print(json.dumps([*workloads]), file=answers, flush=True)
     for line in sys.stdin:
         sentences, seconds = workloads[line.strip()]()
         print(json.dumps({"sentences": sentences, "seconds": seconds}), file=answers, flush=True)

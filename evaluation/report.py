@@ -1,6 +1,6 @@
 r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
 
-    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json --training runs/en-es
+    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
     python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
@@ -25,9 +25,8 @@ import numpy as np
 import pandas as pd
 from absl import flags
 
-from evaluation.charts import learning_curves, picture, reading, sweep_curves
 from evaluation.paper_tables import (
-    Cell,
+    OTHER_CONTENT,
     Key,
     Row,
     Section,
@@ -40,7 +39,7 @@ from evaluation.paper_tables import (
     marked,
     with_best,
 )
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_file
 from xling_tf.program import run
@@ -68,7 +67,6 @@ class Results:
     name: str
     complete: bool
     scores: Mapping[Key, float]
-    illustrations: Mapping[str, Mapping[str, Any]]
     accounts: Mapping[tuple[str, str], Mapping[str, str]]
     trained_on: Mapping[tuple[str, str], Mapping[str, float]]
     skipped: Mapping[str, str]
@@ -84,16 +82,11 @@ def main(*names: str) -> None:
         sections_beside = beside(add_results(Path(values.papers), added))
         _write(values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False))
         return
-    results = read_results([Path(name) for name in names]) if names or not values.sweep else []
+    results = read_results([Path(name) for name in names])
+    parts = sections(results)
     if values.markdown is not None:
-        _write(values.markdown, render(sections(results), results, as_page=False))
+        _write(values.markdown, render(parts, results, as_page=False))
     if values.output is not None or values.markdown is None:
-        curves = [chart for run_dir in values.training for chart in learning_curves(Path(run_dir))]
-        swept = [chart for path in values.sweep for chart in sweep_curves(Path(path))]
-        parts = [*sections(results)]
-        parts += [Section("Learning curves", "", (), curves)] if curves else []
-        parts += [Section("Quality against minutes", "", (), swept)] if swept else []
-        parts += pictures(results)
         _write(values.output or "report.html", render(parts, results, as_page=True))
 
 
@@ -139,7 +132,8 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
         raise UserError("expected results files, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
-        with reading(path, "a results file of evaluation/main.py or of a training"):
+        expected = f"{path} must be a results file of evaluation/main.py or of a training"
+        with as_user_error(f"{expected}, but is not ({{error}}); give another", *OTHER_CONTENT):
             content = read_json(path)
             if "system" not in content:
                 content = _from_training(content, path)
@@ -158,7 +152,7 @@ def _from_training(content: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     return {
         "system": {"name": path.parent.name if path.name == "results.json" else path.stem},
         "scores": {"training": {**scores, "budget": budget}},
-        **{"complete": True, "illustrations": {}, "datasets": {}, "skipped": {}},
+        **{"complete": True, "datasets": {}, "skipped": {}},
         **{key: value for key, value in content.items() if key != "scores"},
     }
 
@@ -177,12 +171,11 @@ def _results(content: Mapping[str, Any]) -> Results:
         for suite, by_name in content["datasets"].items()
         for name, dataset in by_name.items()
     }
-    others = ("complete", "scores", "illustrations", "datasets", "skipped")
+    others = ("complete", "scores", "datasets", "skipped")
     return Results(
         name=str(content["system"]["name"]),
         complete=bool(content["complete"]),
         scores=scores,
-        illustrations={suite: dict(drawings) for suite, drawings in content["illustrations"].items()},
         accounts={
             key: {
                 **{parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()},
@@ -285,44 +278,12 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
     ]
 
 
-def pictures(results: Sequence[Results]) -> list[Section]:
-    """Makes a section of maps, heat maps and retrieval errors."""
-    tables, charts = [], []
-    for suite in ("sentence_map", "document_map", "heat_map", "retrieval_errors"):
-        drawings = [(r.name, *item) for r in results for item in r.illustrations.get(suite, {}).items()]
-        for name, dataset, drawing in sorted(drawings, key=lambda drawn: drawn[1]):
-            title = f"{name}: {dataset}"
-            if suite != "retrieval_errors":
-                charts.append((f"{title}, {suite.replace('_', ' ')}", picture(drawing)))
-                continue
-            rows = [
-                Row(
-                    [error["query"], error["found"], error["right"]],
-                    [Cell(f"{error[score]:.2f}") for score in ("found_score", "right_score")],
-                )
-                for error in drawing["errors"]
-            ]
-            title += f", {drawing['num_errors']} errors in {drawing['num_queries']} queries"
-            headings = ["query", "found", "right", "score of found", "of right"]
-            tables.append(Table(title, headings, rows))
-            rows = [
-                Row([item["query"] * (place == 0), text], [Cell(f"{score:.2f}", is_right)])
-                for item in drawing["nearest"]
-                for place, (text, score, is_right) in enumerate(item["found"])
-            ]
-            headings = ["query", "its nearest (bold: its translation)", "score"]
-            tables.append(Table(f"{name}: {dataset}, the nearest three", headings, rows))
-    return [Section("Pictures of the space", "", tables, charts)] if tables or charts else []
-
-
 if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
-    flags.DEFINE_multi_string("training", [], "Run folder whose learning curves are drawn. Repeatable.")
     flags.DEFINE_string(
         "papers",
         None,
         "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
     )
-    flags.DEFINE_multi_string("sweep", [], "results.jsonl of training/sweep.py, to draw. Repeatable.")
     run(main, "the same command makes the report again", takes_files=True)

@@ -1,26 +1,27 @@
-"""The benchmark program."""
+"""The benchmarks, but for the server's."""
 
 import json
 import time
+from zlib import crc32
 
-import benchmark
+import benchmark_mining
 import numpy as np
 import pytest
+from benchmark_resources import ResourceUsage
 from encode_functions import Counting, constant
 from programs import ROOT, run_python
 
+from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
-
-PROGRAM = ROOT / "evaluation" / "benchmark.py"
 
 
 def test_texts_are_new_and_of_the_given_length():
     seen = Counting(constant)
-    benchmark.ResourceUsage((1, 3), (1, 4))(seen)
+    ResourceUsage((1, 3), (1, 4))(seen)
     assert len(set(seen.texts)) == len(seen.texts)
     assert {len(text.split()) for text in seen.texts} == {1, 3}
-    usage = benchmark.ResourceUsage((1,), (1,))
+    usage = ResourceUsage((1,), (1,))
     scores = usage(Embedder(name="served", sentences=constant, description={"url": "x", "device": "one GPU"}))
     assert set(scores) == {"length_1/batch_1/sentences_per_second", "length_1/batch_1/milliseconds"}
     assert usage.protocol["device"] == "one GPU"
@@ -32,25 +33,56 @@ def test_memory_growth_includes_temporary_memory_of_a_call():
         time.sleep(0.05)
         return constant(texts) * block[0]
 
-    scores = benchmark.ResourceUsage((1,), (1, 2))(wasteful)
+    scores = ResourceUsage((1,), (1, 2))(wasteful)
     small, large = (scores[f"length_1/batch_{batch}/memory_growth_mib"] for batch in (1, 2))
     assert small < 10
     assert 49 <= large < 80
 
 
 def test_texts_are_recombined_until_there_are_no_more():
-    texts = benchmark._recombined(["a b c d", "e f g h", "i j"])
+    texts = benchmark_mining.recombined(["a b c d", "e f g h", "i j"])
     first = [next(texts) for _ in range(5)]
     assert first[:3] == ["a b c d", "e f g h", "i j"]
     assert {*first[3:]} == {"a b g h", "e f c d"}
-    for few in (texts, benchmark._recombined(["今天下雨"])):
+    for few in (texts, benchmark_mining.recombined(["今天下雨"])):
         with pytest.raises(UserError, match="without translations; give fewer --sentences"):
             list(few)
 
 
-def figures_of(folder, kind, *flags):
-    """Runs the program, and reads its results."""
-    run = run_python(folder, str(PROGRAM), kind, *flags, "--output=x/figures.json")
+def test_others_have_no_translations_among_them_or_the_hidden():
+    # By their letters, "A?" is "a": of the pairs with it, none is taken; nor is the third, which shares "c".
+    pairs = [("A?", "b"), ("c", "d"), ("c", "e"), ("f", "g"), ("h", "i")]
+    sources, targets = benchmark_mining.without_translations(pairs, {"a"})
+    taken = {*sources, *targets}
+    assert len(taken) == 3
+    assert [len(taken & {*pair}) for pair in pairs] == [0, 1, taken & {"c"} == {"c"}, 1, 1]
+    assert {*sources} <= {"c", "f", "h"}
+    assert {*targets} <= {"d", "g", "i"}
+
+
+def test_the_threshold_is_chosen_on_one_half_and_measured_on_the_other():
+    hidden = [TranslationPair(text, text.upper()) for text in "abcdef"]
+    halves = [[t for t in "abcdef" if crc32(t.encode()) % 2 == half] for half in range(2)]
+    assert all(len(half) >= 2 for half in halves)
+    # In the first half, pairs above 1.5 are right and those below wrong.
+    mined = [(1.6, text, text.upper()) for text in halves[0]] + [(1.4, halves[0][0], "X")]
+    # In the second, one is found, a wrong one has a margin above the threshold, the others are missing.
+    mined += [
+        (1.7, halves[1][0], halves[1][0].upper()),
+        (1.65, halves[1][1], "Y"),
+        (1.7, "x", "y"),
+        (1.1, "z", "w"),
+    ]
+    figures = benchmark_mining.precision_and_recall(mined, hidden)
+    assert 1.4 <= figures["threshold"] <= 1.6
+    assert (figures["precision"], figures["recall"]) == (50.0, round(100 / len(halves[1]), 1))
+    assert figures["pairs_of_others"] == 1
+
+
+def figures_of(folder, name, *flags):
+    """Runs a benchmark, and reads its results."""
+    program = str(ROOT / "evaluation" / f"benchmark_{name}.py")
+    run = run_python(folder, program, *flags, "--output=x/figures.json")
     assert run.status == 0, run.errors
     return json.loads((folder / "x" / "figures.json").read_text("utf-8"))
 
@@ -67,34 +99,40 @@ def test_search_in_fewer_bytes(hub_folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_peers_are_compared_with_the_fastest_of_them(hub_folder, tmp_path):
-    peers = tmp_path / "python"
+def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path):
+    python = tmp_path / "python"
     # The ONNX file encodes 0.002 sentences per second, the others 0.001. bfloat16 is not measured if the
     # training found it no faster: without hardware for it, a step of PyTorch takes hours.
-    peers.write_text(
-        "#!/bin/sh\necho ready\n"
+    names = ["training: s-t, float32", "encoding: s-t, float32", "encoding: s-t, bfloat16", "encoding: s-t"]
+    names += ["one sentence: s-t", "published CNN: ONNX", "published CNN: e5"]
+    python.write_text(
+        f"#!/bin/sh\necho '{json.dumps(names)}'\n"
         'while read -r work; do case "$work" in *bfloat16) exit 1;; *ONNX*) s=1000;; *) s=2000;; esac\n'
         """printf '{"sentences": 2, "seconds": %s}\\n' "$s"; done\n"""
     )
-    peers.chmod(0o755)
-    flags = ["--preset=smoke", "--steps=4", f"--python={peers}", f"--model={hub_folder}"]
-    figures = figures_of(tmp_path, "peers", *flags)["sentences_per_second"]
+    python.chmod(0o755)
+    flags = ["--preset=smoke", "--steps=4", f"--python={python}", f"--model={hub_folder}"]
+    figures = figures_of(tmp_path, "speed", *flags)
+    assert 0 < figures["encoding"]["fraction_of_ceiling"] < 1
+    figures = figures["sentences_per_second"]
     assert set(figures) == {"training", "encoding", "one sentence", "average of words", "published CNN"}
     ratio = "ratio to the fastest of the others"
-    assert set(figures["encoding"]) == {"xling_tf, float32", "sentence-transformers, float32", ratio}
+    assert set(figures["encoding"]) == {"xling_tf, float32", "s-t, float32", "s-t", ratio}
     published = figures["published CNN"]
-    assert published["its ONNX in 8 bits"] == 2 * published["multilingual-e5-small in C"] == 0.002
+    assert published["ONNX"] == 2 * published["e5"] == 0.002
     assert published[ratio] == pytest.approx(published["xling_tf, float32"] / 0.002)
-    texts = tmp_path / "texts.txt"
-    texts.write_text("a b\n\nhola\n", encoding="utf-8")
-    flags = [f"--python={peers}", f"--model={hub_folder}", f"--peer={tmp_path}", f"--texts={texts}"]
-    flags += [f"--others={hub_folder}"]
-    figures = figures_of(tmp_path, "imported", *flags)["sentences_per_second"]
-    assert set(figures) == {"encoding", "one sentence", "others"}
-    assert figures.pop("others").keys() == {hub_folder.name}
-    for rates in figures.values():
-        assert rates["sentence-transformers"] == 0.001
-        assert rates[ratio] == pytest.approx(rates["xling_tf"] / 0.001)
+    (tmp_path / "texts.txt").write_text("a b\n\nhola\n", encoding="utf-8")
+    flags = [
+        f"--python={python}",
+        f"--model={hub_folder},{hub_folder}",
+        f"--peer={tmp_path}",
+        "--texts=texts.txt",
+    ]
+    figures = figures_of(tmp_path, "speed", *flags)["sentences_per_second"]
+    assert figures["others"].keys() == {hub_folder.name}
+    for name in ("encoding", "one sentence"):
+        assert figures[name].keys() == {"xling_tf", "s-t", ratio}
+        assert figures[name][ratio] == pytest.approx(figures[name]["xling_tf"] / 0.001)
 
 
 @pytest.mark.slow

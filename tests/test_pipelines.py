@@ -21,7 +21,7 @@ from pipelines.bitext import CleanPairs, bitext_fault, corpus_name, sound_pair
 from pipelines.common import find_files, prepare
 from pipelines.reddit import Comment, Conversations, comment_fault, kept_comments
 from pipelines.wikipedia import Documents, articles
-from programs import ROOT, run_python
+from programs import ROOT, run_python, the_error
 from raw_files import HEADER, comment_line, flipped, pack, page_xml, shards
 from testing import SENTENCES
 
@@ -244,6 +244,20 @@ def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path):
             run(corpus, Documents([str(path)], "en"), tmp_path / "out")
         assert shards(tmp_path / "out") == before
         assert not list((tmp_path / "out").glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "expected reddit, wikipedia, bitext as the first word, got ''"),
+        (("bitext", "--language=en"), "bitext has no --language"),
+        (("wikipedia",), "--language must be a language code such as en, got None"),
+        (("reddit", "--num_shards=0"), "--num_shards"),
+    ],
+)
+def test_a_command_refuses_what_it_cannot_use(words, error, tmp_path):
+    run = run_python(tmp_path, str(ROOT / "data/prepare_raw.py"), *words, "--input=x", "--output=y")
+    assert error in the_error(run)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import charts
 import pytest
 import report
 from programs import ROOT, run_python, the_error
@@ -15,18 +14,6 @@ from evaluation import paper_tables
 
 PROGRAM = ROOT / "evaluation" / "report.py"
 # As evaluations write them.
-WRONG = {"query": "one", "found": "zwei", "right": "eins", "found_score": 0.8, "right_score": 0.7}
-NEAREST = [{"query": "one", "found": [["zwei", 0.8, False], ["eins", 0.7, True]]}]
-DRAWN = {
-    "sentence_map": {
-        "points": {
-            "en": {"texts": ["one", "two"], "x": [0.0, 1.0], "y": [0.0, 1.0]},
-            "de": {"texts": ["eins", "zwei"], "x": [0.1, 0.9], "y": [0.0, 1.0]},
-        }
-    },
-    "heat_map": {"texts": [["one", "two"], ["eins", "zwei"]], "similarities": [[0.9, 0.1], [-0.2, 0.8]]},
-    "retrieval_errors": {"num_queries": 2, "num_errors": 1, "errors": [WRONG], "nearest": NEAREST},
-}
 RESULTS = {
     "system": {"name": "mine", "checksum": "c0ffee", "description": {"preset": "en-es"}},
     "command": "python evaluation/main.py --model exported/en-es",
@@ -42,7 +29,6 @@ RESULTS = {
         "bitext": {"wmt22.en-zh": {"en-zh/precision_at_1": 0.5, "error_rate": 0.5}},
         "eigen_similarity": {"en-de": {"eigen_similarity": 0.8}},
     },
-    "illustrations": {name: {"numbers": numbers} for name, numbers in DRAWN.items()},
     "datasets": {
         "sts": {
             "stsb.en.dev": {
@@ -185,34 +171,18 @@ def test_texts_are_escaped(tmp_path):
     made = results("theirs " + HOSTILE, skipped={HOSTILE: HOSTILE}, complete=False)
     made["scores"][HOSTILE] = {HOSTILE: {HOSTILE: 0.5}}
     made["datasets"]["sts"]["stsb.en.dev"]["protocol"] = {HOSTILE: HOSTILE}
-    made["illustrations"]["heat_map"]["numbers"]["texts"] = [[HOSTILE] * 2] * 2
-    (error,) = made["illustrations"]["retrieval_errors"]["numbers"]["errors"]
-    error |= dict.fromkeys(("query", "found", "right"), HOSTILE)
-    made["illustrations"]["retrieval_errors"]["numbers"]["nearest"][0]["query"] = HOSTILE
     made["command"] = HOSTILE
     read = report.read_results([write(tmp_path, results()), write(tmp_path, made, "hostile")])
-    parts = [*report.sections(read), *report.pictures(read)]
+    parts = report.sections(read)
     page = report.render(parts, read, as_page=True)
     tags = Tags(page).found
     assert not [tag for tag, _ in tags if tag in ("script", "iframe", "object", "base", "form")]
     assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
-    links = [a[name] for _, a in tags for name in ("href", "src") if a.get(name)]
-    assert all(link.startswith(("#", "data:image/svg+xml;base64,")) for link in links)
+    assert all(a[name].startswith("#") for _, a in tags for name in ("href", "src") if a.get(name))
     markdown = report.render(parts, read, as_page=False)
     assert "<script" not in markdown
     assert not re.search(r"[^\\]\|x", markdown)
     assert "Not finished: theirs" in markdown
-
-
-def test_learning_curves_are_means_and_a_cut_last_line_is_left_out(tmp_path):
-    steps = [{"step": s, "task": "nli", "loss": float(s), "accuracy": 0.5} for s in range(240)]
-    text = "".join(json.dumps(step) + "\n" for step in steps)
-    (tmp_path / "metrics.jsonl").write_text(text + '{"step": 24', encoding="utf-8")
-    points = charts.learning_points(tmp_path)
-    # 239 // 60 = 3 steps a point: the first is the mean of 0, 1 and 2.
-    assert points.loc["nli", 1.5].tolist() == [1.0, 0.5]
-    titles = [title.rpartition(": ")[2] for title, _ in charts.learning_curves(tmp_path)]
-    assert titles == ["loss in training", "accuracy in training"]
 
 
 FIGURES = [

@@ -245,14 +245,14 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_program_compares_them(spelt, tmp_path):
-    (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES, "one more"]), encoding="utf-8")
-    flags = ["--texts=texts.txt", "--sentences=4", "--output=figures.json"]
+    (tmp_path / "texts.txt").write_text("\n".join([*SENTENCES]), encoding="utf-8")
+    flags = ["--texts=texts.txt", "--output=figures.json"]
     for name in ("litert", "onnx"):
         spelt.encoder(name)
         flags.append(f"--{name}={spelt.place / name}")
-    program = str(ROOT / "evaluation" / "benchmark.py")
-    run = run_python(tmp_path, program, "runtimes", f"--model={spelt.folder}", *flags)
+    program = str(ROOT / "evaluation" / "benchmark_runtimes.py")
+    run = run_python(tmp_path, program, f"--model={spelt.folder}", *flags)
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
-    assert figures["texts"] == 4
+    assert figures["texts"] == len(SENTENCES)
     assert min(figures[name]["least_cosine"] for name in ("litert", "onnx")) > 0.9999

@@ -1,13 +1,10 @@
-"""Recipes trained side by side: every trial once, its scores in a table and a chart."""
+"""Recipes trained side by side: every trial once, its scores in a table."""
 
 import json
 
-import charts
 import pytest
 from programs import ROOT, run_python, the_error
 from raw_files import write_files
-
-from xling_tf.errors import UserError
 
 PROGRAM = str(ROOT / "training" / "sweep.py")
 RECIPES = (
@@ -35,17 +32,13 @@ def test_a_recipe_that_cannot_be_read_is_told_before_any_training(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_chart_has_the_medians_of_the_seeds_of_each_recipe(tmp_path):
-    path = tmp_path / "results.jsonl"
+def test_the_table_has_the_medians_of_the_seeds_of_each_recipe(tmp_path):
     trials = [("a", 1, 0.2), ("a", 1, 0.4), ("a", 1, 0.9), ("a", 3, 0.5), ("b", 1, 0.1)]
     lines = [{"recipe": recipe, "minutes": m, "scores": {"sts": sts}} for recipe, m, sts in trials]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    medians = charts.sweep_points(path)["sts"]
-    assert medians.to_dict() == {("a", 1): 0.4, ("a", 3): 0.5, ("b", 1): 0.1}
-    assert [title for title, _ in charts.sweep_curves(path)] == ["sts"]
-    path.write_text('{"recipe": "a"}\n', "utf-8")
-    with pytest.raises(UserError, match=r"must be a file of training/sweep\.py"):
-        charts.sweep_points(path)
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from training import sweep\n"
+    code += f"print(sweep.table({lines}))"
+    *_, row = run_python(tmp_path, "-c", code).output.splitlines()
+    assert row.split() == ["sts", "0.400", "0.500", "0.100"]
 
 
 def test_each_training_has_a_gpu_with_a_share_of_the_cores_or_else_a_core(tmp_path):

@@ -14,7 +14,7 @@ from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_man
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, unpickled
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
-from xling_tf.search.quantization import Precision, quantize_units
+from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 _BATCH_SIZE = 2048
 _TRANSLATION_BATCH_SIZE = 64  # a decoder holds a row of the vocabulary for each text

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, library
@@ -48,23 +48,18 @@ TANH: dict[str, Any] = {
 }
 
 
-def encode_columns(
-    encode: Encode, columns: Iterable[Sequence[str]], dtype: DTypeLike = np.float32
-) -> list[Array]:
-    """Encodes columns of texts to the vectors of each, `[n, dim]`; each distinct text once."""
-    columns = list(columns)
-    texts = list(dict.fromkeys(chain.from_iterable(columns)))
-    vectors = encode_checked(encode, texts).astype(dtype)
-    row_of = {text: row for row, text in enumerate(texts)}
-    return [vectors[[row_of[text] for text in column]] for column in columns]
-
-
 def encode_rows(encode: Encode, sets: Iterable[Rows]) -> list[Labelled]:
-    """Encodes sets of (label, text) rows to vectors, or of (label, text, text) rows to `pair_features`."""
+    """Encodes sets of (label, text) rows to vectors, or of (label, text, text) rows to `pair_features`.
+
+    Each distinct text is encoded once.
+    """
     sets = list(sets)
     width = max((len(row) for rows in sets for row in rows), default=2) - 1
     columns = [[row[1 + side] for row in rows] for rows in sets for side in range(width)]
-    vectors: Iterable[Array] = encode_columns(encode, columns)
+    texts = list(dict.fromkeys(chain.from_iterable(columns)))
+    encoded = encode_checked(encode, texts).astype(np.float32)
+    row_of = {text: row for row, text in enumerate(texts)}
+    vectors: Iterable[Array] = [encoded[[row_of[text] for text in column]] for column in columns]
     if width == 2:
         vectors = map(pair_features, *([*vectors][side::2] for side in (0, 1)))
     return [(x, np.array([row[0] for row in rows])) for x, rows in zip(vectors, sets, strict=True)]

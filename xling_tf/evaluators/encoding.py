@@ -23,15 +23,14 @@ _TEXTS_PER_CHUNK = 65_536
 class Evaluator(Protocol):
     """Evaluates on a data set: called with an encode function or an `Embedder`, it returns scores.
 
-    It may also have `pairs` of texts that are compared or searched for each other; and `illustrates`, True if
-    it returns JSON to be drawn instead of scores.
+    It may also have `pairs` of texts that are compared or searched for each other.
     """
 
     name: str  # of the data set, such as "stsb.en.dev"
     protocol: Mapping[str, Any]  # what may differ between results: seeds, sizes, versions of libraries
 
-    def __call__(self, encode: Encode) -> Mapping[str, Any]:
-        """Returns scores by name, or, for illustrations, JSON to be drawn."""
+    def __call__(self, encode: Encode) -> Mapping[str, float]:
+        """Returns scores by name."""
 
 
 class NotApplicableError(Exception):

@@ -51,7 +51,7 @@ SUITES: Mapping[str, Suite] = {
 }
 
 Results = dict[str, Any]
-_BY_SUITE = ("scores", "illustrations", "datasets")
+_BY_SUITE = ("scores", "datasets")
 _UNUSABLE = "cannot be used: "
 # Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes collide.
 SEEN = 0.02
@@ -76,9 +76,9 @@ def evaluate_embedder(
     the results are relative to the data folder.
 
     Returns:
-        The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" and
-        "illustrations" by suite and data set, "datasets" (protocol, files with their checksums and lines,
-        seconds and, if known, "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
+        The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" by suite and
+        data set, "datasets" (protocol, files with their checksums and lines, seconds and, if known,
+        "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
     """
     require_writable_file(output, "give another --output")
     with locked(output.parent, "--output", output.name):
@@ -178,17 +178,15 @@ def _evaluate(
         return collect
 
     try:
-        outcome = dict(evaluator(embedder.wrapped(collecting)))
+        scores = dict(evaluator(embedder.wrapped(collecting)))
     except NotApplicableError as error:
         results["skipped"][name] = str(error)
         logging.info("%s skipped: %s", name, error)
         return
-    part = "illustrations" if getattr(evaluator, "illustrates", False) else "scores"
-    if part == "scores":
-        shown = [f"{key} {value:.4f}" for key, value in outcome.items() if "num_" not in key]
-        logging.info("%s: %s", name, ", ".join(shown[:3]))
+    shown = [f"{key} {value:.4f}" for key, value in scores.items() if "num_" not in key]
+    logging.info("%s: %s", name, ", ".join(shown[:3]))
     seconds = round(time.monotonic() - start, 2)
-    results[part].setdefault(suite, {})[stem] = outcome
+    results["scores"].setdefault(suite, {})[stem] = scores
     results["datasets"].setdefault(suite, {})[stem] = {
         "protocol": dict(evaluator.protocol),
         "files": files,

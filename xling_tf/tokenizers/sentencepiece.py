@@ -23,7 +23,7 @@ from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
 # Number of texts to learn from, 8 million in Yang et al. 2019, sec. 3.2. Time and memory grow with it: these
 # take five minutes of a core and 3.6 GB. With half of them, texts have up to 1% more pieces
-# (evaluation/results/pieces.json).
+# (evaluation/results/experiments.json, pieces).
 _SAMPLED_TEXTS = 2_000_000
 # Share of a language's characters that have a piece; the rarest are unknown. This is the library's default,
 # recommended for languages with many characters.

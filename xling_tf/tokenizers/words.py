@@ -32,7 +32,7 @@ class WordTokenizer(VocabularyTokenizer):
     n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has one row for each
     bucket with an n-gram of the vocabulary, and row 0 for all other buckets. 1.7% of the n-grams of words
     that training never saw have row 0; a row for each bucket is no better
-    (evaluation/results/ngram-rows.json).
+    (evaluation/results/experiments.json, ngram-rows).
 
     Args:
         vocabulary: The known words, most frequent first; word i has row i of the word table.

@@ -1,0 +1,205 @@
+"""Measures training and encoding beside the machine's matrix products and other libraries, by turns.
+
+python evaluation/benchmark_speed.py --preset en-es --data DIR
+make peers ARGS="--data DIR"                      # and by other libraries, whose environment it makes
+make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its origin
+"""
+
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import timeit
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+
+import numpy as np
+from absl import flags
+
+from evaluation.workloads import (
+    MAX_TEXTS,
+    RANKING_ALONE,
+    ROUNDS,
+    flops_per_token,
+    peers,
+    read_pairs,
+    read_texts,
+    seconds_of,
+    write_figures,
+)
+from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.errors import UserError
+from xling_tf.presets import get_preset
+from xling_tf.program import quiet_start, run
+from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.settings import apply_overrides
+
+_PRESET = flags.DEFINE_string("preset", "en-es", "Preset, which is trained on translation ranking alone.")
+_STEPS = flags.DEFINE_integer("steps", 30, "Number of measured steps.", lower_bound=2)
+_DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
+_SOURCE = flags.DEFINE_string("source", "en", "Source language.")
+_TARGET = flags.DEFINE_string("target", "es", "Target language.")
+_PYTHON = flags.DEFINE_string("python", None, "Interpreter of other libraries, as make peers has it.")
+_MODEL = flags.DEFINE_list("model", [], "Published CNN beside its ONNX file or, with --peer, the models.")
+_PEER = flags.DEFINE_string("peer", None, "Folder of the first --model for sentence-transformers.")
+_TEXTS = flags.DEFINE_string("texts", None, "With --peer: file of sentences, a line each.")
+_OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
+
+_WARM_UP_STEPS = 5
+# Functions that return sentences per second, by workload and system.
+_Workloads = Mapping[str, Mapping[str, Callable[[], float]]]
+
+
+def measure() -> dict[str, Any]:
+    """Measures models that are given, or models that are trained first."""
+    if bool(_PEER.value) != bool(_TEXTS.value and _MODEL.value and _PYTHON.value):
+        raise UserError("--peer, --texts, --model and --python are needed together; give all of them")
+    with quiet_start():
+        import tensorflow  # noqa: F401
+    return (
+        _measure_imported(_PEER.value, _TEXTS.value) if _PEER.value and _TEXTS.value else _measure_trained()
+    )
+
+
+def _measure_imported(peer: str, file: str) -> dict[str, Any]:
+    texts = read_texts(file)
+    model, *others = (SentenceEncoder(path) for path in _MODEL.value)
+    ours = {
+        "encoding": {"xling_tf": _all(model, texts)},
+        "one sentence": {"xling_tf": _each(model, texts)},
+        "others": {
+            Path(path).name: _all(other, texts) for path, other in zip(_MODEL.value[1:], others, strict=True)
+        },
+    }
+    inputs = {"texts": texts, "model": str(Path(peer).absolute())}
+    return {"texts": len(texts), "sentences_per_second": _compare(ours, inputs, ())}
+
+
+def _measure_trained() -> dict[str, Any]:
+    from xling_tf.model import Model
+    from xling_tf.trainer.resolution import matmul_gflops
+
+    # More pairs than are measured, so that the word tables are as large as in use.
+    pairs = read_pairs(_DATA.value, (_SOURCE.value, _TARGET.value), MAX_TEXTS)
+    np.random.default_rng(0).shuffle(pairs)
+    sample = pairs[: MAX_TEXTS // 2]
+    texts = [text for pair in sample for text in pair]
+    # A shared machine is slow at times: its best rate is the limit.
+    limits = {dtype: matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
+    with tempfile.TemporaryDirectory() as folder:
+        paths, numbers = {"encoding": Path(folder, "trained")}, itertools.count()
+        steps = _train(pairs, paths["encoding"])
+        if _PYTHON.value:
+            paths["average of words"] = Path(folder, "average")
+            _train(pairs, paths["average of words"], "encoder.kind=static")
+        if _MODEL.value:
+            paths["published CNN"] = Path(_MODEL.value[0])
+        trained = Model.from_pretrained(paths["encoding"])
+        # bfloat16 only if training finds it faster: without hardware for it, a step of PyTorch takes hours.
+        dtypes = ("float32", "bfloat16")[: 1 + (steps["precision"] == "mixed_bfloat16")]
+        models = {
+            name: {f"xling_tf, {dtype}": SentenceEncoder(path, dtype) for dtype in dtypes}
+            for name, path in paths.items()
+        }
+
+        def train_again() -> float:
+            again = _train(pairs, Path(folder, f"{next(numbers)}"))
+            return float(again["sentences"] / again["seconds"])
+
+        ours = {
+            "training": {"xling_tf": train_again},
+            "one sentence": {"xling_tf": _each(models["encoding"]["xling_tf, float32"], texts)},
+            **{
+                name: {system: _all(model, texts) for system, model in systems.items()}
+                for name, systems in models.items()
+            },
+        }
+        figures = _compare(ours, {"texts": texts, "pairs": sample, "shape": trained.encoder_settings}, dtypes)
+    limits = {dtype: max(limit, matmul_gflops(dtype)) for dtype, limit in limits.items()}
+    tokens = trained.tokenizer.tokenize(texts).flat_values.shape[0]
+    flops, shares = flops_per_token(trained.encoder_settings) / 1e9, {}
+    for name, system, dtype, per_sentence in (
+        ("training", "xling_tf", dtypes[-1], 3 * flops * steps["tokens"] / steps["sentences"]),
+        ("encoding", "xling_tf, float32", "float32", flops * tokens / len(texts)),
+    ):
+        gflops = figures[name][system] * per_sentence
+        shares[name] = {"dtype": dtype, "gflops": gflops, "fraction_of_ceiling": gflops / limits[dtype]}
+    counts = {"texts": len(texts), "tokens": tokens, "ceiling_gflops": limits}
+    return {**counts, **(shares if flops else {}), "sentences_per_second": figures}
+
+
+def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> dict[str, Any]:
+    """Trains and exports the preset: sentences, tokens and seconds of its steps, and their precision."""
+    from xling_tf.trainer.experiment import Run, run_experiment
+    from xling_tf.trainer.fine_tuning import PairCorpus
+
+    languages = _SOURCE.value, _TARGET.value
+    data = (f"data.source={languages[0]}", f"data.targets={languages[1]}")
+    budget = ("training.minutes=0", f"training.steps={_WARM_UP_STEPS + _STEPS.value}")
+    config = apply_overrides(get_preset(_PRESET.value), [*RANKING_ALONE, *data, *budget, *settings])
+    with tempfile.TemporaryDirectory() as run_dir:
+        folders = {"run_dir": Path(run_dir), "output": output}
+        corpora = [PairCorpus.from_pairs(pairs, languages)]
+        results = run_experiment(Run(name=_PRESET.value, config=config, corpora=corpora, **folders))
+        lines = Path(run_dir, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    if not results:
+        raise UserError("the training was stopped; the same command starts again")
+    before, *measured = [json.loads(line) for line in lines][_WARM_UP_STEPS - 1 :]
+    totals = {unit: sum(step[unit] for step in measured) for unit in ("sentences", "tokens")}
+    took = measured[-1]["seconds"] - before["seconds"]
+    return {**totals, "seconds": took, "precision": results["precision"]}
+
+
+def _all(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
+    """Encodes all sentences, repeatedly for at least 0.2 seconds, and returns the rate."""
+
+    def rate() -> float:
+        times, seconds = timeit.Timer(partial(model.encode, texts)).autorange()
+        return times * len(texts) / seconds
+
+    return rate
+
+
+def _each(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
+    """Encodes one sentence at a time, and returns the rate of the median."""
+    return lambda: 1 / statistics.median(seconds_of(partial(model.encode, text)) for text in texts[:200])
+
+
+def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str]) -> dict[str, Any]:
+    """Lets our workloads and the same ones of other libraries take turns; returns the median rates."""
+    rates: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def measure_all(names: Sequence[str], rate: Callable[[str], float]) -> None:
+        for _ in range(ROUNDS):
+            for workload, systems in ours.items():
+                for system, measured in systems.items():
+                    rates[workload][system].append(measured())
+                for name in names:
+                    of, _, system = name.partition(": ")
+                    if of == workload and name.partition(", ")[2] in ("", *dtypes):
+                        rates[workload][system].append(rate(name))
+
+    if _PYTHON.value:
+        with peers(_PYTHON.value, inputs) as theirs:
+            measure_all(*theirs)
+    else:
+        measure_all((), lambda name: 0.0)
+    figures = {
+        workload: {system: statistics.median(values) for system, values in by_system.items()}
+        for workload, by_system in rates.items()
+    }
+    for workload, medians in figures.items():
+        if others := medians.keys() - ours[workload].keys():
+            best = max(medians[system] for system in ours[workload])
+            medians["ratio to the fastest of the others"] = best / max(medians[other] for other in others)
+    return figures
+
+
+if __name__ == "__main__":
+    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again")

@@ -1,0 +1,96 @@
+"""Measures search in compressed vectors, by FAISS.
+
+python evaluation/benchmark_vectors.py --model exported/en-es --data DIR
+"""
+
+import statistics
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+
+import numpy as np
+from absl import flags
+
+from evaluation.workloads import write_figures
+from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
+from xling_tf.corpora.records import TranslationPair
+from xling_tf.errors import UserError, library
+from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.program import quiet_start, run
+from xling_tf.search.neighbours import nearest, truncated, unit_vectors
+
+_MODEL = flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
+_DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
+_CORPUS = flags.DEFINE_string("corpus", "tatoeba", "Name of the corpus of translations.")
+_SOURCE = flags.DEFINE_string("source", "en", "Language of the queries.")
+_TARGET = flags.DEFINE_string("target", "es", "Language that is searched.")
+_SENTENCES = flags.DEFINE_integer("sentences", 100_000, "Largest number of candidates.", lower_bound=1)
+_QUERIES = flags.DEFINE_integer("queries", 1000, "Largest number of queries.", lower_bound=1)
+_OUTPUT = flags.DEFINE_string("output", "evaluation/results/quantization.json", "Results file.")
+
+# (index, dimensions, candidates that are scored again for each hit): "SQ8" has a byte for each dimension,
+# "LSH" a bit.
+_INDEXES: tuple[tuple[str, int | None, int], ...] = (
+    *(("Flat", dim, 1) for dim in (None, 256, 128, 64)),
+    *(("SQ8", dim, 1) for dim in (None, 256, 128)),
+    ("LSH", None, 1),
+    *((f"LSH,Refine({refined})", None, times) for refined in ("SQ8", "Flat") for times in (4, 10)),
+)
+
+
+def measure() -> dict[str, Any]:
+    """Compares FAISS indexes: how many of the ten nearest they find, and how often a translation is first."""
+    faiss = library("faiss", "FAISS", "mining")
+    folder = load_folder(Path(_DATA.value), source=_SOURCE.value, targets=[_TARGET.value])
+    corpora = {corpus.name: corpus for corpus in folder if corpus.kind == "parallel"}
+    if _CORPUS.value not in corpora:
+        raise UserError(f"--corpus must be one of {', '.join(corpora)}, got {_CORPUS.value!r}")
+    pairs = [record for record, _ in corpora[_CORPUS.value] if isinstance(record, TranslationPair)]
+    np.random.default_rng(0).shuffle(pairs)
+    row_of: dict[str, int] = {}
+    translations: defaultdict[str, set[int]] = defaultdict(set)
+    for pair in pairs:
+        if pair.target in row_of or len(row_of) < _SENTENCES.value:
+            translations[pair.source].add(row_of.setdefault(pair.target, len(row_of)))
+    texts = list(translations)[: _QUERIES.value]
+    with quiet_start():
+        embedder = open_embedder(_MODEL.value)
+    queries, corpus = embedder(texts), embedder(list(row_of))
+    k = min(10, len(corpus))
+    exact = nearest(unit_vectors(queries, "queries"), unit_vectors(corpus, "corpus"), k, kind="flat").indices
+    results = []
+    for name, dim, oversampling in _INDEXES:
+        if (dim or 0) >= queries.shape[1]:
+            continue
+        short_queries, short_corpus = (truncated(v, dim or v.shape[1]) for v in (queries, corpus))
+        index = faiss.index_factory(short_corpus.shape[1], name)
+        index.train(short_corpus)
+        index.add(short_corpus)
+        if oversampling > 1:
+            index.k_factor = oversampling
+        start = time.perf_counter()
+        _, rows = index.search(short_queries, k)
+        seconds = time.perf_counter() - start
+        recalls = [len({*hits} & {*best}) / len(best) for hits, best in zip(rows, exact, strict=True)]
+        firsts = [hits[0] in translations[text] for hits, text in zip(rows, texts, strict=True)]
+        results.append(
+            {
+                **{"index": name, "dim": short_corpus.shape[1], "oversampling": oversampling},
+                "bytes_per_vector": index.sa_code_size(),
+                "milliseconds_per_query": round(1000 * seconds / len(texts), 2),
+                "recall_at_10": round(statistics.fmean(recalls), 4),
+                "translation_at_1": round(statistics.fmean(firsts), 4),
+            }
+        )
+    return {
+        "corpus": f"{_CORPUS.value}.{_SOURCE.value}-{_TARGET.value}",
+        **{"sentences": len(row_of), "queries": len(texts), "models": {embedder.name: results}},
+    }
+
+
+if __name__ == "__main__":
+    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again")
