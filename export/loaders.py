@@ -53,14 +53,6 @@ vectors = SentenceTransformer(folder, backend=backend, device="cpu").encode(text
         "model2vec",
         "from model2vec import StaticModel\nvectors = StaticModel.from_pretrained(folder).encode(texts)",
     ),
-    "mediapipe": (
-        "mediapipe",
-        """from mediapipe.tasks.python import BaseOptions
-from mediapipe.tasks.python.text import TextEmbedder, TextEmbedderOptions
-base = BaseOptions(model_asset_path=folder + "/model.tflite")
-with TextEmbedder.create_from_options(TextEmbedderOptions(base_options=base)) as embedder:
-    vectors = [embedder.embed(text).embeddings[0].embedding for text in texts]""",
-    ),
 }
 
 
@@ -75,8 +67,8 @@ def compare(folder: Path, model: Path, python: str, data: Path | None) -> dict[s
     package, code = _LOADERS["runtimes" if form in ("litert", "onnx") else form]
     info = from_mapping(ModelInfo, read_config(model)["info"])
     texts = sample_texts(data, info.languages)
-    # These loaders do not apply prompts.
-    prompt = info.role_prompts["default"] if form in ("mediapipe", "model2vec") else ""
+    # model2vec does not apply prompts.
+    prompt = info.role_prompts["default"] if form == "model2vec" else ""
     with tempfile.TemporaryDirectory() as temporary:
         listed, output = Path(temporary, "texts.json"), Path(temporary, "vectors.npy")
         listed.write_text(json.dumps([prompt + text for text in texts]), encoding="utf-8")

@@ -7,7 +7,7 @@ serving/. The next one is version 2; a rollback is one rename: mv serving/en-es/
 
     python export/main.py --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
-writes the model for another library: --to sentence-transformers, model2vec, mediapipe, litert, onnx or keras.
+writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
 
     python export/main.py --model exported/en-es --to savedmodel --tables int8 --output exported/en-es-int8
 

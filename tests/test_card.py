@@ -60,7 +60,7 @@ def test_a_card_lists_the_loaders_of_its_kind_of_encoder(hub_model, hub_module):
     always = {"this folder", "`sentence-transformers`", "`onnx`"}
     assert formats("transformer", "words") == always | {"`litert`"}
     assert formats("static", "words") == always | {"`litert`", "`model2vec`"}
-    assert formats("bert", "sentencepiece") == always | {"`litert`", "`mediapipe`"}
+    assert formats("bert", "sentencepiece") == always | {"`litert`"}
     assert formats("lstm", "sentencepiece") == always
 
 

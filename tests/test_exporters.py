@@ -106,9 +106,7 @@ def test_words_are_those_of_the_tokenizers_library(lowercase):
     assert outside.token_to_id(UNKNOWN_WORD) == len(vocabulary)
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"), [("static words", "model2vec"), ("static pieces", "mediapipe"), ("words", "keras")]
-)
+@pytest.mark.parametrize(("kind", "form"), [("static words", "model2vec"), ("words", "keras")])
 def test_an_export_replaces_an_earlier_one_and_nothing_else(kind, form, folder_of, tmp_path):
     folder, output = folder_of(kind), tmp_path / "output"
     for _ in range(2):
@@ -174,7 +172,6 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
     ("kind", "form", "message"),
     [
         ("words", "model2vec", r"a static encoder .* has the encoder transformer .* --to savedmodel, keras"),
-        ("words", "mediapipe", "the tokenizer sentencepiece .* the tokenizer words"),
         ("words", "onxx", "did you mean onnx"),
         pytest.param("cnn", "model2vec", "without special tokens", marks=pytest.mark.slow),
         pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
@@ -198,7 +195,6 @@ LOADED = [
     ("words", "sentence-transformers", LOADERS),
     ("words alone", "sentence-transformers", LOADERS),
     ("cnn", "sentence-transformers", LOADERS),
-    ("cnn", "mediapipe", LOADERS),
 ]
 
 

@@ -166,17 +166,15 @@ def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -
     return tf.reshape(words, tf.concat([tf.shape(ids), [words.shape[-1]]], axis=0))
 
 
-def to_litert(module: tf.Module, function: Any, *, allow_custom_ops: bool = False) -> bytes:
+def to_litert(module: tf.Module, function: Any) -> bytes:
     """Returns the content of a `.tflite` file.
 
     `function` is a `tf.function` with an input signature, which returns tensors by name; `module` holds its
-    variables. With `allow_custom_ops`, operations that LiteRT lacks are kept, for programs that add them.
+    variables.
     """
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, folder, signatures=function.get_concrete_function())
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-        converter.allow_custom_ops = allow_custom_ops
-        return converter.convert()
+        return tf.lite.TFLiteConverter.from_saved_model(folder).convert()
 
 
 def to_onnx(

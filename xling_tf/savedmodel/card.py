@@ -47,7 +47,6 @@ _LOADERS = (
     ),
     ("sentence-transformers", "sentence-transformers", 'SentenceTransformer("DIR", backend="onnx")'),
     ("model2vec", "model2vec", 'StaticModel.from_pretrained("DIR")'),
-    ("MediaPipe", "mediapipe", 'BaseOptions(model_asset_path="DIR/model.tflite")'),
     ("ONNX Runtime, without TensorFlow", "onnx", 'xling_tf.savedmodel.runtimes.load("DIR")'),
     ("LiteRT, without TensorFlow", "litert", 'xling_tf.savedmodel.runtimes.load("DIR")'),
 )
@@ -112,7 +111,6 @@ def model_card(
     is_plain = not any(map(encoder.tokenizer.rules().get, ("begin", "end")))
     unavailable = {
         "model2vec": kind != "static" or not is_plain,
-        "mediapipe": kind == "lstm" or config["tokenizer"]["kind"] != "sentencepiece",
         "litert": kind == "lstm",
     }
     loaders = (
