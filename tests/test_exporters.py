@@ -126,8 +126,6 @@ def test_corpora_without_a_usable_line_are_refused(folder_of, tmp_path):
         export(folder_of("static words"), "model2vec", tmp_path / "output", data=data)
     with pytest.raises(UserError, match="none in es"):
         export(folder_of("words"), "savedmodel", tmp_path / "output", data=data, languages=["es"])
-    with pytest.raises(UserError, match="needs translations"):
-        export(folder_of("bert"), "savedmodel", tmp_path / "output", data=data, neutral=True)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -242,25 +240,3 @@ def test_so_do_fastembed_and_static_embedding(folder_of, tmp_path):
     known = ["Hola, Ana.", "the cat", "don't"]
     expected = [load_saved_model(folder_of(kind))(tf.constant(known)).numpy() for kind in forms]
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_neutral_model_has_no_direction_of_language(folder_of, tmp_path):
-    pairs = [(f"the cat number {n} sleeps", f"el gato {n} duerme") for n in ("one", "two", "three")]
-    lines = "".join(f"{english}\t{spanish}\n" for english, spanish in pairs)
-    write_files(tmp_path / "data/parallel", {"x.en-es.tsv": lines})
-    options: dict[str, Any] = {"data": tmp_path / "data", "tables": "float32", "neutral": True}
-    export(folder_of("bert"), "savedmodel", tmp_path / "neutral", **options)
-    encode = load_saved_model(folder_of("bert"))
-    english, spanish = (encode([pair[side] for pair in pairs]).numpy() for side in (0, 1))
-    difference = (spanish - english).mean(axis=0)
-    direction = difference / np.linalg.norm(difference)
-    vectors = encode(SENTENCES).numpy()
-    left = vectors - np.outer(vectors @ direction, direction)
-    expected = left / np.linalg.norm(left, axis=1, keepdims=True)
-    assert load_saved_model(tmp_path / "neutral")(SENTENCES).numpy() == pytest.approx(expected, abs=1e-4)
-    assert "between en, es" in (tmp_path / "neutral/README.md").read_text("utf-8")
-    with pytest.raises(UserError, match="kind bert"):
-        export(folder_of("words"), "savedmodel", tmp_path / "words", **options)
-    with pytest.raises(UserError, match="needs translations"):
-        export(folder_of("bert"), "savedmodel", tmp_path / "words", **{**options, "data": None})
