@@ -86,9 +86,8 @@ def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
     prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if default is not None:
         require_known(f"default_prompt_name in {path}", default, prompts)
-    return {name: prompt for name, prompt in prompts.items() if prompt}, default if prompts.get(
-        default
-    ) else None
+    kept = {name: prompt for name, prompt in prompts.items() if prompt}
+    return kept, default if default in kept else None
 
 
 def read_settings(path: Path, default: Any = None) -> Any:
