@@ -12,10 +12,12 @@ loads an export to any format of export/main.py --to with the library it is for,
 vectors of 2,000 sentences of --data with those of the model.
 """
 
+import json
 import os
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -26,23 +28,29 @@ from pathlib import Path
 from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+_ROOT = str(Path(__file__).resolve().parents[1])
+sys.path.insert(0, _ROOT)
 
 import numpy as np
 from absl import flags
 
+from xling_tf.config import ModelInfo
 from xling_tf.errors import UserError
 from xling_tf.files import write_json
 from xling_tf.program import provenance, quiet_start, run
+from xling_tf.settings import from_mapping
 
 with quiet_start():
     import tensorflow as tf
 
     tf.config.list_physical_devices()  # prints notes about missing GPUs
 
+    from xling_tf.exporters.base import format_of, sample_texts
+    from xling_tf.model import read_config
     from xling_tf.savedmodel.saved_models import load_saved_model, require_saved_model, resolve
 
 Measured = Mapping[str, float | int | str]
+_Check = Callable[..., Measured]
 
 SENTENCES = [
     "Where is the station?",
@@ -97,6 +105,44 @@ model = tf.saved_model.load(sys.argv[1])
 print(needs, len(model(["Hola", "", "What?"])))
 """
 
+# A vector is equal if its cosine to the model's is above this.
+_EQUAL = 0.9999
+# Encodes the texts in a JSON file, in an interpreter that has the library of an export.
+_PROGRAM = """
+import json, pathlib, sys
+import numpy as np
+folder, texts, output = sys.argv[1:]
+texts = json.loads(pathlib.Path(texts).read_text("utf-8"))
+{code}
+np.save(output, np.asarray(vectors, np.float32))
+"""
+# The package of each format, and lines of Python that encode `texts` with the model in `folder`.
+_LOADERS: Mapping[str, tuple[str, str]] = {
+    "savedmodel": (
+        "tensorflow-text",
+        "import tensorflow as tf, tensorflow_text\nvectors = tf.saved_model.load(folder)(texts)",
+    ),
+    "keras": (
+        "xling_tf[tensorflow]",
+        "import xling_tf\nvectors = xling_tf.Model.from_pretrained(folder)(texts)",
+    ),
+    "runtimes": (
+        "xling_tf[runtime,litert]",
+        "from xling_tf.savedmodel.runtimes import load\nvectors = load(folder).encode(texts)",
+    ),
+    # Only a BERT has weights for torch.
+    "sentence-transformers": (
+        "sentence-transformers[onnx]",
+        """from sentence_transformers import SentenceTransformer
+backend = "torch" if pathlib.Path(folder, "model.safetensors").exists() else "onnx"
+vectors = SentenceTransformer(folder, backend=backend, device="cpu").encode(texts)""",
+    ),
+    "model2vec": (
+        "model2vec",
+        "from model2vec import StaticModel\nvectors = StaticModel.from_pretrained(folder).encode(texts)",
+    ),
+}
+
 
 @dataclass
 class Subject:
@@ -118,12 +164,9 @@ class Subject:
 
 def loads_in_a_bare_process(subject: Subject) -> Measured:
     """TensorFlow alone loads and calls the model; tensorflow-text may be needed too if the card says so."""
-    environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-c", _BARE, str(subject.folder.resolve())]
-    process = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
-    last = (process.stderr.strip().splitlines() or ["no message"])[-1][:300]
-    _require(process.returncode == 0, "a bare process to load and call it", last)
-    needs, count = process.stdout.split()[-2:]
+    printed, error = _run(sys.executable, _BARE, subject.folder)
+    _require(not error, "a bare process to load and call it", error)
+    needs, count = printed.split()[-2:]
     _require(count == "3", "3 vectors of 3 texts", count)
     card = subject.folder / "README.md"
     if needs != "tensorflow" and card.is_file():
@@ -279,6 +322,43 @@ def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
     return {"weights": len(dense), "loss_before": float(before), "loss_after": float(after)}
 
 
+def has_the_vectors_of_the_model(subject: Subject, model: Path, python: str, data: Path | None) -> Measured:
+    """The library that an export is for, in an interpreter, gives the vectors of the exported model.
+
+    Texts are those of a folder of corpora, or None for the built-in sample. Words outside the vocabulary are
+    lost in some formats, as their cards say, so that the check fails if more than half of the texts differ.
+    """
+    folder, form = subject.folder, format_of(subject.folder)
+    package, code = _LOADERS["runtimes" if form in ("litert", "onnx") else form]
+    info = from_mapping(ModelInfo, read_config(model)["info"])
+    texts = sample_texts(data, info.languages)
+    # model2vec does not apply prompts.
+    prompt = info.role_prompts["default"] if form == "model2vec" else ""
+    with tempfile.TemporaryDirectory() as temporary:
+        listed, output = Path(temporary, "texts.json"), Path(temporary, "vectors.npy")
+        listed.write_text(json.dumps([prompt + text for text in texts]), encoding="utf-8")
+        interpreter = os.path.abspath(python) if os.sep in python else python
+        _, error = _run(interpreter, _PROGRAM.format(code=code), folder, listed, output, path=_ROOT)
+        if error:
+            raise UserError(
+                f"{folder} cannot be loaded by {python}: {error}; it needs pip install '{package}', or name "
+                "another interpreter with --python"
+            )
+        vectors = np.load(output)
+    expected = Subject(model, 0).encode(texts)
+    cosines = np.sum(vectors * expected, axis=1)
+    equal = float(np.mean(cosines > _EQUAL))
+    by_design = "a copy with smaller tables or fewer languages differs by design"
+    _require(equal >= 0.5, f"the vectors of {model} ({by_design})", f"those of only {equal:.0%} of the texts")
+    return {
+        "format": form,
+        "texts": len(texts),
+        "largest_difference": float(np.abs(vectors - expected).max()),
+        "least_cosine": float(cosines.min()),
+        "equal": equal,
+    }
+
+
 def mixed_texts(count: int) -> list[str]:
     """Makes texts of 1 to `_LONGEST` words, the same in every run; the logarithms of lengths are uniform."""
     random = np.random.default_rng(0)
@@ -287,7 +367,7 @@ def mixed_texts(count: int) -> list[str]:
     return [" ".join(random.choice(words, length)) for length in lengths]
 
 
-CHECKS: tuple[Callable[[Subject], Measured], ...] = (
+CHECKS: tuple[_Check, ...] = (
     loads_in_a_bare_process,
     takes_every_form_of_call,
     has_signatures_that_can_be_served,
@@ -299,11 +379,11 @@ CHECKS: tuple[Callable[[Subject], Measured], ...] = (
 )
 
 
-def run_check(check: Callable[[Subject], Measured], subject: Subject) -> dict[str, Any]:
+def run_check(check: _Check, subject: Subject, **options: Any) -> dict[str, Any]:
     """Runs a check; any exception that the model raises fails it."""
     start, text, measured = time.perf_counter(), "", dict[str, Any]()
     try:
-        measured |= check(subject)
+        measured |= check(subject, **options)
     except Exception as error:  # a model may raise anything
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     outcome = {"check": check.__name__, "status": "failed" if text else "passed", "text": text}
@@ -314,36 +394,39 @@ def main(*models: str) -> None:
     """Checks the models that the command line names."""
     if not (folders := [resolve(model) for model in models]):
         raise UserError("expected folders of exported models, got none")
-    checks = CHECKS
-    if flags.FLAGS.model:
+    given, checks, options = flags.FLAGS, CHECKS, dict[str, Any]()
+    if given.model:
         checks = (has_the_vectors_of_the_model,)
+        options = {"python": given.python, "data": Path(given.data) if given.data else None}
+        options["model"] = resolve(given.model)
     else:
         for folder in folders:
             require_saved_model(folder)
-    reports = [_report(Subject(folder, flags.FLAGS.sentences), checks) for folder in folders]
-    if flags.FLAGS.json:
-        write_json(Path(flags.FLAGS.json), {**provenance(), "models": reports})
+    reports = [_report(Subject(folder, given.sentences), checks, options) for folder in folders]
+    if given.json:
+        write_json(Path(given.json), {**provenance(), "models": reports})
     if any(outcome["status"] == "failed" for report in reports for outcome in report["checks"]):
         sys.exit(1)
 
 
-def has_the_vectors_of_the_model(subject: Subject) -> Measured:
-    """The export's own library gives the vectors of the SavedModel that --model names."""
-    from loaders import compare
-
-    data = Path(flags.FLAGS.data) if flags.FLAGS.data else None
-    return compare(subject.folder, resolve(flags.FLAGS.model), flags.FLAGS.python, data)
-
-
-def _report(subject: Subject, checks: Sequence[Callable[[Subject], Measured]]) -> dict[str, Any]:
+def _report(subject: Subject, checks: Sequence[_Check], options: Mapping[str, Any]) -> dict[str, Any]:
     outcomes = []
     print(subject.folder, flush=True)
     for check in checks:
-        outcomes.append(outcome := run_check(check, subject))
+        outcomes.append(outcome := run_check(check, subject, **options))
         details = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
         name, seconds = outcome["check"].replace("_", " "), outcome["seconds"]
         print(f"{outcome['status']:7} {seconds:7.1f} s  {name}: {details}", flush=True)
     return {"model": subject.folder.resolve().name, "checks": outcomes}
+
+
+def _run(python: str, program: str, *arguments: Path, path: str = "") -> tuple[str, str]:
+    """Runs a Python program elsewhere; returns its output, and its error's last line, "" if it succeeds."""
+    environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [python, "-c", program, *(str(argument.resolve()) for argument in arguments)]
+    process = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
+    last = (process.stderr.strip().splitlines() or ["no message"])[-1][:300]
+    return process.stdout, last if process.returncode else ""
 
 
 def _peak_mib() -> int:

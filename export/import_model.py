@@ -33,10 +33,10 @@ from xling_tf.errors import UserError
 from xling_tf.program import progress, quiet_start, run
 
 with quiet_start():
-    from use_weights import LICENCE, is_published, read_published
+    import e5_file
+    import use_weights
 
     from xling_tf.importers.base import read_base_model, read_similarity
-    from xling_tf.importers.e5_file import find_e5
     from xling_tf.model import Model
     from xling_tf.savedmodel.card import model_card
     from xling_tf.savedmodel.module import require_replaceable
@@ -87,12 +87,17 @@ def import_model(source: str | None, output: Path) -> str:
     """
     require_replaceable(output)
     files: dict[str, str | bytes] = {}
-    if source is None or is_published(resolve(source)):
-        (model, origin), licence = read_published(resolve(source) if source else None), LICENCE
+    base_model = read_base_model(source) if source else ""
+    if source is None or use_weights.is_published(resolve(source)):
+        model, origin = use_weights.read_published(resolve(source) if source else None)
+        licence = use_weights.LICENCE
     else:
-        folder = resolve(source)
-        model, licence = Model.from_pretrained(source), read_licence(folder)
-        what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)" if find_e5(folder) else "files"
+        folder, what = resolve(source), "files"
+        if file := e5_file.find_e5(folder):
+            model, licence, base_model = e5_file.read_e5(file), e5_file.LICENCE, e5_file.BASE_MODEL
+            what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)"
+        else:
+            model, licence = Model.from_pretrained(source), read_licence(folder)
         origin = f"The {what} of `{model_name(source)}`, in float32 here."
         files |= {path.name: path.read_bytes() for path in licence_files(folder)}
     module = model.module()
@@ -102,7 +107,7 @@ def import_model(source: str | None, output: Path) -> str:
         model.config(),
         module.signatures,
         licence=licence,
-        base_model=read_base_model(source) if source else "",
+        base_model=base_model,
     )
     licence_name = licence or "not stated in its files"
     if source and (similarity := read_similarity(resolve(source))) != "cosine":
@@ -114,8 +119,6 @@ def import_model(source: str | None, output: Path) -> str:
 
 def read_licence(folder: Path) -> str:
     """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
-    if find_e5(folder):
-        return "mit"
     if names := read_front_matter(folder, "license"):
         return names[0]
     for path in licence_files(folder):

@@ -7,7 +7,7 @@ serving/. The next one is version 2; a rollback is one rename: mv serving/en-es/
 
     python export/main.py --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
-writes the model for another library: --to sentence-transformers, model2vec, mediapipe, litert, onnx or keras.
+writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
 
     python export/main.py --model exported/en-es --to savedmodel --tables int8 --output exported/en-es-int8
 
@@ -48,12 +48,6 @@ _TO = flags.DEFINE_string("to", None, "Format of the export that --output names;
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
     "tables", "float32", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
-)
-_NEUTRAL = flags.DEFINE_bool(
-    "neutral",
-    False,
-    "Whether --to savedmodel removes the directions in which the languages of the translations in --data "
-    "differ, so that a sentence's translations rank before other sentences in its own language.",
 )
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
@@ -101,7 +95,7 @@ def main() -> None:
         raise UserError("--name and --version need --serving")
     if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
         raise UserError("--languages needs --to savedmodel and --data")
-    unused = [f.name for f in (_TABLES, _SAME_MEANING, _NEUTRAL) if f.present and _TO.value != "savedmodel"]
+    unused = [f.name for f in (_TABLES, _SAME_MEANING) if f.present and _TO.value != "savedmodel"]
     if unused:
         raise UserError(f"--{unused[0]} needs --to savedmodel")
     for message in _make(resolve(_MODEL.value)):
@@ -117,7 +111,7 @@ def _make(model: Path) -> Iterator[str]:
 
         output = Path(_OUTPUT.value)
         is_smaller = _TO.value == "savedmodel"
-        options: dict[str, Any] = {f.name: f.value for f in (_TABLES, _LANGUAGES, _NEUTRAL) if is_smaller}
+        options: dict[str, Any] = {f.name: f.value for f in (_TABLES, _LANGUAGES) if is_smaller}
         if _SAME_MEANING.value:
             table = Path(_SAME_MEANING.value)
             if not is_header(names := header_of(table)):

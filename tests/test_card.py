@@ -48,22 +48,6 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
     assert (read_licence(tmp_path), read_base_model(tmp_path)) == ("other", "intfloat/multilingual-e5-small")
 
 
-def test_a_card_lists_the_loaders_of_its_kind_of_encoder(hub_model, hub_module):
-    def formats(encoder, tokenizer):
-        config = hub_model.config()
-        config["encoder"] = {**config["encoder"], "kind": encoder}
-        config["tokenizer"] = {**config["tokenizer"], "kind": tokenizer}
-        text = model_card("m", "", config, hub_module.signatures, licence="")
-        table = text.partition("| loader |")[2]
-        return {row.split("|")[2].strip() for row in table.splitlines() if row.startswith("| ")} - {"format"}
-
-    always = {"this folder", "`sentence-transformers`", "`onnx`"}
-    assert formats("transformer", "words") == always | {"`litert`"}
-    assert formats("static", "words") == always | {"`litert`", "`model2vec`"}
-    assert formats("bert", "sentencepiece") == always | {"`litert`", "`mediapipe`"}
-    assert formats("lstm", "sentencepiece") == always
-
-
 def test_an_export_to_another_library_keeps_the_metadata(hub_model, hub_module, hub_folder, tmp_path):
     folder = shutil.copytree(hub_folder, tmp_path / "model")
     text = card_of(hub_model, hub_module, ["en", "es"], licence="mit", results=RESULTS)

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from loaders import compare
+from check import Subject, has_the_vectors_of_the_model
 from programs import LOADERS, PEERS, ROOT, run_python, the_error
 from raw_files import write_files
 from test_runtimes import FRAGMENTS
@@ -106,9 +106,7 @@ def test_words_are_those_of_the_tokenizers_library(lowercase):
     assert outside.token_to_id(UNKNOWN_WORD) == len(vocabulary)
 
 
-@pytest.mark.parametrize(
-    ("kind", "form"), [("static words", "model2vec"), ("static pieces", "mediapipe"), ("words", "keras")]
-)
+@pytest.mark.parametrize(("kind", "form"), [("static words", "model2vec"), ("words", "keras")])
 def test_an_export_replaces_an_earlier_one_and_nothing_else(kind, form, folder_of, tmp_path):
     folder, output = folder_of(kind), tmp_path / "output"
     for _ in range(2):
@@ -128,8 +126,6 @@ def test_corpora_without_a_usable_line_are_refused(folder_of, tmp_path):
         export(folder_of("static words"), "model2vec", tmp_path / "output", data=data)
     with pytest.raises(UserError, match="none in es"):
         export(folder_of("words"), "savedmodel", tmp_path / "output", data=data, languages=["es"])
-    with pytest.raises(UserError, match="needs translations"):
-        export(folder_of("bert"), "savedmodel", tmp_path / "output", data=data, neutral=True)
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
@@ -174,7 +170,6 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
     ("kind", "form", "message"),
     [
         ("words", "model2vec", r"a static encoder .* has the encoder transformer .* --to savedmodel, keras"),
-        ("words", "mediapipe", "the tokenizer sentencepiece .* the tokenizer words"),
         ("words", "onxx", "did you mean onnx"),
         pytest.param("cnn", "model2vec", "without special tokens", marks=pytest.mark.slow),
         pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
@@ -198,7 +193,6 @@ LOADED = [
     ("words", "sentence-transformers", LOADERS),
     ("words alone", "sentence-transformers", LOADERS),
     ("cnn", "sentence-transformers", LOADERS),
-    ("cnn", "mediapipe", LOADERS),
 ]
 
 
@@ -208,7 +202,7 @@ LOADED = [
 def test_other_libraries_give_the_vectors_of_the_model(kind, form, python, folder_of, tmp_path):
     folder = folder_of(kind)
     export(folder, form, tmp_path / "output")
-    measured = compare(tmp_path / "output", folder, str(python), None)
+    measured = has_the_vectors_of_the_model(Subject(tmp_path / "output", 0), folder, str(python), None)
     if kind == "static pieces":  # model2vec leaves out the piece of unknown characters
         assert 0.99 < float(measured["equal"]) < 1
         return
@@ -246,25 +240,3 @@ def test_so_do_fastembed_and_static_embedding(folder_of, tmp_path):
     known = ["Hola, Ana.", "the cat", "don't"]
     expected = [load_saved_model(folder_of(kind))(tf.constant(known)).numpy() for kind in forms]
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_neutral_model_has_no_direction_of_language(folder_of, tmp_path):
-    pairs = [(f"the cat number {n} sleeps", f"el gato {n} duerme") for n in ("one", "two", "three")]
-    lines = "".join(f"{english}\t{spanish}\n" for english, spanish in pairs)
-    write_files(tmp_path / "data/parallel", {"x.en-es.tsv": lines})
-    options: dict[str, Any] = {"data": tmp_path / "data", "tables": "float32", "neutral": True}
-    export(folder_of("bert"), "savedmodel", tmp_path / "neutral", **options)
-    encode = load_saved_model(folder_of("bert"))
-    english, spanish = (encode([pair[side] for pair in pairs]).numpy() for side in (0, 1))
-    difference = (spanish - english).mean(axis=0)
-    direction = difference / np.linalg.norm(difference)
-    vectors = encode(SENTENCES).numpy()
-    left = vectors - np.outer(vectors @ direction, direction)
-    expected = left / np.linalg.norm(left, axis=1, keepdims=True)
-    assert load_saved_model(tmp_path / "neutral")(SENTENCES).numpy() == pytest.approx(expected, abs=1e-4)
-    assert "between en, es" in (tmp_path / "neutral/README.md").read_text("utf-8")
-    with pytest.raises(UserError, match="kind bert"):
-        export(folder_of("words"), "savedmodel", tmp_path / "words", **options)
-    with pytest.raises(UserError, match="needs translations"):
-        export(folder_of("bert"), "savedmodel", tmp_path / "words", **{**options, "data": None})

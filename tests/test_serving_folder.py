@@ -92,7 +92,7 @@ def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     assert next_version(tmp_path / "m") == 9
 
 
-@pytest.mark.parametrize("flag", ["--tables=float16", "--neutral", "--same_meaning=pairs.tsv"])
+@pytest.mark.parametrize("flag", ["--tables=float16", "--same_meaning=pairs.tsv"])
 def test_options_of_another_format_are_refused(flag, tmp_path):
     flags = ["--model=m", "--to=onnx", "--output=out", flag]
     done = run_python(tmp_path, PROGRAM, *flags)

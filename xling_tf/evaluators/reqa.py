@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
+from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
@@ -50,9 +51,6 @@ class _Pool:
     """The distinct questions and candidates in one language."""
 
     def __init__(self, part: ReqaData) -> None:
-        # mteb's environment, which reads such tables too, need not have the packages that split sentences.
-        from xling_tf.corpora.sentences import surroundings
-
         self.part = part
         self.questions = sorted({question for _, question, _ in part.questions})
         distinct = sorted(set(part.sentences), key=lambda sentence: sentence[::-1])

@@ -53,7 +53,6 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "onnx": ("runtimes:export_onnx", RUNTIME_SETTINGS),
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
-    "mediapipe": ("mediapipe:export", "model.tflite"),
     "keras": ("base:export_keras", WEIGHTS),
 }
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words, contractions,

@@ -1,9 +1,8 @@
-"""Modified copies of an exported model: smaller tables, fewer words, language-neutral, calibrated."""
+"""Modified copies of an exported model: smaller tables, fewer words, calibrated."""
 
 import dataclasses
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
-from xling_tf.corpora.folder import CorpusFile, discover
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.encoders.base import build_encoder
 from xling_tf.errors import UserError
@@ -35,12 +32,6 @@ _FEWER_WORDS = """
 
 The model has only the words, or pieces of words, of these languages: {languages}.
 """
-_NEUTRAL = """
-## Language-neutral
-
-The {count} directions in which the mean vectors of translations differ between {languages} were removed from
-the vectors, which are not comparable with those of the original model.
-"""
 _CALIBRATED = """
 ## Calibrated
 
@@ -48,7 +39,6 @@ The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the pr
 same, assuming that half of all pairs do: `xling_tf.load(".").probability("Hola", "Hello")`.
 """
 _TEXTS_AT_ONCE = 8192
-_TRANSLATIONS = 2000  # of each language pair, whose mean difference is a direction of language
 _WORDS, _NGRAMS = "encoder/embedding/words/table", "encoder/embedding/ngrams/table"
 
 
@@ -57,7 +47,6 @@ def export(
     folder: Path,
     tables: str = "float32",
     languages: Sequence[str] = (),
-    neutral: bool = False,
     same_meaning: Any = None,
 ) -> tuple[Sequence[str], Encode] | None:
     """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for each row.
@@ -67,8 +56,6 @@ def export(
         folder: Folder to write.
         tables: "float32", "float16" or "int8".
         languages: Languages in `source.data` whose words are kept; () to keep all words.
-        neutral: Whether to remove from the vectors the directions in which the languages of `source.data`
-            differ.
         same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is calibrated;
             None for the source's calibration, if it has one.
     """
@@ -81,16 +68,10 @@ def export(
         model.info = dataclasses.replace(model.info, languages=tuple(languages))
         text = re.sub(r"(?m)^language: .*", f"language: {json.dumps([*languages])}", text, count=1)
         text += _FEWER_WORDS.format(languages=", ".join(languages))
-    if neutral:
-        codes, directions = _language_directions(source)
-        _project_out(model, directions)
-        text += _NEUTRAL.format(count=len(directions), languages=", ".join(codes))
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
     if same_meaning is not None:
-        if neutral:
-            raise UserError("expected neutral and same_meaning one after the other, got both; export twice")
         line = fit_pairs(source.encode, same_meaning)
         model.info = dataclasses.replace(model.info, same_meaning=line)
         text += _CALIBRATED
@@ -98,48 +79,10 @@ def export(
     if (source.folder / TRAINED_ON).is_file():
         files[TRAINED_ON] = (source.folder / TRAINED_ON).read_bytes()
     model.export(folder, files, model.module(tables))
-    if languages or neutral or tables != "float32":
+    if languages or tables != "float32":
         return None
     saved = load_saved_model(folder)
     return PROBES, lambda texts: saved(tf.constant(texts)).numpy()
-
-
-def _language_directions(source: Source) -> tuple[list[str], NDArray[np.floating]]:
-    """The languages of translations, and orthonormal directions `[n, dim]` of their mean differences."""
-    by_languages: defaultdict[tuple[str, ...], list[CorpusFile]] = defaultdict(list)
-    for file in discover(source.data) if source.data else ():
-        if file.kind == "parallel":
-            by_languages[file.languages].append(file)
-    differences: dict[tuple[str, ...], NDArray[np.floating]] = {}
-    for languages, files in by_languages.items():
-        rows = (islice(file.read(*file.paths), -(-_TRANSLATIONS // len(files))) for file in files)
-        if pairs := [record[:2] for record, _ in chain.from_iterable(rows)]:
-            first, second = (source.encode([pair[side] for pair in pairs]) for side in (0, 1))
-            differences[languages] = (second - first).mean(axis=0)
-    codes = sorted({code for languages in differences for code in languages})
-    if not codes:
-        raise UserError(f"neutral needs translations, parallel/NAME.en-es.tsv in --data, got {source.data}")
-    directions = np.linalg.svd(np.stack([*differences.values()]), full_matrices=False)[2]
-    return codes, directions[: len(codes) - 1]
-
-
-def _project_out(model: Model, directions: NDArray[np.floating]) -> None:
-    """Removes directions from a model's vectors, by one more dense layer."""
-    if model.encoder_settings["kind"] != "bert":
-        kind = model.encoder_settings["kind"]
-        raise UserError(f"neutral needs an encoder of the kind bert, whose last layer it becomes, got {kind}")
-    weights, settings = arrays(model.weights), model.encoder_settings
-    layer, dim = f"encoder/dense_{len(settings['dense_dims'])}", model.encoder.hidden_dim
-    weights[f"{layer}/kernel"] = np.eye(dim, dtype=np.float32) - directions.T @ directions
-    weights[f"{layer}/bias"] = np.zeros(dim, np.float32)
-    model.encoder_settings = {
-        **settings,
-        "dense_dims": [*settings["dense_dims"], dim],
-        "dense_activations": [*settings["dense_activations"], "linear"],
-    }
-    model.info = dataclasses.replace(model.info, same_meaning=())  # fitted on other cosines
-    model.encoder = build_encoder(model.encoder_settings)
-    assign_weights(model.weights, weights, "the model")
 
 
 def _texts_in_all(data: Path | None, languages: Sequence[str]) -> Iterator[str]:

@@ -76,7 +76,10 @@ def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     function = tf.function(
         lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature
     )
-    return _export(source, folder, "litert", to_litert(graph, function))
+    with tempfile.TemporaryDirectory() as saved:
+        tf.saved_model.save(graph, saved, signatures=function.get_concrete_function())
+        content = tf.lite.TFLiteConverter.from_saved_model(saved).convert()
+    return _export(source, folder, "litert", content)
 
 
 def export_onnx(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
@@ -164,19 +167,6 @@ def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -
     with keras.StatelessScope(state_mapping=list(zip(body.table_variables, tables, strict=True))):
         words = body.embed_words(tf.reshape(ids, [-1]))
     return tf.reshape(words, tf.concat([tf.shape(ids), [words.shape[-1]]], axis=0))
-
-
-def to_litert(module: tf.Module, function: Any, *, allow_custom_ops: bool = False) -> bytes:
-    """Returns the content of a `.tflite` file.
-
-    `function` is a `tf.function` with an input signature, which returns tensors by name; `module` holds its
-    variables. With `allow_custom_ops`, operations that LiteRT lacks are kept, for programs that add them.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        tf.saved_model.save(module, folder, signatures=function.get_concrete_function())
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
-        converter.allow_custom_ops = allow_custom_ops
-        return converter.convert()
 
 
 def to_onnx(

