@@ -27,6 +27,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHO
 from absl import app, flags
 from tabulate import tabulate
 
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_folder
 from xling_tf.program import one_line_errors, progress, set_up_logging
@@ -107,7 +108,7 @@ def _parser() -> _Parser:
 
 
 def _language(text: str) -> str:
-    if not re.fullmatch(r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?", text):
+    if not re.fullmatch(LANGUAGE, text):
         raise argparse.ArgumentTypeError(f"expected a language code such as en, got {text!r}")
     return text
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data, reqa, sts
 from xling_tf.evaluators.embedders import open_embedder
@@ -219,7 +220,7 @@ def _rows(**columns: Iterable[Any]) -> Any:
 
 def _languages(name: str) -> list[str]:
     """Returns the languages in the name of a data set, such as "stsb.en-es.dev"."""
-    match = re.search(rf"\.({data.LANGUAGE})(?:-({data.LANGUAGE}))?(?=\.|$)", name)
+    match = re.search(rf"\.({LANGUAGE})(?:-({LANGUAGE}))?(?=\.|$)", name)
     return [language for language in match.groups() if language] if match else []
 
 
