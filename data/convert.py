@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.compressed import PACKED, unpacked
-from xling_tf.corpora.line_files import read_every_line, write_lines
+from xling_tf.corpora.line_files import LANGUAGE, read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.corpora.readers import MalformedLineError, nli_columns
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import LANGUAGE, read_table
+from xling_tf.evaluators.data import read_table
 from xling_tf.program import run
 
 

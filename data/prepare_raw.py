@@ -27,6 +27,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHO
 from absl import app, flags
 from tabulate import tabulate
 
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import require_writable_folder
 from xling_tf.program import one_line_errors, progress, set_up_logging
@@ -85,7 +86,7 @@ def _settings(command: str) -> dict[str, Any]:
     if command == "reddit":
         settings["language"] = settings["language"] or "en"
     for name in {*names} & {*_LANGUAGES}:
-        if not re.fullmatch(r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?", settings[name] or ""):
+        if not re.fullmatch(LANGUAGE, settings[name] or ""):
             raise UserError(
                 f"--{name} must be a language code such as en, got {settings[name]!r}; correct it"
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 import datasets
 import pytest
 
-from xling_tf.corpora.huggingface import read_source
+from xling_tf.corpora.huggingface import HubCorpus, read_source
 from xling_tf.corpora.records import (
     InferencePair,
     QuestionAnswer,
@@ -109,12 +109,34 @@ def test_articles_are_documents_and_no_triplet_spans_markup():
     assert len({key for _, key in found[:3]}) == 1 != len({key for _, key in found})
 
 
+def test_other_columns_are_named_by_the_source():
+    rows = [{"pre": "p", "hypothesis": "h", "gold": "neutral", "mt": "x"}, {"pre": "q", "hypothesis": "h"}]
+    publish("mine/nli", "de", train=rows)
+    source = "hf:mine/nli:de premise=pre label=gold"
+    assert read(source, "de", "en") == {"nli/mine_nli.de.train": [(InferencePair("p", "h", 1), None)]}
+    # The config names no languages: they are those of the model.
+    pairs = [(TranslationPair("p", "x"), None)]
+    publish("mine/pairs", "default", train=rows)
+    source = "hf:mine/pairs source=pre target=mt"
+    assert read(source, "de", "en") == {"parallel/mine_pairs.de-en": pairs}
+    with pytest.raises(UserError, match="must be in languages of the model"):
+        read(source, "de", "en", "fr")
+    # Names of classes decide, whatever their numbers.
+    features = datasets.Features({name: datasets.Value("string") for name in ("premise", "hypothesis")})
+    features["label"] = datasets.ClassLabel(names=["contradiction", "neutral", "entailment", "other"])
+    table = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [0, 3, 2]}
+    dataset = datasets.Dataset.from_dict(table, features)
+    corpus = HubCorpus(name="x", kind="nli", languages="en", dataset=dataset, columns=(*table,))
+    assert [record.label for record, _ in corpus] == [2, 0]
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
         ("hf:snli", "got 'hf:snli'"),
-        ("hf:mine/reviews", r"but has stars, text; .* save .* as a file"),
-        ("hf:sentence-transformers/stsb", "columns sentence1, sentence2, score, but has stars, text"),
+        ("hf:mine/reviews", r"but has stars, text; .* name its columns"),
+        ("hf:mine/reviews title", r"got 'hf:mine/reviews title'"),
+        ("hf:mine/reviews title=stars source=text", r"but has stars, text; .* name its columns"),
         ("hf:mine/reviews:other", "with a config that it has.*'other'"),
         ("hf:sentence-transformers/gooaq", "must have usable records, but has none in 1 rows"),
     ],

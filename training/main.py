@@ -38,7 +38,9 @@ _MINUTES = flags.DEFINE_float("minutes", None, "Most minutes of training; 0 for 
 _STEPS = flags.DEFINE_integer("steps", None, "Most steps of training; 0 for no limit.", lower_bound=0)
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of checkpoints and logs; default runs/<preset>.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<preset>.")
-_SOURCE = flags.DEFINE_multi_string("source", [], "More corpora: hf:OWNER/NAME[:CONFIG]. Repeatable.")
+_SOURCE = flags.DEFINE_multi_string(
+    "source", [], "More corpora: hf:OWNER/NAME[:CONFIG] [FIELD=COLUMN ...]. Repeatable."
+)
 _INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
 _TEACHER = flags.DEFINE_string(
     "teacher", None, "Model to learn from, as evaluation/main.py --model names it."

@@ -503,7 +503,7 @@ class DataConfig(Section, name="data"):
     source: str = "en"
     targets: tuple[str, ...] = ("es",)  # or ("all",)
     all_pairs: bool = False  # also trains on translations between two targets
-    sources: tuple[str, ...] = ()  # further corpora: "hf:OWNER/NAME[:CONFIG]"
+    sources: tuple[str, ...] = ()  # further corpora: "hf:OWNER/NAME[:CONFIG] [FIELD=COLUMN ...]"
     # A language or pair is drawn in proportion to its number of examples to the power of 1 / temperature
     # (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
     sampling_temperature: NotNegative = 0.0

@@ -1,6 +1,6 @@
 """Reads texts from files of any common format, local or remote, as Arrow record batches in bounded memory."""
 
-import io
+import csv
 import json
 import re
 from collections import Counter, deque
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from absl import logging
 from fsspec.core import url_to_fs
-from pyarrow import compute, csv, ipc, parquet, types
+from pyarrow import compute, ipc, parquet, types
 
 from xling_tf.bulk.record_batches import column_of_bytes, column_of_texts
 from xling_tf.compressed import PACKED, unpacked
@@ -24,11 +24,8 @@ from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, split_blo
 from xling_tf.errors import UserError, as_user_error, one_line
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
-_CSV_PART = 1 << 18  # bytes parsed at once
-_CSV_FIELD = rb'(?:"(?:[^"]++|"")*+"|[^",\r\n][^,\r\n]*+)?+'
-_CSV_ROW = re.compile(rb"%b(?:,%b)*+" % (_CSV_FIELD, _CSV_FIELD))
-# The ends of a file's rows, by the first one, and what else ends rows for Arrow.
-_ROW_ENDS = {b"\n": (rb"\r?\n", re.compile(rb"\r(?=[^\n])")), b"\r": (rb"\r", re.compile(rb"\n"))}
+_TEXT_ROWS = 1024  # rows read at once from text
+_MAX_ROW = 4 * MAX_LINE  # of such a table
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # of Arrow's streams
 _DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, UserError)
 
@@ -99,7 +96,7 @@ class TextFiles:
             self._starts.append((rows, Position(number, 0, dict(self.counts))))
             bytes_before, first = self.bytes_read, rows
             for batch in self._read(file):
-                batch = self._in_utf8(batch, file.name, rows - first)
+                batch = self._without_damage(batch, file.name, rows - first)
                 rows += len(batch)
                 is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
                 self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
@@ -175,79 +172,66 @@ class TextFiles:
             arrays = [_cast(batch.column(column.name), column.type) for column in self.schema]
             return pa.record_batch(arrays, schema=self.schema)
 
-    def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
-        number = 0
-        for block in split_blocks(unpacked(stream, name), b"\n", MAX_LINE):
-            # Decoding all lines at once is faster.
-            joined = b"\n".join([line or b"" for line in block])
-            whole = Unreadable.TOO_LONG if None in block else decoded(joined)
-            texts = self._sound(block, name, number) if isinstance(whole, Unreadable) else whole.split("\n")
-            column = pa.array([text.removesuffix("\r") for text in texts], pa.string())
-            yield pa.record_batch([column], [self.text_column])
-            number += len(block)
+    def _blocks(self, rows: Iterable[Any], parse: Callable[[Any], Any], name: str) -> Iterator[list[Any]]:
+        """Yields blocks of parsed rows; a row where that raises a `UserError` is damaged.
 
-    def _sound(self, block: Iterable[bytes | None], name: str, number: int) -> Iterator[str]:
-        """Decodes lines that can be; `number` counts earlier lines."""
-        for row, text in enumerate(map(decoded, block), number + 1):
-            if isinstance(text, Unreadable):
-                self._damaged("row", f"row {row} of {name} is {text}")
-            else:
-                yield text
+        An error in `rows` comes after the rows before it.
+        """
+        block: list[Any] = []
+        try:
+            for number, row in enumerate(rows, 1):
+                try:
+                    block.append(parse(row))
+                except UserError as error:
+                    self._damaged("row", f"row {number} of {name} {error}")
+                if len(block) == _TEXT_ROWS:
+                    yield block
+                    block = []
+        except UserError:
+            yield block
+            raise
+        yield block
+
+    def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
+        for block in self._blocks(_split_lines(stream, name), _text, name):
+            texts = [text.removesuffix("\r") for text in block]
+            yield pa.record_batch([pa.array(texts, pa.string())], [self.text_column])
 
     def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
-        is_quoted, names, columns = delimiter == ",", list[str](), list[str]()
-        row, faults = -int(self.header), list[str]()  # the header is row 0
+        rows, begin = _table_rows(unpacked(stream, name), delimiter), list[Any]()
+        for row in rows:  # the first one may follow empty lines
+            begin.append(row)
+            if row and (self.header or isinstance(row, list)):
+                break
+        first = begin[-1] if begin else None
+        if isinstance(first, UserError):
+            raise UserError(f"its first row {first}")
+        if not first:
+            return
+        names = (
+            _in_utf8(first, "its header ") if self.header else [f"f{number}" for number in range(len(first))]
+        )
+        columns = self._chosen(names, name)
+        places = [names.index(column) for column in columns]
 
-        def skip(fault: csv.InvalidRow) -> str:
-            message = f"has {fault.actual_columns} columns, not {fault.expected_columns}"
-            faults.append(f"row {row + fault.number} of {name} {message}")
-            return "skip"
+        def chosen(row: list[str] | UserError) -> list[str]:
+            if isinstance(row, UserError):
+                raise row
+            cells = row or [""]  # an empty line of a single column is an empty text
+            if len(cells) != len(names):
+                raise UserError(f"has {len(cells)} columns, not {len(names)}")
+            return _in_utf8([cells[place] for place in places])
 
-        def read(rows: bytes, given: Sequence[str], **conversion: Any) -> pa.Table:
-            layout = csv.ReadOptions(column_names=given, block_size=len(rows) + 1, use_threads=False)
-            layout.autogenerate_column_names = not (given or self.header)
-            syntax = csv.ParseOptions(delimiter=delimiter, quote_char=is_quoted and '"')
-            syntax.newlines_in_values, syntax.invalid_row_handler = is_quoted, skip
-            syntax.ignore_empty_lines = len(names) != 1  # of a single column, it is an empty text
-            return csv.read_csv(io.BytesIO(rows), layout, syntax, csv.ConvertOptions(**conversion))
-
-        for rows in _whole_rows(unpacked(stream, name), is_quoted, name):
-            if isinstance(rows, str):
-                if self.header and not names:
-                    raise UserError(f"its header {rows}")
-                row += 1
-                self._damaged("row", f"row {row} of {name} {rows}")
-                continue
-            if isinstance(decoded(rows), Unreadable):  # Arrow cannot skip rows that are not UTF-8
-                rows = re.sub("[\udc80-\udcff]", "\0", rows.decode(errors="surrogateescape")).encode()
-            given = names
-            if not names:
-                rows = rows.lstrip(b"\r\n") if self.header else rows
-                if not rows.strip(b"\r\n"):
-                    continue
-                names = read(rows.lstrip(b"\r\n"), []).schema.names
-                given = [] if self.header else names
-                if "\0" in "".join(names):
-                    raise UserError(f"its header is {Unreadable.NOT_UTF8}")
-                columns = self._chosen(names, name)
-                faults.clear()
-            as_texts = dict.fromkeys(names, pa.string())
-            table = read(rows, given, column_types=as_texts, include_columns=columns)
-            for fault in faults:
-                self._damaged("row", fault)
-            for batch in table.to_batches():
-                has_nul = [compute.match_substring(column, "\0").to_numpy(False) for column in batch.columns]
-                yield self._sound_rows(batch, np.any(has_nul, axis=0), name, max(row, 0))
-            row += len(table) + len(faults) + (not given)
-            faults.clear()
+        rows = rows if self.header else chain(begin, rows)
+        for block in self._blocks(rows if len(names) == 1 else filter(None, rows), chosen, name):
+            arrays = [pa.array([row[n] for row in block], pa.string()) for n in range(len(columns))]
+            yield pa.record_batch(arrays, columns)
 
     def _json_lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
-        columns, number = list[str](), 0
-        blocks = split_blocks(unpacked(stream, name), b"\n", MAX_LINE)
-        # The last line is a block if it has no line feed; it should set types, too, in a small file.
-        for block in chain([[*next(blocks, []), *next(blocks, [])]], blocks):
-            rows, arrays = list(self._objects(block, name, number)), {}
-            number += len(block)
+        columns: list[str] = []
+        parse = partial(_json_object, text_column=self.text_column)
+        for block in self._blocks(_split_lines(stream, name), parse, name):
+            arrays, rows = {}, [row for row in block if row is not None]
             if not rows:
                 continue
             columns = self._chosen(list(dict.fromkeys(chain(columns, *rows))), name)
@@ -255,23 +239,12 @@ class TextFiles:
                 try:
                     arrays[key] = pa.array([row.get(key) for row in rows])
                 except (pa.ArrowException, OverflowError) as error:  # not damage: the rows are sound
-                    fault = f"one type in the field {key}, but up to line {number}: {one_line(error)}"
                     advice = "choose other fields with --columns, or write all its values as strings"
-                    raise _FinalError(f"{name} must have {fault}; {advice}") from error
+                    message = (
+                        f"{name} must have one type in the field {key}, but: {one_line(error)}; {advice}"
+                    )
+                    raise _FinalError(message) from error
             yield pa.record_batch(arrays)
-
-    def _objects(self, block: Sequence[bytes | None], name: str, number: int) -> Iterator[dict[str, Any]]:
-        """Parses JSON lines that can be; `number` counts earlier lines."""
-        with suppress(ValueError):
-            yield from _parsed(block, self.text_column)
-            return
-        for row, line in enumerate(block, number + 1):
-            try:
-                yield from _parsed([line], self.text_column)
-            except ValueError:
-                text = decoded(line)
-                fault = text if isinstance(text, Unreadable) else "no JSON object with a text"
-                self._damaged("row", f"line {row} of {name} is {fault}")
 
     def _parquet(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         # Without buffering ahead, which would hold whole row groups.
@@ -293,20 +266,19 @@ class TextFiles:
             if stream.read(len(_STREAM_END) + 1) != _STREAM_END:
                 raise UserError("expected Arrow's end marker at the end, and only there")
 
-    def _in_utf8(self, batch: pa.RecordBatch, name: str, row: int) -> pa.RecordBatch:
+    def _without_damage(self, batch: pa.RecordBatch, name: str, row: int) -> pa.RecordBatch:
         """Leaves out the rows whose text is not UTF-8; `row` counts earlier rows."""
-        column = column_of_bytes(batch, self.text_column)
+        texts = column_of_bytes(batch, self.text_column)
         with suppress(pa.ArrowInvalid):
-            column.cast(pa.large_string())
+            texts.cast(pa.large_string())
             return batch
-        texts = (value.replace(b"\0", b"") for value in column.fill_null(b"").to_pylist())  # strings have NUL
-        return self._sound_rows(batch, [isinstance(decoded(text), Unreadable) for text in texts], name, row)
-
-    def _sound_rows(self, batch: pa.RecordBatch, is_damaged: Any, name: str, row: int) -> pa.RecordBatch:
-        """Counts and leaves out damaged rows."""
-        for number in np.flatnonzero(is_damaged) + row + 1:
+        without_nul = (
+            text.replace(b"\0", b"") for text in texts.fill_null(b"").to_pylist()
+        )  # strings have NUL
+        is_sound = [not isinstance(decoded(text), Unreadable) for text in without_nul]
+        for number in np.flatnonzero(np.logical_not(is_sound)) + row + 1:
             self._damaged("row", f"row {number} of {name} is {Unreadable.NOT_UTF8}")
-        return batch.filter(pa.array(np.logical_not(is_damaged)))
+        return batch.filter(pa.array(is_sound))
 
 
 def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]:
@@ -320,47 +292,62 @@ def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.Recor
     return _READERS.get(path.suffix, TextFiles._lines)
 
 
-def _whole_rows(pieces: Iterable[bytes], is_quoted: bool, name: str) -> Iterator[bytes | str]:
-    """Yields whole rows of a table, many at once, and the fault of a damaged row in its place.
+def _split_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
+    return chain.from_iterable(split_blocks(unpacked(stream, name), b"\n", MAX_LINE))
 
-    Arrow reads on after an open quote, takes what follows a closing quote as text, and ends rows at single
-    carriage returns, which pandas does not quote.
-    """
-    rest, row_end, row = b"", b"", _CSV_ROW if is_quoted else re.compile(rb"[^\r\n]*+")
-    for piece in chain(pieces, [None]):
-        rest += piece or b""
-        if piece is not None and len(rest) < _CSV_PART:  # large parts are faster
-            continue
-        if not row_end:
-            end = next(row.finditer(rest)).end()
-            row_end = b"\r" if re.match(rb"\r[^\n]", rest[end : end + 2]) else b"\n"
-            pattern, other_end = _ROW_ENDS[row_end]
-            rows = re.compile(rb"(?:%b%b)*+" % (row.pattern, pattern))
-        if piece is None:
-            rest = rest and rest.removesuffix(row_end) + row_end  # the last row may have none
-        while rest:
-            if (is_quoted and b'"' in rest) or other_end.search(rest):
-                end = next(rows.finditer(rest)).end()
-                stop = next(row.finditer(rest, end)).end()  # of the whole fields of the next row
-            else:
-                end = rest.rfind(row_end) + 1
-                stop = len(rest)
-            if end:
-                yield rest[:end]
-            line_end = rest.find(row_end, stop) + 1
-            if rest[stop : stop + 2] in (b"", b"\r") or rest[stop : stop + 1] == b'"' or not line_end:
-                rest = rest[end:]
-                break
-            if rest[stop - 2 : stop] == b'\\"':
-                advice = 'double them (in Spark: option("escape", "\\"")), or write Parquet'
-                raise _FinalError(f"{name} must not have backslashes before quotes; {advice}")
-            faults = {b"\r": "an unquoted carriage return", b"\n": "an unquoted line feed"}
-            yield f"has {faults.get(rest[stop : stop + 1], 'text behind a closing quote')}"
-            rest = rest[line_end:]
-        if len(rest) > 4 * MAX_LINE:
-            raise UserError("the next row is longer than 4 MiB, or has an open quote")
-    if rest:
-        raise UserError("the next row has an open quote")
+
+def _text(line: bytes | None) -> str:
+    text = decoded(line)
+    if isinstance(text, Unreadable):
+        raise UserError(f"is {text}")
+    return text
+
+
+def _in_utf8(cells: list[str], place: str = "") -> list[str]:
+    """Returns cells in which `_table_rows` found no other bytes than UTF-8, and no NUL."""
+    text = "".join(cells)
+    with suppress(UnicodeEncodeError):
+        text.encode()
+        if "\0" not in text:
+            return cells
+    raise UserError(f"{place}is {Unreadable.NOT_UTF8}")
+
+
+def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] | UserError]:
+    """Yields the cells of each row of a table, [] for an empty line, and the fault of a damaged row."""
+    too_long = UserError("the next row is longer than 4 MiB, or has an open quote")
+    is_quoted, pieces = delimiter == ",", iter(pieces)
+    begin = next(pieces, b"")
+    # Rows end as the first one does: a carriage return elsewhere is part of a text.
+    row = re.match(rb'(?:"[^"]*"|[^\r\n])*+' if is_quoted else rb"[^\r\n]*", begin)
+    end, other_end = b"\n", "carriage return"
+    if row and re.match(rb"\r[^\n]", begin[row.end() :]):
+        end, other_end = b"\r", "line feed"
+
+    def lines() -> Iterator[str]:
+        for line in chain.from_iterable(split_blocks(chain([begin], pieces), end, _MAX_ROW)):
+            if line is None:
+                raise too_long
+            yield (line + end).decode("utf-8", "surrogateescape")
+
+    quoting: Any = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    rows = csv.reader(lines(), delimiter=delimiter, quoting=quoting, strict=True)
+    limit = csv.field_size_limit(_MAX_ROW)  # of the whole process
+    try:
+        while True:
+            try:
+                yield from rows
+                return
+            except csv.Error as error:
+                if "unquoted" in str(error):
+                    yield UserError(f"has an unquoted {other_end}")
+                elif "expected after" in str(error):
+                    advice = 'quotes in a text must be doubled (in Spark: option("escape", "\\""))'
+                    yield UserError(f"has text behind a closing quote; {advice}")
+                else:
+                    raise too_long from error
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -383,17 +370,18 @@ def _family(kind: pa.DataType) -> tuple[Any, ...]:
     return *(test(kind) for test in tests), getattr(kind, "tz", None), inner
 
 
-def _parsed(lines: Sequence[bytes | None], text_column: str) -> list[dict[str, Any]]:
-    """Parses JSON lines, many at once, or raises a `ValueError` if one is no object with a text or null."""
-    text = decoded(None if None in lines else b"\n".join(filter(None, lines)))
-    with suppress(AttributeError, RecursionError):
-        filled = [line for line in text.split("\n") if line.strip()]
-        rows = _JSON.decode(f"[{','.join(filled)}]")
+def _json_object(line: bytes | None, text_column: str) -> dict[str, Any] | None:
+    """Parses a line of JSON, None if it is empty; raises a `UserError` for no object with a text or null."""
+    text = _text(line)
+    if not text.strip():
+        return None
+    with suppress(AttributeError, RecursionError, ValueError):
+        row = _JSON.decode(text)
         if "\\ud" in text.lower():
-            json.dumps(rows, ensure_ascii=False).encode()  # an error for half a surrogate pair
-        if len(rows) == len(filled) and all(isinstance(row.get(text_column), str | None) for row in rows):
-            return rows
-    raise ValueError("other values")
+            json.dumps(row, ensure_ascii=False).encode()  # an error for half a surrogate pair
+        if isinstance(row.get(text_column), str | None):
+            return row
+    raise UserError("is no JSON object with a text")
 
 
 def _without_repeated(fields: list[tuple[str, Any]]) -> dict[str, Any]:

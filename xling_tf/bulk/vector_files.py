@@ -4,12 +4,12 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import count
-from os import PathLike
+from os import SEEK_END, PathLike
 from pathlib import Path
 from typing import Any
 
@@ -109,24 +109,25 @@ def encode_files(
         num_bytes = sum(file.size for file in files)
         # None hides the bar if the output is a file, not a screen.
         bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
-        begin, num_done = time.monotonic(), rows
+        begin, first = time.monotonic(), rows
+        write: Callable[[pa.RecordBatch, int, TextFiles], None] | None = None
         # On errors, the stack discards the unfinished shard.
-        with ExitStack() as shard, bar, ThreadPoolExecutor(1) as thread:
-            writer = _Writer(output, settings, texts, number, rows, shard)
-            pending: Future[None] = thread.submit(lambda: None)
-            for batch in encode_batches(chunks, encoder, text_column, **options):
-                pending.result()
-                pending = thread.submit(writer.write, batch)
-                num_done += len(batch)
-                estimate = round(num_done * num_bytes / max(1, texts.bytes_read))
-                bar.total = max(num_done, estimate)  # sizes of remote files may be unknown
+        with ExitStack() as shard, bar:
+            for batch in _ahead(encode_batches(chunks, encoder, text_column, **options)):
+                write = write or shard.enter_context(_shard_writer(output, number, settings, batch.schema))
+                rows += len(batch)
+                write(batch, rows, texts)
+                if rows % rows_per_shard == 0:
+                    shard.close()
+                    number, write = number + 1, None
+                estimate = round(rows * num_bytes / max(1, texts.bytes_read))
+                bar.total = max(rows, estimate)  # sizes of remote files may be unknown
                 bar.update(len(batch))
                 seconds = time.monotonic() - begin
-                report(bar.format_meter(num_done, bar.total, seconds, initial=rows, bar_format=_STATE))
-            pending.result()
-            writer.finish()
-        counts = {"rows": writer.rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
-        write_json(output / _DESCRIPTION, {**settings, "shards": writer.number, "counts": counts})
+                report(bar.format_meter(rows, bar.total, seconds, initial=first, bar_format=_STATE))
+        counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
+        shards = number + (write is not None)
+        write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
         return counts
 
 
@@ -167,90 +168,61 @@ class VectorFolder:
         return parquet.read_table(_shard(self.path, shard), columns=names)
 
 
-class _Writer:
-    """Writes batches, which do not straddle shards, into shards that appear once they are complete."""
+@contextmanager
+def _shard_writer(
+    folder: Path, number: int, settings: Mapping[str, Any], schema: pa.Schema
+) -> Iterator[Callable[[pa.RecordBatch, int, TextFiles], None]]:
+    """Yields a function that appends a batch to a shard, given the number of rows up to its end."""
+    path = _shard(folder, number)
+    columns = settings["columns"]
+    names = schema.names[:-1] if columns is None else list(columns)
+    kind = schema.field(VECTORS).type
+    is_npy = settings["format"] == "npy"
+    stored = names if is_npy else [*names, VECTORS]
+    # By dictionaries, Parquet stores int8 in a byte; without, in four.
+    has_dictionaries = not is_npy and kind.value_type != pa.float32()
+    record = ""
+    with replacing(path) as temporary, ExitStack() as stack:
+        message = "the columns cannot be written as Parquet ({error}); choose others with --columns"
+        with as_user_error(message, pa.ArrowNotImplementedError):
+            writer = parquet.ParquetWriter(
+                temporary,
+                pa.schema([schema.field(name) for name in stored]),
+                use_dictionary=[*names, f"{VECTORS}.list.element"] if has_dictionaries else names,
+                write_statistics=names,
+            )
+        file = stack.enter_context(writer)
+        append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
 
-    def __init__(
-        self,
-        folder: Path,
-        settings: Mapping[str, Any],
-        texts: TextFiles,
-        number: int,
-        rows: int,
-        shard: ExitStack,
-    ) -> None:
-        self._folder, self._settings, self._texts, self._shard = folder, settings, texts, shard
-        self.number, self.rows = number, rows  # of whole shards, and so far
-        self._write: Callable[[pa.RecordBatch], None] | None = None
+        def write(batch: pa.RecordBatch, rows: int, texts: TextFiles) -> None:
+            nonlocal record
+            file.write_batch(batch.select(stored))
+            if append:
+                append(vectors_of(batch.column(VECTORS)))
+            position = texts.position(rows)._asdict()
+            record = json.dumps({**settings, "rows": rows, "position": position})
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Writes a batch, and finishes its shard if that is full."""
-        self._write = self._write or self._shard.enter_context(self._new_shard(batch.schema))
-        self._write(batch)
-        self.rows += len(batch)
-        if self.rows % self._settings["rows_per_shard"] == 0:
-            self.finish()
-
-    def finish(self) -> None:
-        """Finishes the current shard, if there is one."""
-        self._shard.close()
-        self.number += self._write is not None
-        self._write = None
-
-    @contextmanager
-    def _new_shard(self, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-        """Yields a function that appends batches to a shard."""
-        path = _shard(self._folder, self.number)
-        columns = self._settings["columns"]
-        names = schema.names[:-1] if columns is None else list(columns)
-        kind = schema.field(VECTORS).type
-        is_npy = self._settings["format"] == "npy"
-        stored = names if is_npy else [*names, VECTORS]
-        # By dictionaries, Parquet stores int8 in a byte; without, in four.
-        has_dictionaries = not is_npy and kind.value_type != pa.float32()
-        with replacing(path) as temporary, ExitStack() as stack:
-            message = "the columns cannot be written as Parquet ({error}); choose others with --columns"
-            with as_user_error(message, pa.ArrowNotImplementedError):
-                writer = parquet.ParquetWriter(
-                    temporary,
-                    pa.schema([schema.field(name) for name in stored]),
-                    use_dictionary=[*names, f"{VECTORS}.list.element"] if has_dictionaries else names,
-                    write_statistics=names,
-                )
-            file = stack.enter_context(writer)
-            append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
-
-            def write(batch: pa.RecordBatch) -> None:
-                file.write_batch(batch.select(stored))
-                if append:
-                    append(vectors_of(batch.column(VECTORS)))
-
-            yield write
-            position = self._texts.position(self.rows)._asdict()
-            record = json.dumps({**self._settings, "rows": self.rows, "position": position})
-            file.add_key_value_metadata({_RECORD: record})
+        yield write
+        file.add_key_value_metadata({_RECORD: record})
 
 
 @contextmanager
 def _npy_file(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Yields a function that appends rows to a .npy file, whose header gets their number at the end."""
-    parts: list[tuple[Any, tuple[int, ...]]] = []
+    """Yields a function that appends rows to a .npy file."""
+    num_rows = 0
     with replacing(path) as temporary, temporary.open("wb") as file:
 
-        def write_header(rows: int) -> None:
-            dtype, shape = parts[0]
-            header = {"descr": dtype, "fortran_order": False, "shape": (rows, *shape[1:])}
-            np.lib.format.write_array_header_1_0(file, header)  # padded, so that its size does not change
-
         def append(rows: NDArray[Any]) -> None:
-            parts.append((np.lib.format.dtype_to_descr(rows.dtype), rows.shape))
-            if len(parts) == 1:
-                write_header(0)
+            nonlocal num_rows
+            num_rows += len(rows)
+            header = np.lib.format.header_data_from_array_1_0(rows)
+            header["shape"] = (num_rows, *rows.shape[1:])
+            file.seek(0)
+            np.lib.format.write_array_header_1_0(file, header)  # padded: its size does not change
+            file.seek(0, SEEK_END)
             file.write(rows.data)
 
         yield append
-        file.seek(0)
-        write_header(sum(shape[0] for _, shape in parts))
 
 
 def _shard(folder: Path, number: int) -> Path:
@@ -271,10 +243,8 @@ def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
 
 
 def _digest(files: Sequence[InputFile]) -> str:
-    digest = blake2b(digest_size=16)
-    for file in files:
-        digest.update(f"{file.name}\n{file.size} {file.version}\n".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    text = "".join(f"{file.name}\n{file.size} {file.version}\n" for file in files)
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:
@@ -331,21 +301,16 @@ def _chunks(
     rows = size = 0  # of the parts
     rows_left = rows_per_shard  # in the shard
     for batch in batches:
-        sizes = compute.binary_length(column_of_texts(batch, text_column)).fill_null(0).to_numpy().cumsum()
         begin = 0
-        while begin < len(batch):
-            before = sizes[begin - 1] if begin else 0
-            by_size = int(np.searchsorted(sizes[begin:], _CHUNK_BYTES - size + before, side="right"))
-            num_rows = min(len(batch) - begin, _CHUNK_ROWS - rows, rows_left - rows, max(by_size, not parts))
-            if num_rows:
-                parts.append(batch.slice(begin, num_rows))
-                begin, rows = begin + num_rows, rows + num_rows
-                size += int(sizes[begin - 1] - before)
-            if begin < len(batch) or rows in (_CHUNK_ROWS, rows_left):
-                yield pa.concat_batches(parts)
+        lengths = compute.binary_length(column_of_texts(batch, text_column)).fill_null(0)
+        for row, length in enumerate(lengths.to_pylist()):
+            if rows in (_CHUNK_ROWS, rows_left) or (rows and size + length > _CHUNK_BYTES):
+                yield pa.concat_batches([*parts, batch.slice(begin, row - begin)])
                 rows_left = (rows_left - rows) or rows_per_shard
-                parts, rows, size = [], 0, 0
-    if parts:
+                parts, rows, size, begin = [], 0, 0, row
+            rows, size = rows + 1, size + length
+        parts.append(batch.slice(begin))
+    if rows:
         yield pa.concat_batches(parts)
 
 

@@ -1,15 +1,16 @@
-"""Corpora from Hugging Face's hub, by its library `datasets`: `--source hf:OWNER/NAME[:CONFIG]`."""
+"""Corpora from Hugging Face's hub, by its library `datasets`; see `read_source`."""
 
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from absl import logging
 
 from xling_tf.corpora.cleaning import has_leftovers, normalise
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.corpora.readers import percentages, triplets
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import NLI_LABELS, Corpus, Row
@@ -28,29 +29,19 @@ _NLI_SPLITS = {
 }
 
 
-class Collection(NamedTuple):
-    """Data sets with the same columns."""
-
-    kind: str  # the name of their `RecordType`
-    columns: tuple[str, ...]  # for the record's fields; "translation" holds dicts of texts by language
-    language: str | None = None  # of the texts; None: the config names it, as "es", "20231101.es" or "en-es"
-    config: str = ""  # the config if the user gives none
-
-
-_NLI_COLUMNS = ("premise", "hypothesis", "label")
-_SCORED_COLUMNS = ("sentence1", "sentence2", "score")
-# The keys are regular expressions of the names of data sets.
-COLLECTIONS: Mapping[str, Collection] = {
-    r"sentence-transformers/parallel-sentences-.+": Collection("parallel", ("english", "non_english")),
-    r"Helsinki-NLP/(?:opus-100|opus_books|europarl)|wmt/wmt\d\d": Collection("parallel", ("translation",)),
-    r"sentence-transformers/all-nli": Collection("nli", _NLI_COLUMNS, "en", "pair-class"),
-    r"(?:stanfordnlp/snli|nyu-mll/multi_nli)": Collection("nli", _NLI_COLUMNS, "en"),
-    r"facebook/xnli": Collection("nli", _NLI_COLUMNS),
-    r"(?:sentence-transformers/stsb|mteb/stsbenchmark-sts)": Collection("similarity", _SCORED_COLUMNS, "en"),
-    r"PhilipMay/stsb_multi_mt": Collection("similarity", (*_SCORED_COLUMNS[:2], "similarity_score")),
-    r"sentence-transformers/natural-questions": Collection("questions", ("query", "answer"), "en"),
-    r"sentence-transformers/(?:gooaq|squad|eli5)": Collection("questions", ("question", "answer"), "en"),
-    r"wikimedia/wikipedia": Collection("documents", ("title", "text")),
+# The columns of each kind of corpus, and their names in widespread data sets.
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "parallel": ("source", "target"),
+    "nli": ("premise", "hypothesis", "label"),
+    "similarity": ("sentence1", "sentence2", "score"),
+    "questions": ("question", "answer"),
+    "documents": ("title", "text"),
+}
+_OTHER_NAMES = {
+    "source": "english",
+    "target": "non_english",
+    "question": "query",
+    "score": "similarity_score",
 }
 
 
@@ -59,8 +50,7 @@ class HubCorpus(Corpus):
     """One split of a data set, which streams from the disk."""
 
     dataset: Any  # datasets.Dataset
-    columns: tuple[str, ...]
-    dataset_languages: Sequence[str]  # in the order of the columns
+    columns: tuple[str, ...]  # as in `_COLUMNS`
 
     def version(self) -> str:
         """Returns a digest of the names of the cached files, which contain the commit of the data set."""
@@ -83,29 +73,24 @@ class HubCorpus(Corpus):
 
     def _rows(self) -> Iterator[list[Row]]:
         """Yields the rows of the corpus for each row of the data set."""
-        percents: Iterator[int] = iter(())
+        *_, last = self.columns
+        labels: dict[Any, int] = {}
         if self.kind == "similarity":
-            percents = iter(percentages(list(self.dataset[self.columns[-1]])))
+            labels = dict(zip(scores := list(self.dataset[last]), percentages(scores), strict=True))
+        elif self.kind == "nli":  # names, or numbers: -1 if the annotators did not agree
+            names = getattr(self.dataset.features[last], "names", NLI_LABELS)
+            numbers = {name: NLI_LABELS.index(name) for name in names if name in NLI_LABELS}
+            labels = numbers | {n: numbers[name] for n, name in enumerate(names) if name in numbers}
         for row in self.dataset:
-            values = [row[name] for name in self.columns]
-            match self.kind:
-                case "documents":
-                    yield _triplets(values[0], values[1], self.languages)
-                case "parallel":
-                    is_dict = self.columns == ("translation",)
-                    texts = values[0] if is_dict else dict(zip(self.dataset_languages, values, strict=True))
-                    yield self._record([texts[language] for language in self.languages.split("-")])
-                case "questions":
-                    yield self._record([*values, values[1]])
-                case "similarity":
-                    yield self._record(values[:2], next(percents))
-                case _:  # the label of inference is -1 if the annotators did not agree
-                    yield self._record(values[:2], values[2]) if 0 <= values[2] < len(NLI_LABELS) else []
-
-    def _record(self, texts: Sequence[str | None], label: int = 0) -> list[Row]:
-        """Returns the row of a record; none if a text is empty."""
-        clean = [normalise(text or "") for text in texts]
-        return [(RECORD_TYPES[self.kind].make(clean, label), None)] if not any(map(is_blank, clean)) else []
+            texts = [row[name] for name in self.columns]
+            label = labels.get(texts.pop()) if self.kind in ("nli", "similarity") else 0
+            if self.kind == "documents":
+                yield _triplets(texts[0], texts[1], self.languages)
+                continue
+            texts += texts[1:] if self.kind == "questions" else []  # the answer is its own context
+            clean = [normalise(text or "") for text in texts]
+            is_whole = label is not None and not any(map(is_blank, clean))
+            yield [(RECORD_TYPES[self.kind].make(clean, label or 0), None)] if is_whole else []
 
 
 def _triplets(title: str, text: str, language: str) -> list[Row]:
@@ -115,56 +100,77 @@ def _triplets(title: str, text: str, language: str) -> list[Row]:
 
 
 def read_source(spec: str, languages: Sequence[str], *, target_inference: bool = False) -> list[HubCorpus]:
-    """Makes a corpus of each useful split of "hf:OWNER/NAME[:CONFIG]", which is downloaded the first time.
+    """Makes a corpus of each useful split of a data set, which is downloaded the first time.
+
+    The names of its columns say what it holds, see `_COLUMNS`; "hf:OWNER/NAME[:CONFIG] source=COLUMN
+    target=COLUMN" names them. Columns with the codes of languages are translations. The languages of others
+    are those of the config, as "es", "20231101.es" or "en-es"; else a pair is in the only two languages of
+    the model, and anything else is in English.
 
     Inference is read in the source, the first of the languages, and with `target_inference` in the others
     too; translations are read between the source and another, and other types in any of the languages.
     """
-    name, _, config = spec.removeprefix(_PREFIX).partition(":")
-    if not spec.startswith(_PREFIX) or name.count("/") != 1:
-        raise UserError(f"expected a source as {_PREFIX}OWNER/NAME[:CONFIG], got {spec!r}")
-    collection = next((c for pattern, c in COLLECTIONS.items() if re.fullmatch(pattern, name)), None)
-    # For an unknown data set, only the first row is downloaded, for the names of the columns.
-    config = config or (collection.config if collection else "")
-    splits = _load(spec, name, config, streaming=collection is None)
-    columns = [*next(iter(next(iter(splits.values()))), {})]
-    if collection is None or not {*collection.columns} <= {*columns}:
-        expected = ", ".join(collection.columns) if collection else "those of a collection in docs/data.md"
-        raise UserError(
-            f"{spec} must have the columns {expected}, but has {', '.join(columns)}; choose another config, "
-            "or save the columns as a file of a data folder, such as parallel/NAME.en-es.tsv"
-        )
-    available = [collection.language] if collection.language else _languages(collection.kind, config)
+    place, *words = spec.split()
+    name, _, config = place.removeprefix(_PREFIX).partition(":")
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    if not spec.startswith(_PREFIX) or name.count("/") != 1 or len(given) < len(words):
+        raise UserError(f"expected a source as {_PREFIX}OWNER/NAME[:CONFIG] [FIELD=COLUMN ...], got {spec!r}")
+    splits = {split: dataset.flatten() for split, dataset in _load(spec, name, config).items()}
+    columns = next(iter(splits.values())).column_names
+    kind, used = "parallel", {c.removeprefix("translation."): (c,) for c in columns}
+    if given or not {*languages} & {*used}:
+        kind, chosen = _kind(spec, columns, given)
+        named = _languages(config, 1 + RECORD_TYPES[kind].is_bilingual)
+        if kind != "parallel":
+            used = dict.fromkeys(named or ["en"], chosen)
+        elif named := named or (languages if len(languages) == 2 else []):
+            used = {named[0]: chosen[:1], named[1]: chosen[1:]}
     source, *targets = languages
-    in_source = collection.kind == "nli" and not target_inference
-    used = tuple(code for code in languages[: 1 if in_source else None] if code in available)
-    if RECORD_TYPES[collection.kind].is_bilingual:
-        used = next(((source, target) for target in targets if {source, target} == {*available}), ())
+    available = ", ".join(used)
+    if kind == "parallel":
+        used = {f"{source}-{t}": used[source] + used[t] for t in targets if {source, t} <= {*used}}
+    else:
+        in_source = kind == "nli" and not target_inference
+        used = {code: used[code] for code in languages[: 1 if in_source else None] if code in used}
     if not used:
         raise UserError(
-            f"{spec} must be in languages of the model ({', '.join(languages)}), but is in "
-            f"{', '.join(filter(None, available)) or 'others'}; choose a config with {_PREFIX}{name}:CONFIG"
+            f"{spec} must be in languages of the model ({', '.join(languages)}), but is in {available}; "
+            f"choose a config with {_PREFIX}{name}:CONFIG"
         )
-    splits_used = _NLI_SPLITS if collection.kind == "nli" else {"train": ""}
+    splits_used = _NLI_SPLITS if kind == "nli" else {"train": ""}
     return [
         HubCorpus(
             name=name.replace("/", "_"),
-            kind=collection.kind,
-            languages="-".join(used),
+            kind=kind,
+            languages=codes,
             split=splits_used[split],
             dataset=dataset,
-            columns=collection.columns,
-            dataset_languages=available,
+            columns=chosen,
         )
+        for codes, chosen in used.items()
         for split, dataset in splits.items()
         if split in splits_used
     ]
 
 
-def _load(spec: str, name: str, config: str, *, streaming: bool) -> Mapping[str, Any]:
+def _kind(spec: str, columns: Sequence[str], given: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Returns the kind of a data set, and its columns."""
+    for kind, fields in _COLUMNS.items():
+        names = [(given.get(field, field), _OTHER_NAMES.get(field)) for field in fields]
+        chosen = tuple(name for pair in names for name in pair if name in columns)
+        if {*given} <= {*fields} and len(chosen) == len(fields):
+            return kind, chosen
+    expected = "; ".join(", ".join(fields) for fields in _COLUMNS.values())
+    raise UserError(
+        f"{spec} must have the columns of a kind ({expected}), but has {', '.join(columns)}; choose another "
+        'config, or name its columns, as in --source "hf:OWNER/NAME source=COLUMN target=COLUMN"'
+    )
+
+
+def _load(spec: str, name: str, config: str) -> Mapping[str, Any]:
     datasets = library("datasets", "datasets", "datasets")
     try:
-        return dict(datasets.load_dataset(name, config or None, streaming=streaming))
+        return dict(datasets.load_dataset(name, config or None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         reason = str(error).partition("\n")[0]
         raise UserError(
@@ -173,8 +179,8 @@ def _load(spec: str, name: str, config: str, *, streaming: bool) -> Mapping[str,
         ) from error
 
 
-def _languages(kind: str, config: str) -> list[str]:
-    """Returns the languages that the name of a config states: "en-zh-cn" is English and Chinese."""
-    last = config.rpartition(".")[2]
-    codes = last.split("-", 1) if RECORD_TYPES[kind].is_bilingual else [last]
-    return [{"zh-cn": "zh"}.get(code, re.sub("-(.+)", lambda m: f"_{m[1].upper()}", code)) for code in codes]
+def _languages(config: str, number: int) -> list[str]:
+    """Returns the languages that the name of a config states, if any: "en-zh-cn" is English and Chinese."""
+    codes = config.rpartition(".")[2].split("-", number - 1)
+    codes = [{"zh-cn": "zh"}.get(code, re.sub("-(.+)", lambda m: f"_{m[1].upper()}", code)) for code in codes]
+    return codes if len(codes) == number and all(re.fullmatch(LANGUAGE, code) for code in codes) else []

@@ -12,6 +12,8 @@ from xling_tf.compressed import unpacked
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 
+# Regular expression of a language code in a file name: "es", "pt_BR", "zh_Hans".
+LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
 # Languages and scripts without spaces between words: Chinese, Japanese and Thai. Korean uses spaces.
 _UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
 UNSPACED_RANGES = (

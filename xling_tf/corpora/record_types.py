@@ -1,11 +1,11 @@
 """The table of record types. A new type is one row: folder, store, split and messages look it up here."""
 
 from xling_tf.corpora import questions, readers, records
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.corpora.records import FileLayout, RecordType
 
-_LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
-_ONE = rf"(?P<name>[^.].*)\.(?P<source>{_LANGUAGE})"
-_PAIR = rf"{_ONE}-(?P<target>{_LANGUAGE})"
+_ONE = rf"(?P<name>[^.].*)\.(?P<source>{LANGUAGE})"
+_PAIR = rf"{_ONE}-(?P<target>{LANGUAGE})"
 _MOSES = rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target))"
 _SPLIT = r"(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
 _SNLI = rf"(?P<name>(?:snli|multinli)_1\.0)_{_SPLIT}"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.data import Dataset, Rows
@@ -103,7 +104,7 @@ def from_bitext(rows: Rows, seed: int) -> tuple[Rows, Rows]:
 def _find(folder: Path, seed: int) -> Iterator[Dataset]:
     corpora: defaultdict[str, dict[str, Path]] = defaultdict(dict)
     for name, path in data.tables_in(folder / "mining").items():
-        if match := re.fullmatch(rf"(bucc\.{data.LANGUAGE}-{data.LANGUAGE})\.(training|test)", name):
+        if match := re.fullmatch(rf"(bucc\.{LANGUAGE}-{LANGUAGE})\.(training|test)", name):
             corpora[match[1]][match[2]] = path
 
     def load(name: str) -> BitextMining:

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import read_every_line
+from xling_tf.corpora.line_files import LANGUAGE, read_every_line
 from xling_tf.errors import UserError, require_known
 from xling_tf.evaluators.encoding import Evaluator
 
-LANGUAGE = "[a-z]{2,3}(?:_[A-Za-z]+)?"  # regular expression of a language code in a file name
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' codes "
     "(data/convert.py --format moses)"

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import LANGUAGE, Dataset, Suite, read_table, tables_in
+from xling_tf.evaluators.data import Dataset, Suite, read_table, tables_in
 from xling_tf.evaluators.encoding import Encode, as_embedder
 
 _NO_LABEL = "-"  # the annotators did not agree (Bowman et al. 2015, sec. 2.2)

@@ -1,6 +1,7 @@
 """The model card: the README of an exported model, with the metadata for Hugging Face's search."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -124,7 +125,7 @@ def _metadata(
         "pipeline_tag": _TASK,
         "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
         "base_model": base_model,
-        "datasets": [*dict.fromkeys(source.removeprefix("hf:").partition(":")[0] for source in sources)],
+        "datasets": [*dict.fromkeys(re.split("[: ]", source.removeprefix("hf:"))[0] for source in sources)],
         "model-index": [{"name": title, "results": scores}] if scores else [],
     }
     lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items() if value]
