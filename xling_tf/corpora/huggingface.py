@@ -117,10 +117,11 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
         raise UserError(f"expected a source as {_PREFIX}OWNER/NAME[:CONFIG] [FIELD=COLUMN ...], got {spec!r}")
     splits = {split: dataset.flatten() for split, dataset in _load(spec, name, config).items()}
     columns = next(iter(splits.values())).column_names
-    kind, used = "parallel", {c.removeprefix("translation."): (c,) for c in columns}
+    kind = "parallel"
+    used: dict[str, tuple[str, ...]] = {c.removeprefix("translation."): (c,) for c in columns}
     if given or not {*languages} & {*used}:
         kind, chosen = _kind(spec, columns, given)
-        named = _languages(config, 1 + RECORD_TYPES[kind].is_bilingual)
+        named: Sequence[str] = _languages(config, 1 + RECORD_TYPES[kind].is_bilingual)
         if kind != "parallel":
             used = dict.fromkeys(named or ["en"], chosen)
         elif named := named or (languages if len(languages) == 2 else []):
@@ -157,7 +158,7 @@ def _kind(spec: str, columns: Sequence[str], given: Mapping[str, str]) -> tuple[
     """Returns the kind of a data set, and its columns."""
     for kind, fields in _COLUMNS.items():
         names = [(given.get(field, field), _OTHER_NAMES.get(field)) for field in fields]
-        chosen = tuple(name for pair in names for name in pair if name in columns)
+        chosen = tuple(name for pair in names for name in pair if name is not None and name in columns)
         if {*given} <= {*fields} and len(chosen) == len(fields):
             return kind, chosen
     expected = "; ".join(", ".join(fields) for fields in _COLUMNS.values())
