@@ -110,7 +110,7 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
     Inference is read in the source, the first of the languages, and with `target_inference` in the others
     too; translations are read between the source and another, and other types in any of the languages.
     """
-    place, *words = spec.split()
+    place, *words = spec.split() or [""]
     name, _, config = place.removeprefix(_PREFIX).partition(":")
     given = dict(word.split("=", 1) for word in words if "=" in word)
     if not spec.startswith(_PREFIX) or name.count("/") != 1 or len(given) < len(words):
@@ -119,12 +119,13 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
     columns = next(iter(splits.values())).column_names
     kind = "parallel"
     used: dict[str, tuple[str, ...]] = {c.removeprefix("translation."): (c,) for c in columns}
-    if given or not {*languages} & {*used}:
+    is_by_language = len({*languages} & {*used}) > 1 or any(c.startswith("translation.") for c in columns)
+    if given or not is_by_language:  # "id" alone is no Indonesian
         kind, chosen = _kind(spec, columns, given)
-        named: Sequence[str] = _languages(config, 1 + RECORD_TYPES[kind].is_bilingual)
+        named = _languages(config, 1 + RECORD_TYPES[kind].is_bilingual)
         if kind != "parallel":
             used = dict.fromkeys(named or ["en"], chosen)
-        elif named := named or (languages if len(languages) == 2 else []):
+        elif named := named or ([*languages] if len(languages) == 2 else []):
             used = {named[0]: chosen[:1], named[1]: chosen[1:]}
     source, *targets = languages
     available = ", ".join(used)
@@ -157,8 +158,8 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
 def _kind(spec: str, columns: Sequence[str], given: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Returns the kind of a data set, and its columns."""
     for kind, fields in _COLUMNS.items():
-        names = [(given.get(field, field), _OTHER_NAMES.get(field)) for field in fields]
-        chosen = tuple(name for pair in names for name in pair if name is not None and name in columns)
+        names = [(given.get(field, field), _OTHER_NAMES.get(field, "")) for field in fields]
+        chosen = tuple(name for pair in names for name in pair if name in columns)
         if {*given} <= {*fields} and len(chosen) == len(fields):
             return kind, chosen
     expected = "; ".join(", ".join(fields) for fields in _COLUMNS.values())
