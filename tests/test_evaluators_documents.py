@@ -3,7 +3,7 @@
 import numpy as np
 from encode_functions import Counting, looked_up
 
-from xling_tf import documents
+from xling_tf.evaluators import documents
 from xling_tf.evaluators.documents import DocumentClassification, divide, pool
 
 TOPICS = ("CCAT", "GCAT")
