@@ -106,10 +106,14 @@ def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path,
     runs = []
     monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
     for first in (wrong, wrong[:3] * 9):
-        fine_tune(tmp_path, [(*PAIRS[0], *first), *PAIRS[1:]], output=tmp_path / "mine")
-        fine_tune(
-            tmp_path, [(*PAIRS[0], first), *((*pair, []) for pair in PAIRS[1:])], output=tmp_path / "mine"
-        )
+        rows = [{"anchor": source, "positive": target, "negative": []} for source, target in PAIRS]
+        rows[0]["negative"] = first
+        fine_tune(tmp_path, rows, output=tmp_path / "mine")
+        wide = [dict.fromkeys(f"negative_{n}" for n in range(len(first))) for _ in PAIRS]
+        wide[0] = dict(zip(wide[0], first, strict=True))
+        for row, (source, target) in zip(wide, PAIRS, strict=True):
+            row |= {"anchor": source, "positive": target}
+        fine_tune(tmp_path, wide, output=tmp_path / "mine")
     columns = [run.config.tasks["translation_ranking"].hard_negatives for run in runs]
     (many, *others), again, (few, *_), _ = (run.corpora[0].pairs for run in runs)
     assert columns == [5, 5, 3, 3]

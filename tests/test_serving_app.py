@@ -112,7 +112,7 @@ def test_a_client_that_leaves_keeps_no_place_in_the_queue(folder):
         server_in_thread({"m": folder}, batching=ONE_PLACE) as server,
         ThreadPoolExecutor(1) as pool,
     ):
-        busy = pool.submit(server.ask, PREDICT, count(100_000))
+        busy = pool.submit(server.ask, PREDICT, count(400_000))
         wait_until(busy.running)
         time.sleep(0.3)
         with closing(http.client.HTTPConnection("127.0.0.1", server.port)) as client:

@@ -177,8 +177,9 @@ class Model:
             `[texts, hidden_dim]` unit vectors.
         """
         start_tensorflow()
-        is_symbolic = tf.is_symbolic_tensor(texts)
-        strings = texts if is_symbolic else tf.constant(as_texts(texts, "texts"), tf.string)
+        # In a tensor, any bytes are a text.
+        is_ready = tf.is_tensor(texts) and texts.dtype == tf.string and texts.shape.rank in (1, None)
+        strings = texts if is_ready else tf.constant(as_texts(texts, "texts"), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], strings])
         return unit_length(self.encoder(self.tokenizer(prompted)))
 

@@ -84,7 +84,7 @@ class ExportedModule(SentenceSignature):
                 weights |= {full: variable.value for full, variable in named.items()}
         for name, part in parts.items():
             setattr(self, name, part)
-        self._parts = lambda: parts
+        self._model_parts, self._parts = (lambda: model_parts), (lambda: parts)  # hidden from TensorFlow
         if info.same_meaning:
             self.calibrate(info.same_meaning)
         self.named_weights = weights
@@ -92,7 +92,7 @@ class ExportedModule(SentenceSignature):
     def calibrate(self, line: Sequence[float]) -> None:
         """Adds the signature `same_meaning`; `line` is that of `ModelInfo.same_meaning`."""
         self.same_meaning = self._parts()["same_meaning"] = SameMeaningSignature(
-            self._served(), _SAME_MEANING, line
+            self._model_parts(), _SAME_MEANING, line
         )
 
     @property
