@@ -152,16 +152,23 @@ def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_part_that_crashes_or_hangs_loses_no_figures(tmp_path, monkeypatch):
+def test_a_part_that_crashes_or_hangs_loses_no_figures(tmp_path):
     part = tmp_path / "part.py"
     part.write_text(
         "import sys, time, os\nname, output = (flag.partition('=')[2] for flag in sys.argv[1:])\n"
         "open(output, 'w').write('{\"first\": 1}')\nprint('the reason', flush=True)\n"
         "os.abort() if name == 'crashes' else time.sleep(60)\n"
     )
-    import benchmark_gpu
-
-    monkeypatch.setattr(benchmark_gpu, "__file__", str(part))
-    for name, reason in (("crashes", "ended with status -6"), ("hangs", "stopped after 2 seconds")):
-        figures = benchmark_gpu._run_part(name, tmp_path, 2, {})
+    # In a process of its own: two programs define the same flags.
+    run_parts = (
+        f"import json, sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT / 'evaluation')!r})\n"
+        f"import benchmark_gpu\nbenchmark_gpu.__file__, folder = {str(part)!r}, Path({str(tmp_path)!r})\n"
+        "for name in ('crashes', 'hangs'):\n"
+        "    print(json.dumps(benchmark_gpu._run_part(name, folder, 2, {})))\n"
+    )
+    run = run_python(tmp_path, "-c", run_parts)
+    assert run.status == 0, run.errors
+    reasons = ("ended with status -6", "stopped after 2 seconds")
+    for line, reason in zip(run.output.splitlines(), reasons, strict=True):
+        figures = json.loads(line)
         assert (figures["first"], figures["error"]) == (1, [reason, "the reason"])
