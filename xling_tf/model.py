@@ -178,8 +178,9 @@ class Model:
         """
         start_tensorflow()
         # In a tensor, any bytes are a text.
-        is_ready = tf.is_tensor(texts) and texts.dtype == tf.string and texts.shape.rank in (1, None)
-        strings = texts if is_ready else tf.constant(as_texts(texts, "texts"), tf.string)
+        tensor: Any = texts if tf.is_tensor(texts) else None
+        is_ready = tensor is not None and tensor.dtype == tf.string and tensor.shape.rank in (1, None)
+        strings = tensor if is_ready else tf.constant(as_texts(texts, "texts"), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], strings])
         return unit_length(self.encoder(self.tokenizer(prompted)))
 
