@@ -372,7 +372,7 @@ def _finish(
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)
         scores["same_meaning"] = reliability
-    # Others read an export, so it says nothing about this machine, such as its paths.
+    # Exports contain no paths or settings of this machine.
     published = {
         "preset": run.name,
         "steps": trainer.step,

@@ -133,8 +133,7 @@ class Optimizers:
         self._table_optimizer = make_tables(config.embedding_learning_rate)
         self._table_optimizer.build(self.tables)
         self._dense_optimizers: dict[str, tuple[Any, set[int], float]] = {}
-        shared = dict(zip(_SHARED, ((1.0, bow), (1.0, encoder)), strict=True))
-        groups = {**shared, **(heads or {})}
+        groups = {"bow": (1.0, bow), "encoder": (1.0, encoder), **(heads or {})}
         for name, (multiple, group) in groups.items():
             if group:
                 rate = multiple * config.learning_rate
