@@ -139,7 +139,8 @@ def _make(name: str, batch: int, precision: str, devices: Sequence[str] = ()) ->
     keras.utils.set_random_seed(1)
     keras.config.set_dtype_policy(precision)
     store = transient_store([PairCorpus.from_pairs(_pairs(), ("en", "es"))])
-    tokenizer = TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, store.training_texts_by_language())
+    texts = store.training_texts_by_language()
+    tokenizer = TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
     workers = Workers(tf.distribute.MirroredStrategy([*devices]) if devices else make_strategy())
     with workers.strategy.scope():
         info = ModelInfo(languages=("en", "es"), similarity=config.similarity)

@@ -89,7 +89,7 @@ def fairseq(pieces: bytes) -> Tokenizer:
 
 def read(folder: Path, max_tokens: int = 16) -> OurTokenizer:
     config, files = read_tokenizer(folder, max_tokens)
-    return TOKENIZERS.of(config).from_files(config, files)
+    return TOKENIZERS.implementation_of(config).from_files(config, files)
 
 
 def rows(tokenizer: OurTokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -236,7 +236,7 @@ def test_spaces_around_and_between_words(tmp_path, pieces, content):
     )
     reference = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], **content}))
     config, files = read_tokenizer(write(tmp_path, content), 16, is_static=True)
-    tokenizer = TOKENIZERS.of(config).from_files(config, files)
+    tokenizer = TOKENIZERS.implementation_of(config).from_files(config, files)
     texts = ["a b", " a b", "a b ", "  a", "a  b", " a   b  ", "ab"]
     assert rows(tokenizer, texts) == ids(reference, texts)
     (tmp_path / "vocabulary").write_bytes(*files.values())

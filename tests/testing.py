@@ -95,7 +95,7 @@ def build_model(
     """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
     assert config.tokenizer is not None
     tokenizer: Any = (
-        TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, texts)
+        TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
         if isinstance(texts, Mapping)
         else WordTokenizer(texts, config.tokenizer)
     )

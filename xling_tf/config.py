@@ -112,7 +112,7 @@ class Registry:
             implementation = getattr(import_module(module), class_name)
         return implementation
 
-    def of(self, config: object) -> Any:
+    def implementation_of(self, config: object) -> Any:
         """Returns the class of a kind by its settings."""
         return self.implementation(self.name_of(config))
 

@@ -111,7 +111,7 @@ class Model:
         """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by name."""
         try:
             tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
-            tokenizer_class = TOKENIZERS.of(tokenizer_config)
+            tokenizer_class = TOKENIZERS.implementation_of(tokenizer_config)
             files = {name: read(name) for name in tokenizer_class.file_names}
             tokenizer = tokenizer_class.from_files(tokenizer_config, files)
             for size in ("num_words", "num_ngrams"):

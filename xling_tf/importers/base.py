@@ -46,7 +46,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         prompts, default_prompt = read_prompts(folder)
         special = added_tokens(parts[0], settings["kind"] == "static")
         similarity = read_similarity(folder)
-    fitted = TOKENIZERS.of(tokenizer).from_files(tokenizer, files)
+    fitted = TOKENIZERS.implementation_of(tokenizer).from_files(tokenizer, files)
     if len(weights[_WORDS]) < fitted.num_words:
         raise UserError(
             f"{folder} must have a vector for each of the {fitted.num_words} tokens of its vocabulary, but "

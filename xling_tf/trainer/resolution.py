@@ -77,7 +77,7 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
                 decided["space_dims"] = vectors.dims
         else:
             texts = store.training_texts_by_language()
-            tokenizer = TOKENIZERS.of(config.tokenizer).fit(config.tokenizer, texts)
+            tokenizer = TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
         if num_layers is not None:
             decided["num_layers"] = num_layers
         model = {
