@@ -27,7 +27,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.program import quiet_start, run
-from xling_tf.savedmodel.saved_models import checksum, resolve
+from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.hard_negatives import QUERIES, STRATEGIES, MiningConfig, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -38,7 +38,7 @@ def main() -> None:
     names = [field.name for field in fields(MiningConfig) if field.name in values]
     rules: dict[str, Any] = {name: values[name].value for name in names}
     config = MiningConfig(num_negatives=values.top, **rules)
-    model = resolve(values.model)
+    model = find_model(values.model)
     with quiet_start():
         encoder = SentenceEncoder(model)
     counts = mine_folder(

@@ -40,7 +40,7 @@ from absl import flags, logging
 from xling_tf.errors import UserError
 from xling_tf.files import new_folder, require_writable_file, write_json
 from xling_tf.program import provenance, quiet_start, run
-from xling_tf.savedmodel.saved_models import require_saved_model, resolve
+from xling_tf.savedmodel.saved_models import find_model, require_saved_model
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
@@ -70,7 +70,7 @@ Figures = dict[str, Any]
 
 def main() -> None:
     """Runs the load or the soak test, and writes its figures."""
-    model = resolve(_MODEL.value)
+    model = find_model(_MODEL.value)
     require_saved_model(model)
     if shutil.which("wrk") is None:
         raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")

@@ -47,7 +47,7 @@ with quiet_start():
 
     from xling_tf.exporters.base import format_of, sample_texts
     from xling_tf.model import read_config
-    from xling_tf.savedmodel.saved_models import load_saved_model, require_saved_model, resolve
+    from xling_tf.savedmodel.saved_models import find_model, load_saved_model, require_saved_model
 
 Measured = Mapping[str, float | int | str]
 _Check = Callable[..., Measured]
@@ -392,13 +392,13 @@ def run_check(check: _Check, subject: Subject, **options: Any) -> dict[str, Any]
 
 def main(*models: str) -> None:
     """Checks the models that the command line names."""
-    if not (folders := [resolve(model) for model in models]):
+    if not (folders := [find_model(model) for model in models]):
         raise UserError("expected folders of exported models, got none")
     given, checks, options = flags.FLAGS, CHECKS, dict[str, Any]()
     if given.model:
         checks = (has_the_vectors_of_the_model,)
         options = {"python": given.python, "data": Path(given.data) if given.data else None}
-        options["model"] = resolve(given.model)
+        options["model"] = find_model(given.model)
     else:
         for folder in folders:
             require_saved_model(folder)

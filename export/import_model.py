@@ -40,7 +40,7 @@ with quiet_start():
     from xling_tf.model import Model
     from xling_tf.savedmodel.card import model_card
     from xling_tf.savedmodel.module import require_replaceable
-    from xling_tf.savedmodel.saved_models import licence_files, model_name, read_front_matter, resolve
+    from xling_tf.savedmodel.saved_models import find_model, licence_files, model_name, read_front_matter
 
 _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
@@ -82,17 +82,17 @@ def main(*sources: str) -> None:
 def import_model(source: str | None, output: Path) -> str:
     """Exports a model that another library has saved, and describes it in one line.
 
-    The source is in any form of `resolve`; None is the published universal-sentence-encoder-multilingual in a
-    Python package.
+    The source is in any form of `find_model`; None is the published universal-sentence-encoder-multilingual
+    in a Python package.
     """
     require_replaceable(output)
     files: dict[str, str | bytes] = {}
     base_model = read_base_model(source) if source else ""
-    if source is None or use_weights.is_published(resolve(source)):
-        model, origin = use_weights.read_published(resolve(source) if source else None)
+    if source is None or use_weights.is_published(find_model(source)):
+        model, origin = use_weights.read_published(find_model(source) if source else None)
         licence = use_weights.LICENCE
     else:
-        folder, what = resolve(source), "files"
+        folder, what = find_model(source), "files"
         if file := e5_file.find_e5(folder):
             model, licence, base_model = e5_file.read_e5(file), e5_file.LICENCE, e5_file.BASE_MODEL
             what = "4-bit weights of multilingual-e5-small (Wang et al. 2024)"
@@ -110,7 +110,7 @@ def import_model(source: str | None, output: Path) -> str:
         base_model=base_model,
     )
     licence_name = licence or "not stated in its files"
-    if source and (similarity := read_similarity(resolve(source))) != "cosine":
+    if source and (similarity := read_similarity(find_model(source))) != "cosine":
         origin += f" It compares vectors by {similarity}: use the signature `raw`, which does not normalise."
     section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))
     model.export(output, {**files, "README.md": card + section}, module)

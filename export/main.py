@@ -34,7 +34,7 @@ from xling_tf.corpora.pairs import is_header
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import header_of, read_table
 from xling_tf.program import progress, quiet_start, run
-from xling_tf.savedmodel.saved_models import model_name, resolve
+from xling_tf.savedmodel.saved_models import find_model, model_name
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
 _SERVING = flags.DEFINE_string(
@@ -98,7 +98,7 @@ def main() -> None:
     unused = [f.name for f in (_TABLES, _SAME_MEANING) if f.present and _TO.value != "savedmodel"]
     if unused:
         raise UserError(f"--{unused[0]} needs --to savedmodel")
-    for message in _make(resolve(_MODEL.value)):
+    for message in _make(find_model(_MODEL.value)):
         print(message)
 
 

@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, as_user_error
+from xling_tf.length_batches import available_cpus
 from xling_tf.program import quiet_start, run
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import find_model
 
 _MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; may be repeated.")
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
@@ -97,7 +97,7 @@ def parse_models(models: list[str]) -> dict[str, Path]:
                 f"--model must be name=path, each name once, without '/', ':' and spaces, got {flag!r}"
             )
         path = Path(os.path.expanduser(match[2]))
-        parsed[match[1]] = path if path.is_dir() else resolve(match[2])
+        parsed[match[1]] = path if path.is_dir() else find_model(match[2])
     if not parsed:
         raise UserError("expected --model name=path at least once, got none")
     return parsed

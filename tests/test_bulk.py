@@ -22,7 +22,7 @@ from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -185,7 +185,7 @@ def test_a_model_whose_files_are_links_is_sent_whole(model, tmp_path):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(file)
     packed = shutil.copy(model_archive(folder), tmp_path)
-    assert read_files(resolve(packed)) == read_files(model)
+    assert read_files(find_model(packed)) == read_files(model)
 
 
 def test_damage_stops_it_or_is_counted(model, tmp_path):

@@ -8,7 +8,7 @@ from testing import encode, tiny_config, tiny_model
 from use_weights import named_layers
 
 from xling_tf.layers.convolution import ConvolutionBranch
-from xling_tf.savedmodel.encoder import ServingEncoder
+from xling_tf.savedmodel.encoder import ExportedEncoder
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
 
@@ -39,7 +39,7 @@ def test_a_convolution_sees_its_neighbours_and_nothing_beyond_the_ends(width, ex
 
 def test_what_is_exported_computes_the_same_in_any_number():
     model = random_model()
-    serving = ServingEncoder(model.tokenizer, model.encoder)
+    serving = ExportedEncoder(model.tokenizer, model.encoder)
     texts = TEXTS * 40  # more tokens than are encoded together
     np.testing.assert_allclose(serving(tf.constant(texts)), encode(model, texts), atol=1e-4)
     assert serving(tf.constant([], tf.string)).shape == (0, model.encoder.hidden_dim)

@@ -24,7 +24,7 @@ from testing import SENTENCES
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.savedmodel import saved_models
-from xling_tf.savedmodel.saved_models import model_name, resolve
+from xling_tf.savedmodel.saved_models import find_model, model_name
 from xling_tf.sentence_encoder import SentenceEncoder
 
 PAIRS = [(f"word {i}", f"palabra {i}") for i in range(16)]
@@ -202,7 +202,7 @@ def test_archives_of_every_kind_are_opened(ending, kind, hub_folder, tmp_path):
     packed = shutil.make_archive(str(tmp_path / "packed"), kind, hub_folder.parent, hub_folder.name)
     archive = os.path.join(tmp_path, f"model{ending}")
     os.rename(packed, archive)
-    assert (resolve(archive) / "saved_model.pb").is_file()
+    assert (find_model(archive) / "saved_model.pb").is_file()
     assert model_name(archive) == "model"
 
 
@@ -215,7 +215,7 @@ def test_a_damaged_archive_is_reported(kind, tmp_path):
     content[len(content) // 2 : len(content) // 2 + 9] = b"\xff" * 9
     Path(packed).write_bytes(content)
     with pytest.raises(UserError, match=r"packed.* cannot be unpacked: .*; download it again"):
-        resolve(packed)
+        find_model(packed)
 
 
 def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch):
@@ -225,15 +225,15 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         (tmp_path / "served").mkdir(exist_ok=True)
         (tmp_path / "served" / number).symlink_to(hub_folder)
     for name in ("~/m", "~/m/", tmp_path / "m"):
-        assert resolve(name) == tmp_path / "m"
-    assert resolve(tmp_path / "served") == tmp_path / "served" / "10"
+        assert find_model(name) == tmp_path / "m"
+    assert find_model(tmp_path / "served") == tmp_path / "served" / "10"
     names = ("/home/me@example.org/en-es", "hf://owner/en-es@v1", "hf://owner/en-es")
     assert [model_name(name) for name in names] == ["en-es"] * 3
     archive = tmp_path / "served.tar.gz"
     for number in ("2", "10"):  # another archive replaces it
         with tarfile.open(archive, "w:gz", dereference=True) as file:
             file.add(tmp_path / "served" / number, f"served/{number}")
-        assert resolve(archive).name == number
+        assert find_model(archive).name == number
 
 
 def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatch):
@@ -254,4 +254,4 @@ def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatc
     ):
         write_files(tmp_path, dict.fromkeys(files, b""))
         with pytest.raises(UserError, match=message):
-            saved_models.load_saved_model(resolve(name))
+            saved_models.load_saved_model(find_model(name))

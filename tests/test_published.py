@@ -28,7 +28,7 @@ from xling_tf.errors import UserError
 from xling_tf.importers.base import read_base_model
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.weights import arrays
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
@@ -104,7 +104,7 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
         archive.write(file, "x/resources/x.onnx")
     expected = model(SENTENCES)
     for source in (file, wheel):
-        folder = resolve(source)
+        folder = find_model(source)
         assert is_published(folder)
         # One kernel has 8 bits.
         vectors = build_model(read_onnx(folder / "x.onnx"), SMALL)(SENTENCES)

@@ -20,7 +20,7 @@ import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.importers.base import read_base_model
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import find_model
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vector
     for path in hub_folder.iterdir():
         (tmp_path / "snapshot" / path.name).symlink_to(path)
     archive(tmp_path / "snapshot", packed)
-    assert read_files(resolve(packed)) == read_files(hub_folder)
+    assert read_files(find_model(packed)) == read_files(hub_folder)
 
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(packed.read_bytes()[:1000])

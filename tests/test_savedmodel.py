@@ -25,7 +25,7 @@ from testing import (
 )
 
 from xling_tf.layers.pooling import unit_length
-from xling_tf.savedmodel.encoder import ServingEncoder
+from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.savedmodel.module import ExportedModule, reexport
 from xling_tf.tokenizers.words import select_vocabulary
 
@@ -141,7 +141,7 @@ def test_questions_are_sentences_and_responses_pass_through_the_tower(hub_loaded
 
 
 def test_tasks_that_were_not_trained_leave_no_heads(hub_model):
-    served = ServingEncoder(hub_model.tokenizer, hub_model.encoder)
+    served = ExportedEncoder(hub_model.tokenizer, hub_model.encoder)
     module = ExportedModule(served, {}, hub_model.info)
     assert not hasattr(module, "inference")
     assert "inference" not in module.signatures

@@ -9,7 +9,7 @@ from testing import DIM, encode, make_examples, make_trainer, tiny_config, tiny_
 
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.layers.pooling import unit_length
-from xling_tf.savedmodel.encoder import ServingEncoder
+from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.teacher import Teacher, start_words
 
@@ -38,7 +38,7 @@ def test_it_is_the_mean_of_the_words_also_where_they_are_tabulated():
     found = encode(model, TEXTS)
     assert found[0] == pytest.approx((2 * words[0] + words[1]) / 3, abs=1e-6)
     assert np.isfinite(found).all()
-    serving = ServingEncoder(model.tokenizer, encoder)
+    serving = ExportedEncoder(model.tokenizer, encoder)
     assert serving(tf.constant(TEXTS)).numpy() == pytest.approx(found, abs=1e-6)
 
 

@@ -24,7 +24,7 @@ from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.savedmodel.module import reexport
-from xling_tf.tasks.base import AnchorEncoder
+from xling_tf.tasks.base import Anchor
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import (
@@ -179,7 +179,7 @@ def test_the_anchor_encodes_with_the_weights_of_the_start():
     model = tiny_model()
     task, encoder = find_task(model, TASK), model.encoder
     variables = [*encoder.table_variables, *encoder.dense_variables]
-    anchor = AnchorEncoder(variables, 2.0)
+    anchor = Anchor(variables, 2.0)
     batch = make_batch(model, make_examples(SOURCES, TARGETS))
     before = encoder(batch.features).numpy()
     for variable in variables:

@@ -19,9 +19,9 @@ from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json
 from xling_tf.importers.base import read_model
 from xling_tf.inputs import Texts, as_texts
 from xling_tf.layers.pooling import unit_length
-from xling_tf.savedmodel.encoder import ServingEncoder, restored_tables
+from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
-from xling_tf.savedmodel.saved_models import is_foreign, model_name, resolve, start_tensorflow
+from xling_tf.savedmodel.saved_models import find_model, is_foreign, model_name, start_tensorflow
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
@@ -85,7 +85,7 @@ class Model:
                 unknown library, or it is damaged.
         """
         start_tensorflow()
-        folder = resolve(name)
+        folder = find_model(name)
         if (folder / RUNTIME_SETTINGS).is_file():
             raise UserError(
                 f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model "
@@ -205,7 +205,7 @@ class Model:
         """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or "int8"."""
         require_known("tables", tables, ("float32", "float16", "int8"))
         start_tensorflow()
-        serving = ServingEncoder(self.tokenizer, self.encoder, tables)
+        serving = ExportedEncoder(self.tokenizer, self.encoder, tables)
         return ExportedModule(serving, self.heads, self.info)
 
     def export(

@@ -22,8 +22,8 @@ from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
-from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, is_disk_full
+from xling_tf.length_batches import available_cpus
 
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.

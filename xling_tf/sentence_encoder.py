@@ -12,7 +12,7 @@ from xling_tf.compatibility import require_unused
 from xling_tf.errors import UserError, first_line, require_known
 from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many, require_prompt
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, unpickled
-from xling_tf.savedmodel.saved_models import load_saved_model, read_info, require_not_forked, resolve
+from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info, require_not_forked
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
@@ -70,7 +70,7 @@ class SentenceEncoder:
         if isinstance(model, str | os.PathLike):
             name = os.fsdecode(model)  # absolute, for processes with another working folder
             self._arguments = (name if "://" in name else os.path.abspath(os.path.expanduser(name)), dtype)
-            folder = resolve(model)
+            folder = find_model(model)
             model, info = load_saved_model(folder), read_info(folder)
         self.prompts: dict[str, str] = {"query": "", "document": "", **info.get("prompts", {})}
         self.default_prompt_name: str | None = info.get("default_prompt_name")
@@ -325,13 +325,13 @@ class SentenceEncoder:
     @cached_property
     def question_encoder(self) -> "SentenceEncoder":
         """The encoder of questions; raises a `UserError` if the model has no such signature."""
-        return _Part(self._encoder("question_encoder")[0], of=self)
+        return _InnerEncoder(self._encoder("question_encoder")[0], whole=self)
 
     @cached_property
     def response_encoder(self) -> "ResponseEncoder":
         """The encoder of answers; raises a `UserError` if the model has no such signature."""
         function, num_inputs = self._encoder("response_encoder")
-        return ResponseEncoder(function, takes_contexts=num_inputs > 1, of=self)
+        return ResponseEncoder(function, takes_contexts=num_inputs > 1, whole=self)
 
     @cached_property
     def _embed_raw(self) -> Callable[..., Any]:
@@ -356,21 +356,25 @@ class SentenceEncoder:
         return self._signatures[name]
 
 
-class _Part(SentenceEncoder):
+class _InnerEncoder(SentenceEncoder):
     """One of the encoders within a model, such as that of questions; pickling stores the whole model."""
 
     _name = "question_encoder"
 
     def __init__(
-        self, function: Callable[..., Any], *, takes_contexts: bool = False, of: SentenceEncoder | None = None
+        self,
+        function: Callable[..., Any],
+        *,
+        takes_contexts: bool = False,
+        whole: SentenceEncoder | None = None,
     ) -> None:
-        super().__init__(function, truncate_dim=of._truncate_dim if of else None)
+        super().__init__(function, truncate_dim=whole._truncate_dim if whole else None)
         self._takes_contexts = takes_contexts
-        self._of = of
-        self.prompts = of.prompts if of else {}
+        self._whole = whole
+        self.prompts = whole.prompts if whole else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (self._of, self._name)
+        return getattr, (self._whole, self._name)
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         if prompt is not None and any(self.prompts.values()):
@@ -382,7 +386,7 @@ class _Part(SentenceEncoder):
         raise UserError("normalize_embeddings=False: questions and responses have only unit vectors")
 
 
-class ResponseEncoder(_Part):
+class ResponseEncoder(_InnerEncoder):
     """Encodes answers and, if the model was trained with them, the contexts that they are from."""
 
     _name = "response_encoder"

@@ -16,7 +16,7 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.integrations.beam import EncodeTexts
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import find_model
 
 
 class CleanPairs(beam.PTransform[Any, Any]):
@@ -28,7 +28,7 @@ class CleanPairs(beam.PTransform[Any, Any]):
     def __init__(self, paths: Sequence[str], source: str, target: str, model: str, min_cosine: float) -> None:
         super().__init__()
         self._languages = (source, target)
-        self._model, self._min_cosine = resolve(model) if model else None, min_cosine
+        self._model, self._min_cosine = find_model(model) if model else None, min_cosine
         twins = {path: moses_twin(path, source, target) for path in paths}
         self._moses = [(path, twin) for path, twin in twins.items() if twin]
         # Target sides are read together with their source sides.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import folder_of_this_process
 from xling_tf.inputs import as_texts
-from xling_tf.savedmodel.saved_models import HUGGING_FACE, checksum, model_name, resolve
+from xling_tf.savedmodel.saved_models import HUGGING_FACE, checksum, find_model, model_name
 from xling_tf.sentence_encoder import SentenceEncoder
 
 VECTORS = "vector"  # the column of vectors
@@ -108,7 +108,7 @@ def load_once(model: str) -> SentenceEncoder:
 
 def model_archive(model: str | PathLike[str]) -> Path:
     """Packs a model's folder into an archive, to send it to workers; its name differs between models."""
-    folder = resolve(model).absolute()
+    folder = find_model(model).absolute()
     return _packed(folder, f"{model_name(model)}-{checksum(folder)[:8]}")
 
 

@@ -23,7 +23,7 @@ from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batche
 from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import locked, read_json, replacing, require_writable_folder, write_json
-from xling_tf.savedmodel.saved_models import checksum, resolve
+from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.neighbours import require_positive
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -81,7 +81,7 @@ def encode_files(
     options = {name: value for name, value in options.items() if value is not None}
     files = find_files(patterns)
     require_writable_folder(output, "choose another --output")
-    folder = resolve(model)
+    folder = find_model(model)
     encoder = SentenceEncoder(folder)
     precision = options.setdefault("precision", "float32")
     width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit

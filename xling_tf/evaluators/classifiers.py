@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.batching import available_cpus
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Encode, encode_checked
+from xling_tf.length_batches import available_cpus
 
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]

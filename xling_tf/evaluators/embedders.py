@@ -18,7 +18,7 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error, one_line
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import read_json
-from xling_tf.savedmodel.saved_models import checksum, load_saved_model, model_name, read_info, resolve
+from xling_tf.savedmodel.saved_models import checksum, find_model, load_saved_model, model_name, read_info
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
@@ -45,7 +45,7 @@ _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 def open_embedder(specification: str) -> Embedder:
     """Opens what a `--model` flag names.
 
-    This is an exported model as `resolve` finds it, perhaps with `hub:` before it; `rest:URL`; or
+    This is an exported model as `find_model` finds it, perhaps with `hub:` before it; `rest:URL`; or
     `python:module:function`. Anything else is a `UserError`.
     """
     kind, _, rest = specification.partition(":")
@@ -65,7 +65,7 @@ def open_embedder(specification: str) -> Embedder:
 
 def _open_saved_model(specification: str) -> Embedder:
     """Opens an exported model, or a published TF2 module for TensorFlow Hub."""
-    folder = resolve(specification)
+    folder = find_model(specification)
     model = load_saved_model(folder)
     import tensorflow as tf
 

@@ -18,7 +18,7 @@ from xling_tf.errors import UserError, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import licence_files, load_saved_model, resolve
+from xling_tf.savedmodel.saved_models import find_model, licence_files, load_saved_model
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -49,8 +49,8 @@ class Source(NamedTuple):
 # texts and a function that encodes them with what was written; None if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("compact:export", SAVED_MODEL),
-    "litert": ("runtimes:export_litert", RUNTIME_SETTINGS),
-    "onnx": ("runtimes:export_onnx", RUNTIME_SETTINGS),
+    "litert": ("litert_onnx:export_litert", RUNTIME_SETTINGS),
+    "onnx": ("litert_onnx:export_onnx", RUNTIME_SETTINGS),
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
     "keras": ("base:export_keras", WEIGHTS),
@@ -139,7 +139,7 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
     Raises:
         UserError: The model or the pairs cannot be used.
     """
-    export(resolve(model), "savedmodel", Path(output), same_meaning=pairs)
+    export(find_model(model), "savedmodel", Path(output), same_meaning=pairs)
 
 
 def _metadata(card: Path, library: str) -> str:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from xling_tf.encoders.bert import BertEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
-from xling_tf.exporters.runtimes import embed_ids, to_onnx
+from xling_tf.exporters.litert_onnx import embed_ids, to_onnx
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.files import write_json
 from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, tensor_names
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.encoder import KNOWN_WORDS, ServingEncoder
+from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import Weights, arrays, write_weights
 
@@ -161,7 +161,7 @@ def vocabulary_rows(model: Model) -> NDArray[np.float32]:
     """Returns a word model's table, where the row after the known words stands for all other words."""
     num_known = len(model.tokenizer.vocabulary)
     if model.tokenizer.num_ngrams:
-        served = ServingEncoder(model.tokenizer, model.encoder).named_weights
+        served = ExportedEncoder(model.tokenizer, model.encoder).named_weights
         known = served[KNOWN_WORDS].numpy()
         return np.concatenate([known, np.zeros_like(known[:1])])
     table = model.encoder.embedding.words.table.numpy()

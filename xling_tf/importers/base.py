@@ -16,7 +16,7 @@ from xling_tf.files import first_names
 from xling_tf.importers.bert import read_bert
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
-from xling_tf.savedmodel.saved_models import HUGGING_FACE, read_front_matter, resolve
+from xling_tf.savedmodel.saved_models import HUGGING_FACE, find_model, read_front_matter
 from xling_tf.settings import kind_from_dict, kind_to_dict
 from xling_tf.weights import Weights
 
@@ -171,5 +171,5 @@ def read_base_model(name: str | PathLike[str]) -> str:
     text = os.fsdecode(name)
     if text.startswith(HUGGING_FACE):
         return text.removeprefix(HUGGING_FACE).partition("@")[0]
-    names = read_front_matter(resolve(name), "base_model")
+    names = read_front_matter(find_model(name), "base_model")
     return names[0] if names else ""

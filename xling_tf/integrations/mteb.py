@@ -9,7 +9,7 @@ import numpy as np
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.files import read_json
 from xling_tf.inputs import as_texts
-from xling_tf.savedmodel.saved_models import model_name, read_front_matter, require_saved_model, resolve
+from xling_tf.savedmodel.saved_models import find_model, model_name, read_front_matter, require_saved_model
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
@@ -59,7 +59,7 @@ class MtebEncoder:
             "similarity_fn_name": ScoringFunction.COSINE,
         }
         if self._folder is not None:
-            folder = resolve(self._folder)
+            folder = find_model(self._folder)
             require_saved_model(folder)
             # Models of others have no such file.
             path = folder / "config.json"

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, types
 
 from xling_tf.bulk.record_batches import VECTORS, encode_batches, model_archive
 from xling_tf.errors import UserError, require_known
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.savedmodel.saved_models import find_model
 
 # Spark has no unsigned bytes, which "ubinary" needs.
 _NUMBERS = {"float32": types.FloatType(), "int8": types.ByteType(), "binary": types.ByteType()}
@@ -44,7 +44,7 @@ def encode(
     if not is_url:
         archive = model_archive(model)
         frame.sparkSession.sparkContext.addArchive(str(archive))
-        name = f"{archive.name}/{resolve(model).absolute().name}"
+        name = f"{archive.name}/{find_model(model).absolute().name}"
 
     def encode_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         path = name if is_url else SparkFiles.get(name)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.errors import UserError
+from xling_tf.length_batches import available_cpus, length_sorted_batches
 from xling_tf.savedmodel.saved_models import require_not_forked
 from xling_tf.search.neighbours import require_positive
 

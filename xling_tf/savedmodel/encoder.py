@@ -24,7 +24,7 @@ _WORDS = "encoder/embedding/words/table"
 _SCALES = "/scales"
 
 # Keras models are hidden in functions, so that TensorFlow does not add Keras' serving function to an export.
-_Hidden = Callable[[], TokenEncoder]
+_EncoderGetter = Callable[[], TokenEncoder]
 
 
 class QuantizedTable(tf.Module):
@@ -62,7 +62,7 @@ class QuantizedTable(tf.Module):
         return rows if self._scales is None else rows * tf.gather(self._scales, ids)
 
 
-class ServingEncoder(tf.Module):
+class ExportedEncoder(tf.Module):
     """Encodes strings in float32, with one table for known words in which n-grams are included.
 
     Args:
@@ -75,7 +75,7 @@ class ServingEncoder(tf.Module):
         super().__init__()
         self.tokenizer = tokenizer
         body = float32_copy(encoder)
-        self._body: _Hidden = lambda: body
+        self._body: _EncoderGetter = lambda: body
         self.words = _SpelledWords(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tables_ids = {id(table) for table in body.table_variables}
@@ -134,7 +134,7 @@ class ServingEncoder(tf.Module):
 class _SpelledWords(tf.Module):
     """Looks up the vocabulary's words in a table; computes only other words from n-grams at run time."""
 
-    def __init__(self, tokenizer: WordTokenizer, body: _Hidden, tables: str) -> None:
+    def __init__(self, tokenizer: WordTokenizer, body: _EncoderGetter, tables: str) -> None:
         super().__init__()
         self._tokenizer = tokenizer
         self._body = body

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.savedmodel.saved_models import load_saved_model, require_not_forked, resolve
+from xling_tf.savedmodel.saved_models import find_model, load_saved_model, require_not_forked
 
 _Shape = tuple[int | None, ...]
 
@@ -47,7 +47,7 @@ class KerasEncoder(keras.layers.Layer):
         self._convert_input_args = False
         self.supports_jit = False  # XLA has no strings
         self._folder = os.fspath(path)
-        self._loaded = load_saved_model(resolve(path))
+        self._loaded = load_saved_model(find_model(path))
         encode = self._loaded.signatures["serving_default"]
         (output,) = encode.structured_outputs.values()
         self._dim = output.shape[-1]

@@ -11,7 +11,7 @@ from xling_tf.config import TASKS, ModelInfo
 from xling_tf.errors import UserError
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
-from xling_tf.savedmodel.encoder import ServingEncoder
+from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
     ModelParts,
@@ -68,7 +68,7 @@ class ExportedModule(SentenceSignature):
     `named_weights` has all variables by name.
     """
 
-    def __init__(self, encoder: ServingEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
+    def __init__(self, encoder: ExportedEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
         model_parts = ModelParts(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
         super().__init__(model_parts, _SENTENCES)
         parts = {description.name: kind(model_parts, description) for kind, description in _OTHERS}

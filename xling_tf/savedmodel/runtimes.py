@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from xling_tf.batching import available_cpus, length_sorted_batches
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, as_user_error, library, require_known
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.inputs import Texts, as_texts, describe, is_single, require_prompt
-from xling_tf.savedmodel.saved_models import resolve
+from xling_tf.length_batches import available_cpus, length_sorted_batches
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.search.neighbours import require_positive, truncated
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
@@ -123,7 +123,7 @@ def load(folder: str | Path) -> RuntimeEncoder:
         >>> load("exported/en-es-onnx").encode(["Hola", "Hello"]).shape  # doctest: +SKIP
         (2, 512)
     """
-    folder = resolve(folder)
+    folder = find_model(folder)
     message = (
         f"expected a model for LiteRT or ONNX Runtime, but {folder} is one for TensorFlow, or has no "
         f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --to litert or --to onnx"

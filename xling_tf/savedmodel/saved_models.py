@@ -44,7 +44,7 @@ _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 _FOREIGN = ("modules.json", "adapter_config.json", "*.bin", "*.onnx", "onnx/*.onnx", "*.index.json")
 
 
-def resolve(name: str | os.PathLike[str]) -> Path:
+def find_model(name: str | os.PathLike[str]) -> Path:
     """Returns the folder of a model, which is unpacked or downloaded first if necessary.
 
     Args:
@@ -57,7 +57,7 @@ def resolve(name: str | os.PathLike[str]) -> Path:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
 
     Example:
-        >>> resolve("exported/en-es")  # doctest: +SKIP
+        >>> find_model("exported/en-es")  # doctest: +SKIP
         PosixPath('exported/en-es')
     """
     text = os.fsdecode(name)
@@ -71,7 +71,7 @@ def resolve(name: str | os.PathLike[str]) -> Path:
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
-    """Returns the last part of a name for `resolve`, without a revision, a version or the ending of a file.
+    """Returns the last part of a model's name, without a revision, a version or the ending of a file.
 
     Example:
         >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]

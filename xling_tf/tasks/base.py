@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     vectors: tf.Tensor  # [batch, dim] float32 vectors of a teacher; [batch, 0] without a teacher
 
 
-class AnchorEncoder:
+class Anchor:
     """Keeps a copy of the weights that training will change, and pulls encodings towards those of the copy.
 
     An index of vectors from before the training then stays usable.
@@ -131,7 +131,7 @@ class Task:
         """Receives a sample of the training texts, in parts, before training; most tasks ignore it."""
 
     def losses(
-        self, encoder: TokenEncoder, batch: Batch, anchor: AnchorEncoder | None = None, training: bool = False
+        self, encoder: TokenEncoder, batch: Batch, anchor: Anchor | None = None, training: bool = False
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes the losses of a batch.
 

@@ -12,10 +12,10 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 
-from xling_tf.batching import available_cpus
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
+from xling_tf.length_batches import available_cpus
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES, character_classes, tokenize
 

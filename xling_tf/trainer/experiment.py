@@ -32,8 +32,7 @@ from xling_tf.model import WEIGHTS, Model
 from xling_tf.program import progress, provenance
 from xling_tf.savedmodel.card import model_card, training_card
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import resolve as resolve_model
-from xling_tf.savedmodel.saved_models import start_tensorflow
+from xling_tf.savedmodel.saved_models import find_model, start_tensorflow
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
@@ -254,7 +253,7 @@ def _start(
     if workers.is_chief:
         if run.config.initial.model:
             check_scores(lambda texts: model(texts).numpy(), store.corpora)
-            parts.append(TrainedOn.read(resolve_model(run.config.initial.model)) or TrainedOn.from_hashes(()))
+            parts.append(TrainedOn.read(find_model(run.config.initial.model)) or TrainedOn.from_hashes(()))
         run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
         run.folder.start(run.config, store.contents(), resolved)
 

@@ -29,7 +29,7 @@ from xling_tf.errors import UserError
 from xling_tf.files import locked
 from xling_tf.importers.base import encoder_kind
 from xling_tf.model import read_config
-from xling_tf.savedmodel.saved_models import is_foreign, resolve
+from xling_tf.savedmodel.saved_models import find_model, is_foreign
 from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.settings import apply_overrides, to_dict
 from xling_tf.trainer.experiment import Run, run_experiment
@@ -121,7 +121,7 @@ def fine_tune(
         negatives = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
         ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=negatives)
         tasks = {"translation_ranking": ranking}
-    folder = resolve(model)
+    folder = find_model(model)
     kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
     rate = _RATES.get(kind, _RATE)
     config = ExperimentConfig(

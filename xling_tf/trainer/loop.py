@@ -23,7 +23,7 @@ from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import write_json
 from xling_tf.model import CHECKPOINTS, Model
-from xling_tf.tasks.base import AnchorEncoder, Batch, Task
+from xling_tf.tasks.base import Anchor, Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import Workers
@@ -167,7 +167,7 @@ class Trainer:
             # Made before a checkpoint is restored, so that it copies the weights that training started from.
             variables = [*self._optimizers.tables, *model.encoder.dense_variables]
             weight = config.initial.anchor_weight
-            self._anchor = AnchorEncoder(variables, weight) if weight else None
+            self._anchor = Anchor(variables, weight) if weight else None
         weights = {name: variable.value for name, variable in model.weights.items()}
         self._checkpoints = Checkpoints(run_dir / CHECKPOINTS, weights, self._optimizers.named_variables)
 

@@ -20,12 +20,12 @@ from absl import logging
 from numpy.typing import NDArray
 from scipy import sparse
 
-from xling_tf.batching import available_cpus
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.errors import UserError, library
+from xling_tf.length_batches import available_cpus
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]

@@ -17,7 +17,7 @@ from xling_tf.exporters.base import PROBES, Encode, Source, reject
 from xling_tf.files import RUNTIME_SETTINGS, write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
+from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
 from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, load
 from xling_tf.tokenizers.words import WordTokenizer
 
@@ -126,7 +126,7 @@ class IdGraph(tf.Module):
         self._ngram_rows = tokenizer.ngram_rows if isinstance(tokenizer, WordTokenizer) else None
         tables = [variable.numpy() for variable in body.table_variables]
         if self._ngram_rows is not None:
-            served = ServingEncoder(tokenizer, body).named_weights
+            served = ExportedEncoder(tokenizer, body).named_weights
             # The last row, of zeros, is that of padding.
             ngrams = np.pad(tables[1], ((0, 1), (0, 0)))
             tables = [served[KNOWN_WORDS].numpy(), served[BUCKET_WORDS].numpy(), ngrams]
