@@ -18,7 +18,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
-from debian import prepare_default_corpora
 
 from xling_tf.corpora.folder import discover
 from xling_tf.files import replacing_folder, require_writable_folder
@@ -30,6 +29,8 @@ _TIMEOUT_SECONDS = 5
 
 def main() -> None:
     """Prepares the pairs of the flags, and prints their folders."""
+    from debian import prepare_default_corpora
+
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
     for folder in (raw, prepared):
@@ -66,4 +67,4 @@ if __name__ == "__main__":
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
     flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, with a folder for each.")
     flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, with a folder for each pair.")
-    run(main, "the same command continues")
+    run(main, "the same command continues", extra="data")

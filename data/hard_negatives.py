@@ -149,4 +149,4 @@ if __name__ == "__main__":
         "Take the nearest candidates that pass, or random ones.",
     )
     flags.DEFINE_integer("seed", default.seed, "Seed of --sampling_strategy=random.")
-    run(main, "the same command keeps the corpora that are done")
+    run(main, "the same command keeps the corpora that are done", extra="mining")

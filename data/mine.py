@@ -2,7 +2,7 @@
 
     xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en --precision int8
     xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es --precision int8
-    xling-tf mine --source vectors.en --target vectors.es --output mined.en-es.tsv
+    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv
 
 The same command continues after a kill. The search's results stay in `mined.en-es.tsv.neighbours`, so that
 another --threshold takes little time; remove this folder afterwards.
@@ -19,8 +19,8 @@ from absl import flags
 from xling_tf.program import progress, run
 from xling_tf.search.search import MIN_MARGIN
 
-_SOURCE = flags.DEFINE_string("source", None, "Folder of the sources' vectors.", required=True)
-_TARGET = flags.DEFINE_string("target", None, "Folder of the targets' vectors.", required=True)
+_SOURCE = flags.DEFINE_string("source_vectors", None, "Folder of the sources' vectors.", required=True)
+_TARGET = flags.DEFINE_string("target_vectors", None, "Folder of the targets' vectors.", required=True)
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write: lines of score, source and target, or .parquet.", required=True
 )
@@ -39,4 +39,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues")
+    run(main, "the same command continues", extra="bulk")

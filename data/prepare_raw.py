@@ -14,7 +14,6 @@ import re
 import sys
 from argparse import ArgumentError
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +23,19 @@ _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE.parent), str(_HERE)]
 os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
 
-from absl import app, flags
+from absl import flags
 from tabulate import tabulate
 
 from xling_tf.corpora.line_files import LANGUAGE
-from xling_tf.errors import UserError, as_user_error
+from xling_tf.errors import UserError
 from xling_tf.files import require_writable_folder
-from xling_tf.program import one_line_errors, progress, set_up_logging
+from xling_tf.program import progress, run
 
 if TYPE_CHECKING:
     from apache_beam import PTransform
     from apache_beam.options.pipeline_options import PipelineOptions
 
 
-_AGAIN = "the same command starts again"
 # The flags of each command, besides those of all.
 _COMMANDS = {
     "reddit": ("language",),  # pairs of a comment and its reply from Reddit's dumps
@@ -53,25 +51,20 @@ _COMMANDS = {
 _LANGUAGES = ("language", "source", "target")
 
 
-def main(argv: list[str]) -> None:
+def main(*words: str) -> None:
     """Runs the command and prints how many records had which outcome."""
-    set_up_logging()
-    with one_line_errors(_AGAIN):
-        if not find_spec("apache_beam"):
-            raise UserError("this needs Apache Beam; install it with: pip install -e '.[beam]'")
-        _, *rest = argv
-        settings = _settings(rest[0] if rest else "")
-        from pipelines.common import prepare
+    settings = _settings(words[0] if words else "")
+    from pipelines.common import prepare
 
-        # Beam logs errors with tracebacks before it raises them.
-        logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
-        options, output = beam_options(rest[1:]), flags.FLAGS.output
-        if "://" not in output:
-            require_writable_folder(Path(output), "name another folder with --output")
-            output = os.path.abspath(output)
-        name, lines = _corpus(**settings)
-        with progress(f"preparing {name} into {output}"):
-            counts = prepare(name, lines, output=output, options=options, settings=settings)
+    # Beam logs errors with tracebacks before it raises them.
+    logging.getLogger("apache_beam.runners.common").setLevel(logging.CRITICAL)
+    options, output = beam_options(words[1:]), flags.FLAGS.output
+    if "://" not in output:
+        require_writable_folder(Path(output), "name another folder with --output")
+        output = os.path.abspath(output)
+    name, lines = _corpus(**settings)
+    with progress(f"preparing {name} into {output}"):
+        counts = prepare(name, lines, output=output, options=options, settings=settings)
     print(tabulate(sorted(counts.items()), headers=("outcome", "count")))
 
 
@@ -133,13 +126,6 @@ def beam_options(rest: Sequence[str]) -> "PipelineOptions":
     return options
 
 
-def _parse_flags(argv: list[str]) -> list[str]:
-    """Leaves the command and the flags of Beam."""
-    with one_line_errors(_AGAIN), as_user_error("{error}", flags.Error):
-        rest: list[str] = flags.FLAGS(argv, known_only=True)
-    return rest
-
-
 if __name__ == "__main__":
     flags.DEFINE_multi_string("input", None, "Files, or patterns. Repeatable.", required=True)
     flags.DEFINE_string("output", None, "Data folder for the corpus.", required=True)
@@ -152,4 +138,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("name", None, "bitext: name of the corpus; default: that of the input.")
     flags.DEFINE_string("model", "", "bitext: exported model that scores the pairs.")
     flags.DEFINE_float("min_cosine", 0.5, "bitext: lowest score of a pair that is kept.")
-    app.run(main, flags_parser=_parse_flags)
+    run(main, "the same command starts again", extra="beam", takes_files=True, known_only=True)

@@ -50,7 +50,7 @@ def measure() -> dict[str, Any]:
             encode = [f"--model={values.model}", f"--input={lines}", f"--output={work}/{language}"]
             figures[f"encoding {language}"] = _run("export/encode.py", *encode, "--precision=int8")
         source, target = (f"{work}/{language}" for language in languages)
-        mine = [f"--source={source}", f"--target={target}", f"--output={work}/mined.tsv"]
+        mine = [f"--source_vectors={source}", f"--target_vectors={target}", f"--output={work}/mined.tsv"]
         figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
         rows = [line.split("\t") for _, line in read_every_line(Path(work, "mined.tsv"))]
     return figures | precision_and_recall([(float(row[0]), row[1], row[2]) for row in rows], hidden)
@@ -147,4 +147,4 @@ if __name__ == "__main__":
     flags.DEFINE_float("memory", 4, "GiB to use.")
     flags.DEFINE_string("work", None, "Folder for the collections and their vectors.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
-    run(lambda: write_figures(flags.FLAGS.output, measure), "the same command starts again")
+    run(lambda: write_figures(flags.FLAGS.output, measure), "the same command starts again", extra="bulk")

@@ -17,14 +17,11 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
 
 import numpy as np
-import psutil
 from absl import flags
 
 from evaluation.workloads import MIB, seconds_of
 from xling_tf.evaluators.data import Dataset
-from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
-from xling_tf.evaluators.running import evaluate_embedder
 from xling_tf.program import format_table, quiet_start, run
 
 _SIZES = (1, 4, 16, 64, 256)
@@ -82,6 +79,8 @@ class ResourceUsage:
 
 
 def _resident_bytes() -> int:
+    import psutil
+
     return int(psutil.Process().memory_info().rss)
 
 
@@ -106,6 +105,9 @@ def _peak_bytes(call: Callable[[], object]) -> int:
 
 def main() -> None:
     """Adds the figures to the model's results."""
+    from xling_tf.evaluators.embedders import open_embedder
+    from xling_tf.evaluators.running import evaluate_embedder
+
     with quiet_start():
         embedder = open_embedder(flags.FLAGS.model)
     output = Path(flags.FLAGS.output or f"runs/evaluation/{embedder.name}.json")
@@ -118,4 +120,4 @@ def main() -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
     flags.DEFINE_string("output", None, "Results file; default runs/evaluation/<name>.json.")
-    run(main, "the same command starts again")
+    run(main, "the same command starts again", extra="evaluation")

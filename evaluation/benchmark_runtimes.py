@@ -19,7 +19,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
 
 import numpy as np
-import psutil
 from absl import flags
 
 from evaluation.workloads import MIB, ROUNDS, read_texts, write_figures
@@ -90,8 +89,10 @@ def _encode(texts: Sequence[str]) -> tuple[np.ndarray, float]:
 
 
 def _resident_bytes() -> int:
+    import psutil
+
     return int(psutil.Process().memory_info().rss)
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again")
+    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="evaluation")

@@ -202,4 +202,4 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again")
+    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="tensorflow")

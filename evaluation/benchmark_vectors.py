@@ -19,7 +19,6 @@ from evaluation.workloads import write_figures
 from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError, library
-from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.program import quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
 
@@ -44,6 +43,8 @@ _INDEXES: tuple[tuple[str, int | None, int], ...] = (
 
 def measure() -> dict[str, Any]:
     """Compares FAISS indexes: how many of the ten nearest they find, and how often a translation is first."""
+    from xling_tf.evaluators.embedders import open_embedder
+
     faiss = library("faiss", "FAISS", "mining")
     folder = load_folder(Path(_DATA.value), source=_SOURCE.value, targets=[_TARGET.value])
     corpora = {corpus.name: corpus for corpus in folder if corpus.kind == "parallel"}
@@ -93,4 +94,4 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again")
+    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="mining")

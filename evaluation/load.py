@@ -27,14 +27,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import pandas as pd
-import psutil
-import urllib3
 from absl import flags, logging
 
 from xling_tf.errors import UserError
@@ -42,6 +39,10 @@ from xling_tf.files import new_folder, require_writable_file, write_json
 from xling_tf.program import provenance, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, require_saved_model
 from xling_tf.sentence_encoder import SentenceEncoder
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import psutil
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: test memory under steady load for this long.", 0)
@@ -89,7 +90,7 @@ class Server(NamedTuple):
     """A running server."""
 
     url: str
-    process: psutil.Process
+    process: "psutil.Process"
     start_seconds: float  # until the first answer
 
     def mib(self) -> float:
@@ -133,6 +134,8 @@ def _load(model: Path) -> Figures:
             how: {"start_seconds": round(server.start_seconds, 1), "mib_after_load": round(server.mib())}
             for how, server in servers.items()
         }
+    import pandas as pd
+
     table = summary(pd.DataFrame(rounds))
     print(table.to_string(index=False, float_format="%.2f"))
     print(pd.DataFrame(processes).T.to_string())
@@ -151,7 +154,7 @@ def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
     return f"{url}/v1/embeddings", bodies
 
 
-def summary(rounds: pd.DataFrame) -> pd.DataFrame:
+def summary(rounds: "pd.DataFrame") -> "pd.DataFrame":
     """Summarises rounds: medians, the largest latency and the number of errors.
 
     `to_first` is the ratio to the first row with the same number of sentences, within each round: speeds of
@@ -223,12 +226,16 @@ def serving(name: str, command: Sequence[str]) -> Iterator[Server]:
                 if process.poll() is not None or time.monotonic() > begin + _START_SECONDS:
                     raise UserError(f"the server does not answer at {address}: {shlex.join(arguments)}")
                 time.sleep(0.1)
+            import psutil
+
             yield Server(url, psutil.Process(process.pid), time.monotonic() - begin)
         finally:
             process.send_signal(signal.SIGTERM)
 
 
 def _answers(address: str, body: Figures) -> bool:
+    import urllib3
+
     try:
         return urllib3.request("POST", address, json=body, retries=False, timeout=30.0).status == 200
     except urllib3.exceptions.HTTPError:
@@ -237,6 +244,8 @@ def _answers(address: str, body: Figures) -> bool:
 
 def _soak(model: Path) -> Figures:
     """Samples the server's memory under steady load of good and bad requests, while versions arrive."""
+    import urllib3
+
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         versions, seconds = Path(folder), _SOAK.value * 60
         _put_version(model, versions, 1)
@@ -296,4 +305,4 @@ def _batch(start: int, size: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    run(main, "the same command starts again")
+    run(main, "the same command starts again", extra="evaluation")

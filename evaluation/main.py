@@ -18,12 +18,7 @@ from absl import flags
 from tabulate import tabulate
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators import transfer
-from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.classifiers import NETWORK
-from xling_tf.evaluators.data import select
-from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
 from xling_tf.program import format_table, quiet_start, run
 
 _MODEL = flags.DEFINE_string(
@@ -47,6 +42,8 @@ _LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
 
 def main() -> None:
     """Runs the suites that the flags ask for."""
+    from xling_tf.evaluators.running import SUITES
+
     if _LIST.value:
         rows = [(suite.name, suite.title, suite.source) for suite in SUITES.values()]
         print(tabulate(rows, tablefmt="plain"))
@@ -55,6 +52,12 @@ def main() -> None:
 
 
 def _run() -> None:
+    from xling_tf.evaluators import transfer
+    from xling_tf.evaluators.cache import cached
+    from xling_tf.evaluators.data import select
+    from xling_tf.evaluators.embedders import open_embedder
+    from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
+
     if _MODEL.value is None or _DATA.value is None:
         raise UserError("expected --model and --data, which --helpshort describes")
     folder = Path(_DATA.value)
@@ -73,4 +76,4 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues")
+    run(main, "the same command continues", extra="evaluation")

@@ -20,9 +20,7 @@ from typing import Any
 # Works in a checkout without installation.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import jinja2
 import numpy as np
-import pandas as pd
 from absl import flags
 
 from evaluation.paper_tables import (
@@ -40,7 +38,6 @@ from evaluation.paper_tables import (
     with_best,
 )
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.evaluators.running import SEEN, SUITES
 from xling_tf.files import read_json, replacing, require_writable_file
 from xling_tf.program import run
 
@@ -103,6 +100,8 @@ def _write(name: str, text: str) -> None:
 
 def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: bool) -> str:
     """Renders sections as a page without scripts and network, or as Markdown."""
+    import jinja2
+
     environment = jinja2.Environment(
         autoescape=as_page,
         trim_blocks=True,
@@ -198,6 +197,8 @@ def _results(content: Mapping[str, Any]) -> Results:
 
 def sections(results: Sequence[Results]) -> list[Section]:
     """An overview, and for each suite the papers' tables and all scores."""
+    from xling_tf.evaluators.running import SUITES
+
     keys = list(dict.fromkeys(key for result in results for key in result.scores))
     keys = [key for key in keys if "num_" not in key[2]]  # counts are not compared
     names = [result.name for result in results]
@@ -235,6 +236,8 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
     A second mean leaves out data sets whose pairs (or texts, without pairs) are known to be in the training
     data of one of the encoders.
     """
+    from xling_tf.evaluators.running import SEEN
+
     firsts = list({key[:2]: key for key in reversed(keys)}.values())
     for suite in dict.fromkeys(key[0] for key in keys):
         shared = [
@@ -260,6 +263,8 @@ def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
 
 def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]:
     """Yields a sentence for each encoder that was trained on a part of a data set."""
+    from xling_tf.evaluators.running import SEEN
+
     for result in results:
         shares = result.trained_on.get((suite, dataset), {})
         parts = [f"{share:.0%} of its {what}" for what, share in shares.items() if share >= SEEN]
@@ -270,6 +275,8 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:
     """Returns a sentence for each parameter of the protocol and each file in which results differ."""
     accounts = {r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts}
+    import pandas as pd
+
     frame = pd.DataFrame(accounts).fillna("none")
     return [
         f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in row.items())
@@ -286,4 +293,4 @@ if __name__ == "__main__":
         None,
         "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
     )
-    run(main, "the same command makes the report again", takes_files=True)
+    run(main, "the same command makes the report again", extra="evaluation", takes_files=True)

@@ -16,7 +16,6 @@ from typing import Any, get_args
 
 from absl import flags
 
-from xling_tf.errors import library
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.search.quantization import Precision
 
@@ -45,7 +44,6 @@ _FORMAT = flags.DEFINE_enum(
 def main() -> None:
     """Encodes what the flags describe, and prints the counts."""
     with quiet_start():
-        library("tensorflow", "tensorflow", "tensorflow")
         from xling_tf.bulk.vector_files import encode_files
     with progress("encoding") as report:
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
@@ -57,4 +55,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues")
+    run(main, "the same command continues", extra="bulk")

@@ -22,6 +22,7 @@ Another package has an ONNX file of it with 8 bits; the folder of the published 
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -31,16 +32,12 @@ from absl import flags
 from xling_tf import __version__
 from xling_tf.errors import UserError
 from xling_tf.program import progress, quiet_start, run
+from xling_tf.savedmodel.saved_models import find_model, licence_files, model_name, read_front_matter
 
-with quiet_start():
-    import e5_file
-    import use_weights
-
-    from xling_tf.importers.base import read_base_model, read_similarity
+if TYPE_CHECKING:
     from xling_tf.model import Model
-    from xling_tf.savedmodel.card import model_card
-    from xling_tf.savedmodel.module import require_replaceable
-    from xling_tf.savedmodel.saved_models import find_model, licence_files, model_name, read_front_matter
+
+_OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
 
 _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
@@ -71,7 +68,7 @@ def main(*sources: str) -> None:
         raise UserError(f"expected one model, got {' '.join(sources)}")
     source = sources[0] if sources else None
     name = model_name(source) if source else "use-multilingual"
-    output = Path(flags.FLAGS.output or f"exported/{name}")
+    output = Path(_OUTPUT.value or f"exported/{name}")
     with progress(f"importing {source or 'the published weights'} into {output}"):
         summary = import_model(source, output)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
@@ -85,6 +82,14 @@ def import_model(source: str | None, output: Path) -> str:
     The source is in any form of `find_model`; None is the published universal-sentence-encoder-multilingual
     in a Python package.
     """
+    with quiet_start():
+        import e5_file
+        import use_weights
+
+        from xling_tf.importers.base import read_base_model, read_similarity
+        from xling_tf.model import Model
+        from xling_tf.savedmodel.card import model_card
+        from xling_tf.savedmodel.module import require_replaceable
     require_replaceable(output)
     files: dict[str, str | bytes] = {}
     base_model = read_base_model(source) if source else ""
@@ -129,7 +134,7 @@ def read_licence(folder: Path) -> str:
     return ""
 
 
-def _describe(model: Model) -> str:
+def _describe(model: "Model") -> str:
     settings, info = model.encoder_settings, model.info
     parts = [
         settings["kind"],
@@ -145,5 +150,4 @@ def _describe(model: Model) -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
-    run(main, "the same command starts again", takes_files=True)
+    run(main, "the same command starts again", extra="tensorflow", takes_files=True)

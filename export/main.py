@@ -1,4 +1,4 @@
-"""Exports a model for production: servers, other libraries and runtimes, smaller files, and sharing.
+"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
 
     python export/main.py --model exported/en-es --serving serving
 
@@ -13,10 +13,6 @@ writes the model for another library: --to sentence-transformers, model2vec, lit
 
 writes the model with word tables of a quarter of the size; with --languages en,es --data DIR, it keeps only
 the words that the corpora in DIR have in these languages.
-
-    python export/main.py --model exported/en-es --archive en-es.tar.gz --push hf://owner/en-es
-
-writes an archive with a checksum, and uploads the model to Hugging Face.
 """
 
 import shlex
@@ -59,8 +55,6 @@ _LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to save
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora: has the words of --languages, or measures what unknown words cost."
 )
-_ARCHIVE = flags.DEFINE_string("archive", None, "Archive (.tar.gz) to write the model to.")
-_PUSH = flags.DEFINE_string("push", None, "Where to upload the model: hf://owner/name.")
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
 
@@ -78,19 +72,13 @@ _EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Check
     python export/check.py {command}
 """
 
-_SHARED = """{where}. Load it with
-
-    xling_tf.load("{name}")
-"""
-
 
 def main() -> None:
     """Exports the model as the flags say, and prints how to use the results."""
     if bool(_TO.value) != bool(_OUTPUT.value):
         raise UserError("expected --to and --output together, got one of them")
-    outputs = (_SERVING, _TO, _ARCHIVE, _PUSH)
-    if not any(flag.value for flag in outputs):
-        raise UserError(f"expected at least one of {', '.join(f'--{flag.name}' for flag in outputs)}")
+    if not (_SERVING.value or _TO.value):
+        raise UserError("expected --serving, or --to and --output")
     if not _SERVING.value and (_NAME.value or _VERSION.value):
         raise UserError("--name and --version need --serving")
     if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
@@ -124,14 +112,6 @@ def _make(model: Path) -> Iterator[str]:
         # Vectors of a smaller model differ from the model's on purpose.
         command = shlex.join([str(output), *([] if is_smaller else ["--model", _MODEL.value])])
         yield _EXPORTED.format(folder=output, size=_megabytes(output), command=command)
-    if _ARCHIVE.value or _PUSH.value:
-        from push import archive, push
-
-        if _ARCHIVE.value:
-            checksum = archive(model, Path(_ARCHIVE.value))
-            yield _SHARED.format(where=f"{_ARCHIVE.value} and {checksum}", name=_ARCHIVE.value)
-        if _PUSH.value:
-            yield _SHARED.format(where=push(model, _PUSH.value), name=_PUSH.value)
 
 
 def _serve(model: Path, serving: Path) -> str:
@@ -155,4 +135,4 @@ def _megabytes(folder: Path) -> float:
 
 
 if __name__ == "__main__":
-    run(main, "the same command starts again")
+    run(main, "the same command starts again", extra="tensorflow")

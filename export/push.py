@@ -1,12 +1,40 @@
-"""Shares an exported model: packs an archive with a checksum, or uploads it to Hugging Face."""
+"""Shares an exported model: packs an archive with a checksum, or uploads it to Hugging Face.
+
+    python export/push.py --model exported/en-es --output en-es.tar.gz
+    python export/push.py --model exported/en-es --output hf://owner/en-es
+
+For the second, log in with `hf auth login` or set HF_TOKEN. A missing repository is created as public: create
+it first if it should be private.
+"""
 
 import hashlib
+import sys
 import tarfile
 from pathlib import Path
 
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import flags
+
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import replacing, require_writable_file
-from xling_tf.savedmodel.saved_models import HUGGING_FACE, require_saved_model
+from xling_tf.program import run
+from xling_tf.savedmodel.saved_models import HUGGING_FACE, find_model, require_saved_model
+
+_ARCHIVE = ".tar.gz"
+
+
+def main() -> None:
+    """Shares the model that the flags name, and prints how to load it."""
+    model, output = find_model(flags.FLAGS.model), flags.FLAGS.output
+    if output.startswith(HUGGING_FACE):
+        where = push(model, output)
+    elif output.endswith(_ARCHIVE):
+        where = f"{output} and {archive(model, Path(output))}"
+    else:
+        raise UserError(f"--output must end in {_ARCHIVE} or be {HUGGING_FACE}owner/name, got {output}")
+    print(f'{where}. Load it with\n\n    xling_tf.load("{output}")')
 
 
 def archive(model: Path, output: Path) -> Path:
@@ -15,9 +43,7 @@ def archive(model: Path, output: Path) -> Path:
     Returns a file beside it for `sha256sum --check`.
     """
     require_saved_model(model)
-    if not output.name.endswith(".tar.gz"):
-        raise UserError(f"--archive must end in .tar.gz, got {output}")
-    require_writable_file(output, "give another --archive")
+    require_writable_file(output, "give another --output")
     # Files of Hugging Face's cache are links.
     with replacing(output) as temporary, tarfile.open(temporary, "w:gz", dereference=True) as file:
         file.add(model, arcname=".")
@@ -29,14 +55,8 @@ def archive(model: Path, output: Path) -> Path:
 
 
 def push(model: Path, name: str) -> str:
-    """Uploads a model to Hugging Face, as `hf://owner/name`, in one commit, and returns its address.
-
-    A missing repository is created as public: create it first if it should be private. Log in with
-    `hf auth login` or set `HF_TOKEN`.
-    """
+    """Uploads a model to Hugging Face, as `hf://owner/name`, in one commit, and returns its address."""
     require_saved_model(model)
-    if not name.startswith(HUGGING_FACE):
-        raise UserError(f"--push expects {HUGGING_FACE}owner/name, got {name!r}")
     repository = name.removeprefix(HUGGING_FACE)
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     errors = library("huggingface_hub.errors", "huggingface_hub", "sharing")
@@ -48,3 +68,9 @@ def push(model: Path, name: str) -> str:
         # Leaves out .cache, which a download by `hf` has.
         commit = hub.upload_folder(repo_id=repository, folder_path=model, commit_message=title)
     return str(commit.commit_url)
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
+    flags.DEFINE_string("output", None, "Archive to write (.tar.gz), or hf://owner/name.", required=True)
+    run(main, "the same command starts again")

@@ -1,7 +1,7 @@
 """Serves exported models over HTTP, with TensorFlow Serving's REST protocol and OpenAI's embeddings.
 
     pip install -e '.[serving]'
-    python export/serve.py --model en-es=exported/en-es
+    python export/serve.py --model exported/en-es
     curl -d '{"instances": ["Where is the station?"]}' localhost:8501/v1/models/en-es:predict
 
 A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a new one
@@ -19,13 +19,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
+from xling_tf.length_batches import available_cpus
 
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.length_batches import available_cpus
 from xling_tf.program import quiet_start, run
-from xling_tf.savedmodel.saved_models import find_model
+from xling_tf.savedmodel.saved_models import find_model, model_name
 
-_MODEL = flags.DEFINE_multi_string("model", [], "name=path of a model; may be repeated.")
+_MODEL = flags.DEFINE_multi_string(
+    "model", [], "The exported model, or name=model for another name than that of its folder. Repeatable."
+)
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
@@ -86,20 +88,21 @@ def parse_models(models: list[str]) -> dict[str, Path]:
     """Parses --model: the path of each model, by its name.
 
     Example:
-        >>> parse_models(["en-es=."])
-        {'en-es': PosixPath('.')}
+        >>> parse_models(["english=.", "xling_tf"])
+        {'english': PosixPath('.'), 'xling_tf': PosixPath('xling_tf')}
     """
     parsed: dict[str, Path] = {}
     for flag in models:
-        match = re.fullmatch(r"([^/:\s=]+)=(.+)", flag)
-        if not match or match[1] in parsed:
+        given, model = re.findall(r"^(?:([^/:\s=]+)=)?(.*)", flag)[0]
+        name = given or model_name(model)
+        if re.search(r"[/:\s=]", name) or name in parsed:
             raise UserError(
-                f"--model must be name=path, each name once, without '/', ':' and spaces, got {flag!r}"
+                f"--model must be name=model, each name once, without '/', ':' and spaces, got {flag!r}"
             )
-        path = Path(os.path.expanduser(match[2]))
-        parsed[match[1]] = path if path.is_dir() else find_model(match[2])
+        path = Path(os.path.expanduser(model))
+        parsed[name] = path if path.is_dir() else find_model(model)
     if not parsed:
-        raise UserError("expected --model name=path at least once, got none")
+        raise UserError("expected --model at least once, got none")
     return parsed
 
 
@@ -126,4 +129,4 @@ def _bind() -> socket.socket:
 
 
 if __name__ == "__main__":
-    run(main, "the same command starts the server again")
+    run(main, "the same command starts the server again", extra="serving")

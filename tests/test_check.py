@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import check as program
+import model_checks as program
 import pytest
 import tensorflow as tf
 from programs import ROOT, run_python, the_error
@@ -122,7 +122,7 @@ def test_a_module_that_breaks_a_contract_fails_its_check(make, check, tmp_path):
 @pytest.mark.slow
 def test_the_program_reports_and_ends_with_its_status(tmp_path):
     save(DependsOnBatch, tmp_path / "bad")
-    done = run_python(tmp_path, PROGRAM, "--sentences=100", "--json=report.json", "bad")
+    done = run_python(tmp_path, PROGRAM, "--sentences=100", "--output=report.json", "bad")
     assert done.status == 1, done.errors
     (model,) = json.loads((tmp_path / "report.json").read_text())["models"]
     assert model["model"] == "bad"

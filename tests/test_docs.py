@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from xling_tf.cli import PROGRAMS
+from xling_tf.cli import COMMANDS
 from xling_tf.files import read_json
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides
@@ -14,10 +14,10 @@ TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for 
 
 
 def test_commands_have_programs_and_their_flags():
-    pattern = r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z]+))([^\n`]*)"
+    pattern = r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z][a-z-]*))([^\n`]*)"
     for page, text in TEXT.items():
         for program, command, rest in re.findall(pattern, text):
-            program = program or PROGRAMS[command]
+            program = program or COMMANDS[command]
             source = (ROOT / program).read_text(encoding="utf-8")
             names = {*re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"', source), "help"}
             unknown = set(re.findall(r"--(\w+)", rest)) - names

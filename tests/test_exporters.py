@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from check import Subject, has_the_vectors_of_the_model
+from model_checks import Subject, has_the_vectors_of_the_model
 from programs import LOADERS, PEERS, ROOT, run_python, the_error
 from raw_files import write_files
 from test_runtimes import FRAGMENTS

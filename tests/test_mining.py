@@ -127,7 +127,12 @@ def test_a_killed_program_continues(tmp_path):
     folders = write_sides(tmp_path, random_sides(1500), rows=10)
     mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
-    flags = [f"--source={folders[0]}", f"--target={folders[1]}", "--threshold=0", f"--memory={SMALL}"]
+    flags = [
+        f"--source_vectors={folders[0]}",
+        f"--target_vectors={folders[1]}",
+        "--threshold=0",
+        f"--memory={SMALL}",
+    ]
     command = [sys.executable, str(ROOT / "data/mine.py"), *flags, f"--output={output}"]
     run_and_kill(command, work / "forward-00020.npz")
     assert not output.exists()

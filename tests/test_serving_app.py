@@ -167,7 +167,7 @@ def test_a_mistake_is_one_line(program, tmp_path):
     for flags, message in (
         ([f"--model=m={models}", f"--port={server.port}"], "cannot listen on --host 127.0.0.1 --port"),
         ([f"--model=m={models}", "--host=a..b"], "cannot listen on --host a..b --port"),
-        (["--model=a/b=."], "--model must be name=path"),
+        (["--model=a/b=."], "--model must be name=model"),
     ):
         assert message in the_error(run_python(tmp_path, PROGRAM, *flags))
 

@@ -1,6 +1,6 @@
 """A model with signatures that our code does not know."""
 
-import check
+import model_checks
 import pytest
 import tensorflow as tf
 from serving_models import save
@@ -47,5 +47,7 @@ def test_the_client_calls_any_signature(tmp_path):
             encoder.call(name, **inputs)
     with pytest.raises(UserError, match="no signature raw"):
         encoder.encode(TEXTS, normalize_embeddings=False)
-    outcome = check.run_check(check.has_signatures_that_can_be_served, check.Subject(tmp_path, num_texts=100))
+    outcome = model_checks.run_check(
+        model_checks.has_signatures_that_can_be_served, model_checks.Subject(tmp_path, num_texts=100)
+    )
     assert outcome["measured"]["signatures"] == "serving_default, sentiment, described", outcome

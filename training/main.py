@@ -38,8 +38,8 @@ _MINUTES = flags.DEFINE_float("minutes", None, "Most minutes of training; 0 for 
 _STEPS = flags.DEFINE_integer("steps", None, "Most steps of training; 0 for no limit.", lower_bound=0)
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of checkpoints and logs; default runs/<preset>.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<preset>.")
-_SOURCE = flags.DEFINE_multi_string(
-    "source", [], "More corpora: hf:OWNER/NAME[:CONFIG] [FIELD=COLUMN ...]. Repeatable."
+_CORPUS = flags.DEFINE_multi_string(
+    "corpus", [], "A further corpus: hf:OWNER/NAME[:CONFIG] [FIELD=COLUMN ...]. Repeatable."
 )
 _INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
 _TEACHER = flags.DEFINE_string(
@@ -94,8 +94,8 @@ def _config() -> ExperimentConfig:
     """Returns the preset with its overrides; reports mistakes before TensorFlow starts, which is slow."""
     preset = get_preset(_PRESET.value)
     settings = []
-    if _SOURCE.value:
-        settings.append(f"data.sources={','.join(_SOURCE.value)}")
+    if _CORPUS.value:
+        settings.append(f"data.sources={','.join(_CORPUS.value)}")
     if _INIT.value:
         settings.append(f"initial.model={_INIT.value}")
     if _TEACHER.value:
@@ -178,4 +178,4 @@ def _follow(run: "Run") -> Any:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues")
+    run(main, "the same command continues", extra="tensorflow")

@@ -14,23 +14,23 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import median
 from typing import Any, NamedTuple
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import pandas as pd
 from absl import flags, logging
 from tabulate import tabulate
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.running import SUITES
 from xling_tf.files import locked, read_json, replacing
 from xling_tf.presets import get_preset
 from xling_tf.program import provenance, run
@@ -103,10 +103,14 @@ def parse_recipe(text: str) -> tuple[str, str, tuple[str, ...]]:
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
     """Formats the medians over seeds: a row for each score, a column for each recipe and budget."""
-    rows = pd.DataFrame([{"trained": f"{r['recipe']}\n{r['minutes']:g} min", **r["scores"]} for r in results])
-    medians = rows.groupby("trained", sort=False).median().T
+    columns, scores = dict[str, None](), defaultdict[str, Any](lambda: defaultdict(list))
+    for result in results:
+        columns[column := f"{result['recipe']}\n{result['minutes']:g} min"] = None
+        for name, score in result["scores"].items():
+            scores[name][column].append(score)
     # Recipes in other languages lack some scores.
-    return tabulate(medians.astype(object).where(medians.notna(), None), headers="keys", floatfmt=".3f")
+    rows = [[name, *(median(by[c]) if c in by else None for c in columns)] for name, by in scores.items()]
+    return tabulate(rows, headers=["", *columns], floatfmt=".3f")
 
 
 def _run(trials: list[Trial], data: Path | None, output: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
@@ -204,6 +208,8 @@ def _train_and_evaluate(trial: Trial, data: Path | None, output: Path, device: D
 
 def _datasets(folder: Path) -> list[str]:
     """Returns the patterns of `_DATASETS` that match files of a folder."""
+    from xling_tf.evaluators.running import SUITES
+
     suites = {pattern.partition("/")[0] for pattern in _DATASETS}
     names = [f"{suite}/{dataset.name}" for suite in suites for dataset in SUITES[suite].find(folder, 0)]
     return [pattern for pattern in _DATASETS if fnmatch.filter(names, pattern)]
@@ -226,4 +232,4 @@ def _call(log: Path, device: Device, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues")
+    run(main, "the same command continues", extra="tensorflow")

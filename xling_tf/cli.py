@@ -1,41 +1,79 @@
 """The command `xling-tf`, which runs the programs from a checkout or an installed package."""
 
+import ast
 import runpy
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
-PROGRAMS = {
-    "train": "training/main.py",
-    "sweep": "training/sweep.py",
-    "evaluate": "evaluation/main.py",
-    "report": "evaluation/report.py",
-    "export": "export/main.py",
-    "encode": "export/encode.py",
-    "serve": "export/serve.py",
-    "check": "export/check.py",
-    "import": "export/import_model.py",
-    "prepare": "data/default.py",
-    "convert": "data/convert.py",
-    "hard-negatives": "data/hard_negatives.py",
-    "mine": "data/mine.py",
-    "clean": "data/clean.py",
-    "translate": "data/translate.py",
+from xling_tf import __version__
+
+_GROUPS = {
+    "data": {
+        "prepare": "data/default.py",
+        "prepare-raw": "data/prepare_raw.py",
+        "clean": "data/clean.py",
+        "mine": "data/mine.py",
+        "hard-negatives": "data/hard_negatives.py",
+        "translate": "data/translate.py",
+        "convert": "data/convert.py",
+        "held-out": "data/held_out.py",
+    },
+    "training": {
+        "train": "training/main.py",
+        "sweep": "training/sweep.py",
+    },
+    "evaluation": {
+        "evaluate": "evaluation/main.py",
+        "report": "evaluation/report.py",
+        "benchmark-speed": "evaluation/benchmark_speed.py",
+        "benchmark-resources": "evaluation/benchmark_resources.py",
+        "benchmark-runtimes": "evaluation/benchmark_runtimes.py",
+        "benchmark-vectors": "evaluation/benchmark_vectors.py",
+        "benchmark-mining": "evaluation/benchmark_mining.py",
+        "benchmark-gpu": "evaluation/benchmark_gpu.py",
+        "benchmark-server": "evaluation/load.py",
+    },
+    "use": {
+        "import": "export/import_model.py",
+        "export": "export/main.py",
+        "push": "export/push.py",
+        "check": "export/check.py",
+        "encode": "export/encode.py",
+        "serve": "export/serve.py",
+    },
 }
+COMMANDS = {name: path for group in _GROUPS.values() for name, path in group.items()}
 
 
 def main() -> None:
     """Runs a program: `xling-tf train --list` is `python training/main.py --list`."""
-    _, *arguments = sys.argv
-    name = arguments[0] if arguments else "--help"
-    if name not in PROGRAMS:
-        print(
-            f"xling-tf {'|'.join(PROGRAMS)} [--help] ...",
-            file=sys.stdout if name == "--help" else sys.stderr,
-        )
-        sys.exit(0 if name == "--help" else 2)
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     here = Path(__file__).resolve().parent
     home = here / "programs" if (here / "programs").is_dir() else here.parent
-    program = home / PROGRAMS[name]
-    sys.argv = [f"xling-tf {name}", *arguments[1:]]
-    sys.path.insert(0, str(program.parent))  # for modules that only this program needs
-    runpy.run_path(str(program), run_name="__main__")
+    if name in ("--help", "-h", "help"):
+        print(_help(home))
+    elif name == "--version":
+        print(f"xling_tf {__version__}")
+    elif name in COMMANDS:
+        program = home / COMMANDS[name]
+        sys.argv = [f"xling-tf {name}", *sys.argv[2:]]
+        sys.path.insert(0, str(program.parent))  # for modules that only this program needs
+        runpy.run_path(str(program), run_name="__main__")
+    else:
+        similar = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else "xling-tf --help lists the commands"
+        print(f"error: {name!r} is not a command of xling-tf; {hint}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _help(home: Path) -> str:
+    """Lists the commands, each with the first sentence of its program."""
+    width = max(map(len, COMMANDS))
+    lines = ["Usage: xling-tf COMMAND [--help] [FLAGS]"]
+    for group, programs in _GROUPS.items():
+        lines += ["", f"{group}:"]
+        for name, path in programs.items():
+            text = ast.get_docstring(ast.parse((home / path).read_text("utf-8"))) or ""
+            lines.append(f"  {name:{width}}  {text.splitlines()[0].rstrip(':.')}")
+    return "\n".join(lines)

@@ -63,10 +63,15 @@ def library(module: str, package: str, extra: str) -> Any:
     except ImportError as error:
         is_missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         fault = "is not installed" if is_missing else f"cannot be imported ({one_line(error)})"
-        raise UserError(
-            f"this needs {package}, which {fault}; install the extra with: "
-            f"pip install 'xling_tf[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
-        ) from error
+        raise missing_package(package, extra, fault) from error
+
+
+def missing_package(package: str, extra: str, fault: str = "is not installed") -> UserError:
+    """Returns the error about an optional package, which names the extra to install."""
+    return UserError(
+        f"this needs {package}, which {fault}; install the extra with: "
+        f"pip install 'xling_tf[{extra}]' (in a checkout: pip install -e '.[{extra}]')"
+    )
 
 
 def first_line(message: str) -> str:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from io import TextIOWrapper
 from logging import ERROR, Formatter
 from pathlib import Path
@@ -22,7 +23,7 @@ from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
-from xling_tf.errors import UserError, is_disk_full
+from xling_tf.errors import UserError, is_disk_full, missing_package
 from xling_tf.length_batches import available_cpus
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -30,12 +31,44 @@ _PACKAGE = Path(__file__).resolve().parent
 _LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))
 _SECONDS_BETWEEN_LINES = 30.0
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
+# Modules of the extras in pyproject.toml.
+_MODULES = {
+    "tensorflow": (
+        "tensorflow",
+        "tensorflow_text",
+        "keras",
+        "safetensors",
+        "sentencepiece",
+        "scipy",
+        "py3langid",
+    ),
+    "data": ("lxml", "polib", "sentencex", "wordfreq"),
+    "hub": ("tensorflow_hub", "tf_keras"),
+    "evaluation": ("pandas", "jinja2", "sklearn", "bm25s", "psutil", "urllib3"),
+    "serving": ("uvicorn", "starlette", "orjson", "prometheus_client", "tensorflow_serving"),
+    "bulk": ("pyarrow", "fsspec", "zstandard"),
+    "beam": ("apache_beam",),
+    "mining": ("faiss",),
+    "export": ("onnx", "tf2onnx", "onnxruntime", "tokenizers"),
+}
 
 
-def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> None:
-    """Runs a program after parsing its flags; if it `takes_files`, `main` gets those on the command line.
+def run(
+    main: Callable[..., None],
+    again: str,
+    *,
+    extra: str = "",
+    takes_files: bool = False,
+    known_only: bool = False,
+) -> None:
+    """Runs a program after parsing its flags, and prints users' mistakes in one line.
 
-    Prints users' mistakes in one line; `again` says what happens if the same command is started again.
+    Args:
+        main: The program.
+        again: Says what happens if the same command is started again.
+        extra: The extra whose missing packages are reported before anything is imported.
+        takes_files: True passes the words of the command line that are not flags to `main`.
+        known_only: True leaves unknown flags among these words.
     """
 
     def start(argv: list[str]) -> None:
@@ -43,9 +76,12 @@ def run(main: Callable[..., None], again: str, *, takes_files: bool = False) -> 
         if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
+            for module in _MODULES.get(extra, ()):
+                if find_spec(module) is None:
+                    raise missing_package(module, extra)
             main(*argv[1:])
 
-    app.run(start, flags_parser=partial(parse_flags, takes_files=takes_files))
+    app.run(start, flags_parser=partial(parse_flags, takes_files=takes_files, known_only=known_only))
 
 
 @contextmanager
@@ -57,6 +93,12 @@ def one_line_errors(again: str) -> Iterator[None]:
             sys.stdout.flush()
     except UserError as error:
         _exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        extra = next((extra for extra, modules in _MODULES.items() if name in modules), None)
+        if extra is None:
+            raise
+        _exit(f"error: {missing_package(name, extra)}")
     except BrokenPipeError:  # perhaps `head` has read enough
         if not _output_has_no_reader():
             raise
@@ -78,15 +120,17 @@ def _output_has_no_reader() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
-def parse_flags(argv: list[str], takes_files: bool) -> list[str]:
+def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) -> list[str]:
     """Parses a command line; returns the program's name and the files, if the program takes any."""
     try:
         # Shells expand "~" at the beginning of a word, but not after "--flag=".
         home = os.path.expanduser("~")
         argv = [re.sub(r"^(--?\w+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv]
-        arguments: list[str] = flags.FLAGS(argv)
+        arguments: list[str] = flags.FLAGS(argv, known_only=known_only)
     except flags.Error as error:
         _exit(f"error: {error}")
+    except SystemExit:  # absl calls help a failure
+        sys.exit(0)
     if len(arguments) > 1 and not takes_files:
         _exit(f"error: expected flags, got {arguments[1]!r}")
     return arguments

@@ -7,12 +7,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-
-from py3langid.langid import MODEL_FILE, LanguageIdentifier
+from typing import Any
 
 from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, normal_form, without_country
 from xling_tf.corpora.records import Record, TranslationPair, columns_of
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 
 MAX_CHARACTERS = 350  # Chidambaram et al. 2018, appendix A.1
 SAMPLE_SIZE = 250  # records sampled of a corpus; the share of a fault is accurate to 4 points
@@ -190,12 +189,13 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
 
 
 @cache
-def _model() -> LanguageIdentifier:
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+def _model() -> Any:
+    langid = library("py3langid.langid", "py3langid", "tensorflow")
+    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
 
 
 @cache
-def _identifier(expected: frozenset[str]) -> LanguageIdentifier:
+def _identifier(expected: frozenset[str]) -> Any:
     identifier = copy.copy(_model())
     identifier.set_languages(filter(_is_recognisable, expected | _WIDESPREAD))
     return identifier

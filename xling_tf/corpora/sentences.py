@@ -3,11 +3,11 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-
-import sentencex
+from typing import Any
 
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.line_files import without_country
+from xling_tf.errors import library
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
@@ -15,6 +15,10 @@ _BULLET = re.compile(r"^(?:[*•·▪‣–|-] )+")
 _STUB = re.compile(r"\W*\w{1,2}\.")
 # sentencex breaks at a no-break space after an initial.
 _SPACE = re.compile(r"[^\S\n]")
+
+
+def _sentencex() -> Any:
+    return library("sentencex", "sentencex", "data")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -26,7 +30,7 @@ def paragraphs(text: str) -> list[str]:
 def sentences(paragraph: str, language: str) -> list[str]:
     """Splits a normalised paragraph into sentences, by the rules of a language (sentencex)."""
     joined: list[str] = []
-    for segment in sentencex.segment(without_country(language), paragraph):
+    for segment in _sentencex().segment(without_country(language), paragraph):
         piece = _BULLET.sub("", segment.strip())
         if piece and joined and _STUB.fullmatch(joined[-1]):
             joined[-1] += " " + piece
@@ -43,7 +47,7 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
         [(0, 5), (5, 9)]
     """
     text = _SPACE.sub(" ", paragraph)
-    boundaries = sentencex.get_sentence_boundaries(without_country(language), text)
+    boundaries = _sentencex().get_sentence_boundaries(without_country(language), text)
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
 

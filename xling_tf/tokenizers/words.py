@@ -184,7 +184,7 @@ def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
 def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: WordsConfig) -> list[str]:
     """Returns the most frequent words of languages that a vocabulary lacks and still has room for."""
     # wordfreq counts them in subtitles, books, news, the web and Wikipedia.
-    wordfreq = library("wordfreq", "wordfreq", "tensorflow")
+    wordfreq = library("wordfreq", "wordfreq", "data")
     known = wordfreq.available_languages()
     codes = dict.fromkeys(map(without_country, languages))
     lists = [wordfreq.top_n_list(code, config.common_words) for code in codes if code in known]
