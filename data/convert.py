@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.compressed import PACKED, unpacked
-from xling_tf.corpora.line_files import LANGUAGE, read_every_line, write_lines
+from xling_tf.corpora.line_files import LANGUAGE, as_cell, read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
-from xling_tf.corpora.readers import MalformedLineError, nli_columns
+from xling_tf.corpora.readers import SNLI_COLUMNS
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import read_table
 from xling_tf.program import run
@@ -71,7 +71,7 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
             )
         number = itertools.count(-1)  # of rows that were written, without the header
         numbered = zip(itertools.chain([columns], rows), number, strict=False)
-        lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) for row, _ in numbered)
+        lines = ("\t".join(map(as_cell, row)) for row, _ in numbered)
         write_lines(output / f"{name}.tsv.gz", lines)
         counts[name] = next(number)
     if not counts:
@@ -325,20 +325,9 @@ _NLI = ("label", "premise", "hypothesis")
 def snli(source: Path) -> Iterator[Table]:
     """SNLI (Bowman et al. 2015) and MultiNLI (Williams et al. 2018)."""
     for match, path in files_in(source, r"(multinli|snli)_1\.0_(train|test|dev\w*)\.jsonl"):
-        yield Table(f"nli/{match[1]}.en.{match[2]}", _NLI, _snli_rows(path))
-
-
-def _snli_rows(path: Path) -> Iterator[tuple[str, str, str]]:
-    for number, line in read_every_line(path):
-        try:
-            label, premise, hypothesis = nli_columns(line)
-        except MalformedLineError as error:
-            raise UserError(
-                f"{path} must be JSON with gold_label, sentence1 and sentence2 in every line, but line "
-                f"{number} is {line[:80]!r}; download it again"
-            ) from error
-        if premise and hypothesis:
-            yield label, premise, hypothesis
+        # A few pairs of MultiNLI lack a sentence.
+        rows = [row for row in read_table(path, SNLI_COLUMNS) if all(row)]
+        yield Table(f"nli/{match[1]}.en.{match[2]}", _NLI, rows)
 
 
 @published("xnli.dev.tsv, xnli.test.tsv")

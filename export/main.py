@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.corpora.pairs import is_header
+from xling_tf.corpora.tables import header_of, is_header
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import header_of, read_table
+from xling_tf.evaluators.data import read_table
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 

@@ -81,7 +81,7 @@ def test_lines_that_are_no_pairs_are_counted(tmp_path):
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "one.tsv").write_text("one column\n", encoding="utf-8")
     options = {"source": "en", "target": "es", "threshold": 0.0}
-    with pytest.raises(UserError, match="must hold lines of source TAB target, but has no usable record"):
+    with pytest.raises(UserError, match="must hold rows of source, target, but has no usable record"):
         clean_bitext(encode, tmp_path / "one.tsv", tmp_path / "out.tsv", **options)
     with pytest.raises(UserError, match="cannot be read"):
         clean_bitext(encode, tmp_path / "none.tsv", tmp_path / "out.tsv", **options)

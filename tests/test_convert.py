@@ -207,7 +207,7 @@ def test_published_files_become_tables(case, tmp_path):
         ("moses", {"a.en-es.en": "1\n2\n", "a.en-es.es": "1\n"}, r"a\.en-es\.es ends before line 2"),
         ("stsbenchmark", {"sts-dev.csv": "main-news\tSun\tMoon\n"}, "7 fields in every line"),
         ("squad", {"README.md": ""}, r"--input must hold dev-v1\.1\.json"),
-        ("snli", {"snli_1.0_test.jsonl": "{half\n"}, "line 1 is '{half'"),
+        ("snli", {"snli_1.0_test.jsonl": "{half\n"}, "line 1: not a JSON object"),
         ("cls", {"en/a/test.review": "<items><item>"}, "must be XML whose items"),
         ("klingon", {}, "--format must be one of moses, "),
     ],

@@ -76,5 +76,5 @@ def test_the_suite_compares_languages_row_by_row(tmp_path):
     write_table(folder / "stsb.fr.dev.tsv", HEADER, (3, 4, 4), (3, 5, "high"))
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}
     assert "stsb.fr-en.dev" not in found
-    with pytest.raises(UserError, match="finite numbers in the column score"):
+    with pytest.raises(UserError, match="finite numbers in the column of scores"):
         found["stsb.fr.dev"].load()

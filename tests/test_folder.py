@@ -75,7 +75,7 @@ def test_moses_pairs_and_tables_in_both_directions(tmp_path, caplog):
             dict.fromkeys((f"parallel/x.en-es-{n:05}-of-00012.tsv" for n in (0, 1, 3, 4)), ""),
             "must be 12 shards, but 8 of them .*first 00002",
         ),
-        ({"parallel/x.en-es-00000-of-00001.tsv": ""}, r"00001\.tsv must hold lines of source"),
+        ({"parallel/x.en-es-00000-of-00001.tsv": ""}, r"00001\.tsv must hold rows of source"),
     ],
 )
 def test_what_a_folder_lacks_is_told(tmp_path, files, message):
@@ -88,10 +88,10 @@ def test_what_a_folder_lacks_is_told(tmp_path, files, message):
 def test_a_warning_names_what_is_not_read(tmp_path, caplog):
     strange = {
         ".": ["x.csv", "paralel/x.en-es.tsv"],
-        "parallel": ["x.en-es.csv", "x.en-es.parquet", "y.en-zh-CN.tsv", "deep/x.en-es.tsv", "y.en-sp.tsv"],
+        "parallel": ["x.en-es.xlsx", "x.en-es.tsv.1", "y.en-zh-CN.tsv", "deep/x.en-es.tsv", "y.en-sp.tsv"],
         "documents": ["a.txt", *(f"{number}.txt" for number in range(20))],
         "nli": ["n.en.valid.tsv", "multinli_1.0_train.jsonl.zip"],
-        "eval/sts": ["stsb.en.train.csv"],
+        "eval/sts": ["stsb.en.train.xlsx"],
         "hard_negatives": ["chat2.en-es.tsv.gz"],
     }
     silent = [

@@ -4,7 +4,6 @@ import gzip
 import json
 import tracemalloc
 import zipfile
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,13 +17,12 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.questions import read_question_sentences, read_questions, read_squad
 from xling_tf.corpora.readers import (
-    MalformedLineError,
-    parse_nli,
     read_conversations,
     read_documents,
     read_nli,
     read_parallel,
     read_similarity,
+    read_snli,
 )
 from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.errors import UserError
@@ -38,7 +36,7 @@ LINES = [
     (read_parallel, "Good mörning.\tBuenos días."),
     (read_conversations, "How are yöu?\tFine."),
     (read_nli, "neutral\tA man sleeps.\tHe dreams."),
-    (read_nli, SNLI_LINE),
+    (read_snli, SNLI_LINE),
     (read_questions, "Who?\tAda.\tAda did."),
     (read_question_sentences, "Who?\tAda."),
 ]
@@ -69,7 +67,8 @@ def read_or_told(read, path: Path) -> list:
 def test_bad_lines_are_counted_and_those_around_them_kept(read, line, bad, tmp_path):
     good = line.encode()
     content = b"\n".join(good if line is None else line for line in bad) + b"\n"
-    reading = read(write_files(tmp_path, {"x.tsv.gz": content}) / "x.tsv.gz")
+    name = "x.jsonl.gz" if read is read_snli else "x.tsv.gz"
+    reading = read(write_files(tmp_path, {name: content}) / name)
     records = [record for record, _ in reading]
     assert len(records) == bad.count(None)
     assert len(set(records)) <= 1
@@ -114,11 +113,11 @@ def test_damaged_tables_and_json_are_records_or_one_error(data, tmp_path):
     path.write_bytes(data.draw(damaged(b"sentence1\tsentence2\tscore\nA man.\tHe.\t2.5\na\tb\t5")))
     read_or_told(read_similarity, path)
     path.write_bytes(data.draw(st.one_of(odd_json(SQUAD_FILE), damaged(SQUAD_FILE))))
-    read_or_told(partial(read_squad, language="en"), path)
-    with suppress(MalformedLineError):
-        pair = parse_nli(data.draw(odd_json(SNLI_LINE.encode())).decode())
+    read_or_told(partial(read_squad, languages=["en"]), path)
+    path = path.with_suffix(".jsonl")
+    path.write_bytes(data.draw(odd_json(SNLI_LINE.encode())))
+    for pair, _ in read_or_told(read_snli, path):
         assert {*map(type, pair)} == {str, int}
-        str(pair).encode()
 
 
 def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(tmp_path, monkeypatch):

@@ -164,6 +164,7 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         (pd.DataFrame([("question", "answer"), *TEXTS]), "first row names columns"),
         (table("id", "sentence1", "sentence2", column=IDS, at=0), "id, sentence1"),
         (table("query", "question", "score"), "query, question"),
+        (pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]), "query, answer, answer"),
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
         (table("text1", "text2", "label", column=["good", "bad"] * 6), "pair 1 must be"),

@@ -22,9 +22,11 @@ class Rhyme(NamedTuple):
     label: int
 
 
-def parse(line: str) -> Rhyme:
-    first, second, *negatives, sound = line.split("\t")
-    return Rhyme(first, second, tuple(negatives), int(sound))
+COLUMNS = ("first", "second", "sound", "wrong 1", "wrong 2")
+
+
+def rhyme(first: str, second: str, sound: str, *wrong: str) -> Rhyme:
+    return Rhyme(first, second, (*filter(None, wrong),), int(sound))
 
 
 RHYMES = RecordType(
@@ -35,8 +37,8 @@ RHYMES = RecordType(
         FileLayout(
             ("rhymes",),
             r"(?P<name>\w+)\.(?P<source>[a-z]+)",
+            lambda path: read_records(path, COLUMNS, rhyme, optional=2),
             "rhy",
-            lambda path: read_records(path, "lines of two rhyming lines", parse),
         ),
     ),
     template="NAME.{source}.rhy",
@@ -57,7 +59,7 @@ def test_a_new_type_is_read_stored_and_split(tmp_path, monkeypatch, caplog):
         Rhyme(kept[3], "c", ("w", out[1]), 7),
         Rhyme(kept[4], "d", (), 8),  # whose first line is held out as a translation
     ]
-    lines = ["\t".join([*r[:2], *r.negatives, str(r.label)]) for r in records]
+    lines = ["\t".join([*r[:2], str(r.label), *r.negatives]) for r in records]
     files = {
         "parallel/x.en-es.tsv": f"{out[1]}\t{kept[4]}\n",
         "rhymes/r.en-00000-of-00002.rhy": "".join(f"{line}\n" for line in lines[:2]),

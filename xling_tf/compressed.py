@@ -18,7 +18,7 @@ _PACKED_PIECE = 1 << 10  # bytes decompressed at once; the worst zstd bomb makes
 
 
 def _zstd() -> Any:
-    zstandard = library("zstandard", "zstandard, for .zst files,", "beam")
+    zstandard = library("zstandard", "zstandard, for .zst files,", "bulk")
     # Reddit's dumps are compressed with windows of 2 GiB.
     return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
 

@@ -43,7 +43,7 @@ def clean_bitext(
 
     Args:
         encode: Returns the vectors `[texts, dim]` of texts.
-        path: Lines of the source and the target, separated by a tab.
+        path: A table of sources and targets, such as TSV.
         output: File of the pairs that are kept.
         source: Language of the sources.
         target: Language of the targets.
@@ -66,7 +66,7 @@ def clean_bitext(
         require_writable_file(file, "choose another file")
     if scores and scores.resolve() in (path.resolve(), output.resolve()):
         raise UserError(f"expected a file for the scores besides the input and the output, got {scores}")
-    reading, all_margins, counts = read_parallel(path), array("d"), Counter[str]()
+    reading, all_margins, counts = read_parallel(path, (source, target)), array("d"), Counter[str]()
 
     def score_lines() -> Iterator[str]:
         pairs = (pair for pair, _ in reading)
@@ -89,7 +89,7 @@ def clean_bitext(
     is_kept = np.zeros(len(scored), bool)
     is_kept[np.argsort(-scored, kind="stable")[:best]] = True  # of equal margins, the first are kept
     is_kept &= np.isfinite(scored) & (scored >= threshold)
-    rows = zip(read_parallel(path), is_kept, strict=True)
+    rows = zip(read_parallel(path, (source, target)), is_kept, strict=True)
     write_lines(output, (f"{pair.source}\t{pair.target}" for (pair, _), keep in rows if keep))
     num_kept = int(is_kept.sum())
     num_low = len(scored) - num_kept - counts.total()

@@ -226,8 +226,8 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                     parts = match.groupdict()
                     languages = tuple(parts[s] for s in ("source", "target") if s in parts) or ("en",)
                     read = layout.read
-                    if "language" in inspect.signature(read).parameters:
-                        read = partial(read, language=languages[0])
+                    if "languages" in inspect.signature(read).parameters:
+                        read = partial(read, languages=languages)
                     if paths := _moses_paths(path, match) if "side" in parts else (path,):
                         yield CorpusFile(
                             kind=record_type.name,

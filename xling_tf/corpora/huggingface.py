@@ -76,7 +76,8 @@ class HubCorpus(Corpus):
         *_, last = self.columns
         labels: dict[Any, int] = {}
         if self.kind == "similarity":
-            labels = dict(zip(scores := list(self.dataset[last]), percentages(scores), strict=True))
+            scores = [score for score in self.dataset[last] if score is not None]
+            labels = dict(zip(scores, percentages(scores), strict=True))
         elif self.kind == "nli":  # names, or numbers: -1 if the annotators did not agree
             names = getattr(self.dataset.features[last], "names", NLI_LABELS)
             numbers = {name: NLI_LABELS.index(name) for name in names if name in NLI_LABELS}

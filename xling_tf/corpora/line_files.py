@@ -1,6 +1,7 @@
 """Corpus files as lines of text, read in bounded memory and written reproducibly."""
 
 import gzip
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -32,10 +33,13 @@ MAX_EXPANSION = 4
 
 
 class Unreadable(StrEnum):
-    """Why a line has no text."""
+    """Why a line has no text, or a row of a table no cells."""
 
     NOT_UTF8 = "not UTF-8"
     TOO_LONG = "longer than 1 MiB"
+    NOT_CSV = "not CSV"
+    NOT_JSON = "not a JSON object"
+    NOT_TEXT = "a value that is no text"
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
@@ -104,6 +108,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             output = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
         with output as lines_file:
             lines_file.writelines(f"{line}\n".encode() for line in lines)
+
+
+def as_cell(text: str) -> str:
+    """Returns a text for a cell of a table: a space in place of tabs and line ends."""
+    return re.sub(r"[\t\r\n]+", " ", text)
 
 
 def without_country(language: str) -> str:

@@ -11,21 +11,14 @@ from collections.abc import ItemsView, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple
 
+from xling_tf.corpora.tables import is_header, name_key, role_of
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.inputs import as_python, describe, encodable, is_blank
 
-# The names of columns, in lower case and without spaces and punctuation.
-_ROLES = re.compile(
-    r"(?P<first>anchor|query|question|source|src|first|(?:sentence|text|question)[1a])"
-    r"|(?P<second>pos|positive|answer|target|tgt|second|response|document|passage|(?:sentence|text|question)[2b])"
-    r"|(?P<score>score|label|similarity|similarityscore|relatednessscore|isduplicate)"
-    r"|(?P<wrong>(?:(?:hard)?neg(?:ative)?|wrong)(?:text|answer)?s?\d*)"
-)
 # The names of classes, written in the same way.
 _SAME = "(entailment|duplicate|equivalent|paraphrase|similar|same|match|true|yes)"
 _DIFFERENT = re.compile(f"(not?|non|dis|un){_SAME}|false|no|different")
 _OTHER_CLASSES = {"neutral", "contradiction"}  # of inference
-_OTHER_NAMES = {"message", "reply", "context", "premise", "hypothesis", "id"}  # in the first lines of files
 # Classes of inference are not scores: 0 is entailment and 2 contradiction.
 _INFERENCE = {-1.0, 0.0, 1.0, 2.0}
 _ADVICE = 'name the columns "anchor", "positive", "negative", or "sentence1", "sentence2", "score"'
@@ -70,8 +63,8 @@ def read_pairs(pairs: Any) -> list[Pair]:
         first, second, *wrong = map(encodable, texts)
         result.append(Pair(first, second, scores[0] if scores else None, tuple(wrong)))
         numbers |= {*map(_number, cells["score"])}
-    is_inference = "hypothesis" in map(_key, names) or max(_INFERENCE) in numbers
-    if _key(score_name) == "label" and is_inference and numbers <= _INFERENCE and not classes:
+    is_inference = "hypothesis" in map(name_key, names) or max(_INFERENCE) in numbers
+    if name_key(score_name) == "label" and is_inference and numbers <= _INFERENCE and not classes:
         raise UserError(
             f"expected scores, but the column {score_name} has classes of inference (0 is entailment); if "
             "they are scores, call the column score"
@@ -79,16 +72,13 @@ def read_pairs(pairs: Any) -> list[Pair]:
     return result
 
 
-def is_header(cells: Iterable[Any]) -> bool:
-    """Returns True if all cells of a first row are names of columns."""
-    return all(_role(cell) or _key(cell) in _OTHER_NAMES for cell in cells)
-
-
 def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     """Splits a table or rows into column names, none if there are none, and rows of values."""
     names: Any = None
     if hasattr(pairs, "itertuples"):  # pandas
         names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
+    elif hasattr(pairs, "to_pydict"):  # Arrow, where several columns may have one name
+        names, table = pairs.schema.names, [*zip(*(c.to_pylist() for c in pairs.columns), strict=True)]
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         with as_user_error("expected columns of equal length, but {error}", ValueError):
             names, table = [*pairs], [*zip(*map(as_python, pairs.values()), strict=True)]
@@ -115,19 +105,9 @@ def _is_column(value: Any) -> bool:
     return isinstance(as_python(value), list | tuple)
 
 
-def _key(name: Any) -> str:
-    return re.sub(r"[\s_-]", "", str(name).lower())
-
-
-def _role(name: Any) -> str | None:
-    """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if unknown."""
-    match = _ROLES.fullmatch(_key(name))
-    return match and match.lastgroup
-
-
 def _roles(names: Sequence[str]) -> list[str]:
     """Returns the roles of columns; one of unknown name is the text that is missing; [] if none is known."""
-    roles = [_role(name) for name in names]
+    roles = [role_of(name) for name in names]
     missing = [side for side in ("first", "second") if side not in roles]
     counts = [roles.count(role) for role in ("first", "second", "score")]
     is_ambiguous = max(counts) > 1 or ("score" in roles and "wrong" in roles)
@@ -151,7 +131,7 @@ def _roles_of_texts(table: Sequence[list[Any]]) -> list[str]:
                 f"{number} is {describe(row)}; for scores or more texts, give a table and {_ADVICE}"
             )
     for index, column in enumerate(zip(*table, strict=True), 1):
-        if len(table[0]) == 3 and all(_score(c) is not None or _key(c) in _OTHER_CLASSES for c in column):
+        if len(table[0]) == 3 and all(_score(c) is not None or name_key(c) in _OTHER_CLASSES for c in column):
             kind = f"column {index} has numbers or classes, first {column[0]!r}"
             raise UserError(f"expected texts, but {kind}; {_ADVICE}")
     return ["first", "second", "wrong"]
@@ -175,7 +155,13 @@ def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
         value = classes[value] if 0 <= value < len(classes) else None  # -1: without a label
     if (score := _number(value)) is not None:
         return score if math.isfinite(score) else None
-    return 1.0 if re.fullmatch(_SAME, _key(value)) else 0.0 if _DIFFERENT.fullmatch(_key(value)) else None
+    return (
+        1.0
+        if re.fullmatch(_SAME, name_key(value))
+        else 0.0
+        if _DIFFERENT.fullmatch(name_key(value))
+        else None
+    )
 
 
 def _not_a_pair(number: int, row: Any) -> UserError:

@@ -1,12 +1,12 @@
 """Question answering corpora: tables, and JSON of SQuAD's layout (Rajpurkar et al. 2016)."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.readers import MalformedLineError, Reading, read_records
+from xling_tf.corpora.readers import Reading, read_records
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.sentences import sentence_spans, surroundings
 from xling_tf.errors import UserError
@@ -33,12 +33,16 @@ class Paragraph(NamedTuple):
 
 
 def read_questions(path: Path) -> Reading[QuestionAnswer]:
-    """Reads `question TAB answer` lines, perhaps with a third column: the context of the answer."""
-    return read_records(path, "lines of question TAB answer, or with TAB context", _parse_question)
+    """Reads question, answer and perhaps context, which is the answer by default."""
+
+    def make(question: str, answer: str, context: str) -> QuestionAnswer:
+        return QuestionAnswer(question, answer, answer if is_blank(context) else context)
+
+    return read_records(path, ("question", "answer", "context"), make, optional=1)
 
 
 def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
-    """Reads `question TAB sentence` lines in the order of documents whose paragraphs are unknown.
+    """Reads questions and sentences that answer them, in the order of documents of unknown paragraphs.
 
     The context of an answer is its first occurrence with the two answers on each side.
     """
@@ -54,17 +58,7 @@ def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
     return dataclasses.replace(reading, rows=rows)
 
 
-def _parse_question(line: str) -> QuestionAnswer:
-    columns = [column.strip() for column in line.split("\t")]
-    if len(columns) not in (2, 3):
-        raise MalformedLineError("not 2 or 3 columns")
-    question, answer, context = (*columns, "")[:3]
-    if fault := _fault(question, answer):
-        raise MalformedLineError(fault)
-    return QuestionAnswer(question, answer, answer if is_blank(context) else context)
-
-
-def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
+def read_squad(path: Path, languages: Sequence[str]) -> Reading[QuestionAnswer]:
     """Reads JSON of SQuAD's layout; see `read_paragraphs`.
 
     The context is the whole paragraph (Yang et al. 2019, footnote 4 and sec. 5.3). A question with
@@ -74,13 +68,13 @@ def read_squad(path: Path, *, language: str) -> Reading[QuestionAnswer]:
 
     def rows(reading: Reading[QuestionAnswer]) -> Iterator[tuple[QuestionAnswer, None]]:
         number = 0
-        for paragraph in read_paragraphs(path, language):
+        for paragraph in read_paragraphs(path, languages[0]):
             context = normalise(paragraph.context)
             for _, text, answers in paragraph.questions:
                 number += 1
                 question = normalise(text)
-                if fault := _fault(question, "".join(answers)):
-                    reading.leave_out(fault, number)
+                if is_blank("".join(answers)) or is_blank(question):
+                    reading.leave_out("question without an answer", number)
                     continue
                 for answer in answers:
                     yield QuestionAnswer(question, normalise(answer), context), None
@@ -107,12 +101,6 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}; correct the path") from error
     return paragraphs
-
-
-def _fault(question: str, answer: str) -> str | None:
-    if is_blank(answer):
-        return "question without an answer"
-    return "answer without a question" if is_blank(question) else None
 
 
 def _paragraph(paragraph: Mapping[str, Any], language: str) -> Paragraph:

@@ -1,6 +1,6 @@
 """One reader for each file format: it yields records and counts the lines that it leaves out."""
 
-import json
+import dataclasses
 import math
 import sys
 from collections import Counter
@@ -10,8 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from xling_tf.corpora.line_files import Unreadable, normal_form, read_every_line, read_lines, write_lines
-from xling_tf.corpora.pairs import is_header
+from xling_tf.corpora.line_files import Unreadable, as_cell, read_every_line, read_lines, write_lines
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -22,19 +21,21 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.corpora.split import text_hash
+from xling_tf.corpora.tables import is_header, read_columns
 from xling_tf.errors import UserError
 from xling_tf.inputs import is_blank
 
 MINED_FOLDER = "hard_negatives"
+SNLI_COLUMNS = ("gold_label", "sentence1", "sentence2")
+SCORED_COLUMNS = ("sentence1", "sentence2", "score")
 _NUM_FIRST_LINES = 5
 _MAX_DOCUMENT = 1 << 25  # bytes of sentences in memory
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
 
 
 class MalformedLineError(Exception):
-    """Raised by the parser of a line; the message is the reason under which the line is counted."""
+    """Raised for a line or row without a record; the message is the reason under which it is counted."""
 
 
 @dataclass(eq=False)
@@ -81,109 +82,86 @@ class Reading(Generic[R]):
         return "; ".join(f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items())
 
 
-def read_records(path: Path, expected: str, parse: Callable[[str], R]) -> Reading[R]:
-    """Reads a file of one record a line; `parse` returns the record or raises `MalformedLineError`."""
+def read_records(
+    path: Path,
+    columns: Sequence[str],
+    make: Callable[..., R],
+    *,
+    others: Sequence[str] = (),
+    optional: int = 0,
+) -> Reading[R]:
+    """Reads a table of one record a row, see `read_columns`.
+
+    `make` takes the cells, and returns the record or raises a `MalformedLineError`. Only the cells of the
+    `optional` columns may be empty.
+    """
+    num_texts = len(columns) - optional
 
     def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
-        for record in _parsed(read_lines(path), reading, parse):
-            yield record, None
+        read = read_columns(path, columns, reading.leave_out, others=others, optional=optional)
+        for number, cells in read:
+            try:
+                if any(map(is_blank, cells[:num_texts])):
+                    raise MalformedLineError("empty column")
+                yield make(*cells), None
+            except MalformedLineError as error:
+                reading.leave_out(str(error), number)
 
-    return Reading(path, expected, rows)
-
-
-def _parsed(
-    lines: Iterable[tuple[int, str | Unreadable]], reading: Reading[Any], parse: Callable[[str], T]
-) -> Iterator[T]:
-    for number, line in lines:
-        if isinstance(line, Unreadable):
-            reading.leave_out(str(line), number)
-            continue
-        try:
-            if number == 1 and is_header(line.split("\t")):
-                raise MalformedLineError("line of names of columns")
-            yield parse(line)
-        except MalformedLineError as error:
-            reading.leave_out(str(error), number)
+    return Reading(path, f"rows of {', '.join(columns)}", rows)
 
 
-def read_parallel(path: Path) -> Reading[TranslationPair]:
-    """Reads `source TAB target` lines."""
-    expected = "lines of source TAB target"
-    return read_records(path, expected, lambda line: TranslationPair._make([*_columns(line, 2), ()]))
+def read_parallel(path: Path, languages: Sequence[str] = ()) -> Reading[TranslationPair]:
+    """Reads source and target; the codes of their languages may name the columns."""
+    return read_records(path, ("source", "target"), TranslationPair, others=languages)
 
 
 def read_conversations(path: Path) -> Reading[ResponsePair]:
-    """Reads `message TAB response` lines."""
-    expected = "lines of message TAB response"
-    return read_records(path, expected, lambda line: ResponsePair(*_columns(line, 2)))
+    """Reads message and response."""
+    return read_records(path, ("message", "response"), ResponsePair)
 
 
 def read_nli(path: Path) -> Reading[InferencePair]:
-    """Reads `label TAB premise TAB hypothesis` lines, or the JSON lines of SNLI and MultiNLI."""
-    expected = "lines of label TAB premise TAB hypothesis, or JSON lines of SNLI's layout"
-    return read_records(path, f"{expected}, with the labels {', '.join(NLI_LABELS)}", parse_nli)
+    """Reads label, premise and hypothesis."""
+    return read_records(path, ("label", "premise", "hypothesis"), _inference_pair)
 
 
-def parse_nli(line: str) -> InferencePair:
-    """Makes a record of a line of NLI data, or raises a `MalformedLineError`."""
-    label, premise, hypothesis = nli_columns(line)
-    if is_blank(premise) or is_blank(hypothesis):
-        raise MalformedLineError("empty column")
+def read_snli(path: Path) -> Reading[InferencePair]:
+    """Reads the JSON lines of SNLI and MultiNLI."""
+    return read_records(path, SNLI_COLUMNS, _inference_pair)
+
+
+def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
     # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out (sec. 2.2).
     if label not in NLI_LABELS:
         raise MalformedLineError("no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}")
     return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
 
 
-def nli_columns(line: str) -> list[str]:
-    """Returns label, premise and hypothesis of a line of NLI data, or raises a `MalformedLineError`."""
-    if not line.startswith("{"):
-        return _columns(line, 3)
-    try:
-        row = json.loads(line)
-        # A JSON escape can spell text that is not NFC, and half a surrogate pair, in a file that is UTF-8.
-        columns = [normal_form(row[key]).strip() for key in ("gold_label", "sentence1", "sentence2")]
-        "".join(columns).encode()
-    except UnicodeEncodeError:
-        raise MalformedLineError(Unreadable.NOT_UTF8) from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise MalformedLineError("not JSON with gold_label, sentence1, sentence2") from None
-    return columns
-
-
 def read_similarity(path: Path) -> Reading[SimilarityPair]:
-    """Reads a table of sentence pairs that people scored, such as STS Benchmark, SICK or your own.
+    """Reads pairs of sentences that people scored, such as STS Benchmark, SICK or your own.
 
-    The first line names the columns: sentence1, sentence2 and score (in SICK: relatedness). The scores may
-    have any scale: a record has its score in percent of the range of the file.
+    The scores may have any scale: a record has its score in percent of the range of the file.
     """
+    reading: Reading[Any] = read_records(path, SCORED_COLUMNS, _scored)
+    read = reading.rows
 
     def rows(reading: Reading[SimilarityPair]) -> Iterator[tuple[SimilarityPair, None]]:
-        lines = read_lines(path)
-        names = str(next(lines, (1, ""))[1]).split("\t")
-        score = "relatedness" if "relatedness" in names else "score"
-        if not {"sentence1", "sentence2", score} <= {*names}:
-            raise UserError(
-                f"{path} must name the columns sentence1, sentence2 and score in its first line, but that "
-                f"is {chr(9).join(names)[:80]!r}; add the line, with tabs between the names"
-            )
-
-        def parse(line: str) -> tuple[str, str, float]:
-            row = dict(zip(names, _columns(line, len(names)), strict=True))
-            try:
-                value = float(row[score])
-            except ValueError:
-                value = math.nan
-            if not abs(value) < 1e9:  # true for NaN, too
-                raise MalformedLineError(f"{score} that is not a number")
-            return row["sentence1"], row["sentence2"], value
-
-        scored = list(_parsed(lines, reading, parse))
-        percents = percentages([value for *_, value in scored])
+        scored = [row for row, _ in read(reading)]
+        percents = percentages([score for *_, score in scored])
         for (first, second, _), percent in zip(scored, percents, strict=True):
             yield SimilarityPair(first, second, percent), None
 
-    return Reading(path, "scored pairs below a line with the names of the columns", rows)
+    return dataclasses.replace(reading, rows=rows)
+
+
+def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
+    try:
+        value = float(score)
+    except ValueError:
+        value = math.nan
+    if not abs(value) < 1e9:  # true for NaN, too
+        raise MalformedLineError("score that is not a number")
+    return first, second, value
 
 
 def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPair]:
@@ -277,15 +255,6 @@ def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]
     return Reading(source_path, f"a sentence a line, translated in {target_path.name}", rows)
 
 
-def _columns(line: str, num_columns: int) -> list[str]:
-    columns = [column.strip() for column in line.split("\t")]
-    if len(columns) != num_columns:
-        raise MalformedLineError(f"not {num_columns} columns")
-    if any(map(is_blank, columns)):
-        raise MalformedLineError("empty column")
-    return columns
-
-
 def mined_path(data: Path, name: str, languages: str) -> Path:
     """Returns the path of the mined negatives of a corpus, given its data folder, name and "en-es"."""
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
@@ -329,7 +298,7 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
 
 def _cell(text: str) -> str:
     # The text as `read_mined` returns it: a line of a Moses file may hold tabs.
-    return text.replace("\t", " ").strip(" ")
+    return as_cell(text).strip(" ")
 
 
 def mining_command(data: Path, source: str, target: str) -> str:

@@ -22,8 +22,8 @@ RECORD_TYPES: dict[str, RecordType] = {
             description="translations",
             record=records.TranslationPair,
             layouts=(
-                FileLayout(("parallel",), _PAIR, "tsv", readers.read_parallel),
-                FileLayout(("parallel",), _MOSES, "", readers.read_moses),
+                FileLayout(("parallel",), _PAIR, readers.read_parallel),
+                FileLayout(("parallel",), _MOSES, readers.read_moses, ""),
             ),
             template="NAME.{source}-{target}.tsv",
             split_by="source",
@@ -34,7 +34,7 @@ RECORD_TYPES: dict[str, RecordType] = {
             name="documents",
             description="documents",
             record=records.SentenceTriplet,
-            layouts=(FileLayout(("documents",), _ONE, "txt", readers.read_documents),),
+            layouts=(FileLayout(("documents",), _ONE, readers.read_documents, "txt"),),
             template="NAME.{source}.txt",
             split_by=None,
         ),
@@ -42,7 +42,7 @@ RECORD_TYPES: dict[str, RecordType] = {
             name="conversations",
             description="conversations",
             record=records.ResponsePair,
-            layouts=(FileLayout(("conversations",), _ONE, "tsv", readers.read_conversations),),
+            layouts=(FileLayout(("conversations",), _ONE, readers.read_conversations),),
             template="NAME.{source}.tsv",
             split_by="message",
             # A reply is the next message of a dialogue. If messages were hidden as well, a fifth of the
@@ -54,8 +54,8 @@ RECORD_TYPES: dict[str, RecordType] = {
             description="NLI data",
             record=records.InferencePair,
             layouts=(
-                FileLayout(("nli",), rf"{_ONE}\.{_SPLIT}", "tsv", readers.read_nli),
-                FileLayout(_SNLI_FOLDERS, _SNLI, "jsonl", readers.read_nli),
+                FileLayout(("nli",), rf"{_ONE}\.{_SPLIT}", readers.read_nli),
+                FileLayout(_SNLI_FOLDERS, _SNLI, readers.read_snli, "jsonl"),
             ),
             template="NAME.{source}.train.tsv",
             split_by="premise",
@@ -65,12 +65,12 @@ RECORD_TYPES: dict[str, RecordType] = {
             description="questions with answers",
             record=records.QuestionAnswer,
             layouts=(
-                FileLayout(("questions",), _ONE, "tsv", questions.read_questions),
-                FileLayout(("questions",), _ONE, "json", questions.read_squad),
+                FileLayout(("questions",), _ONE, questions.read_questions),
+                FileLayout(("questions",), _ONE, questions.read_squad, "json"),
                 # The other published file, dev-v1.1.json, is for evaluation.
-                FileLayout((".", "questions"), r"(?P<name>train-v1\.1)", "json", questions.read_squad),
-                FileLayout(("conversations",), _QUESTION_SENTENCE, "tsv", questions.read_question_sentences),
-                FileLayout(("conversations",), _QUESTION_PASSAGE, "tsv", questions.read_questions),
+                FileLayout((".", "questions"), r"(?P<name>train-v1\.1)", questions.read_squad, "json"),
+                FileLayout(("conversations",), _QUESTION_SENTENCE, questions.read_question_sentences),
+                FileLayout(("conversations",), _QUESTION_PASSAGE, questions.read_questions),
             ),
             template="NAME.{source}.tsv",
             # All questions to a paragraph are in the same part.
@@ -83,10 +83,10 @@ RECORD_TYPES: dict[str, RecordType] = {
             description="scored pairs",
             record=records.SimilarityPair,
             layouts=(
-                FileLayout(("similarity",), _ONE, "tsv", readers.read_similarity),
+                FileLayout(("similarity",), _ONE, readers.read_similarity),
                 # The training parts of evaluation sets.
-                FileLayout(("eval/sts",), rf"{_ONE}\.train", "tsv", readers.read_similarity),
-                FileLayout(("eval/senteval",), r"(?P<name>SICK)\.train", "tsv", readers.read_similarity),
+                FileLayout(("eval/sts",), rf"{_ONE}\.train", readers.read_similarity),
+                FileLayout(("eval/senteval",), r"(?P<name>SICK)\.train", readers.read_similarity),
             ),
             template="NAME.{source}.tsv",
             split_by="first",

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from xling_tf.compressed import PACKED
+from xling_tf.corpora.tables import TABLE_ENDINGS
 
 NLI_LABELS: tuple[str, ...] = ("entailment", "neutral", "contradiction")
 
@@ -73,9 +74,9 @@ class FileLayout:
     # A regular expression of the file names without shard, ending and compression. The groups are `name`, the
     # languages `source` and `target` (without them, English), `split`, and `side` of a Moses pair.
     stem: str
-    ending: str  # of the file names, in any case
-    # Takes the path, or both paths of a Moses pair, and perhaps the first `language`; returns a `Reading`.
+    # Takes the path, or both paths of a Moses pair, and perhaps the `languages`; returns a `Reading`.
     read: Callable[..., Any]
+    ending: str = TABLE_ENDINGS  # a regular expression of the endings of names, in any case; "" for none
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:

@@ -109,7 +109,8 @@ def _find(folder: Path, seed: int) -> Iterator[Dataset]:
 
     def load(name: str) -> BitextMining:
         parts, languages = corpora[name], name.removeprefix("bucc.").split("-")
-        read = [data.read_table(parts[n], languages) for n in ("training", "test") if n in parts]
+        read_part = partial(data.read_table, columns=("source", "target"), others=languages)
+        read = [read_part(parts[n]) for n in ("training", "test") if n in parts]
         return BitextMining(*read, name=name)
 
     for name, parts in corpora.items():

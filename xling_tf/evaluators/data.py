@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
+from absl import logging
+
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import LANGUAGE, read_every_line
+from xling_tf.corpora.line_files import LANGUAGE, Unreadable
+from xling_tf.corpora.tables import TABLE_ENDINGS, header_of, read_columns
 from xling_tf.errors import UserError, require_known
 from xling_tf.evaluators.encoding import Evaluator
 
@@ -20,7 +22,9 @@ BITEXT_LAYOUT = (
 )
 Rows = Sequence[tuple[str, ...]]
 Tables = Mapping[str, Mapping[str, Path]]  # by language and split ("" without one)
-_TABLE_END = re.compile(rf"\.(?i:tsv){PACKED}$")
+_TABLE_END = re.compile(rf"(?i:\.{TABLE_ENDINGS}){PACKED}$")
+# Copies that tools make, as "x.tsv.1".
+_LIKE_A_TABLE = re.compile(rf"\.{TABLE_ENDINGS}\b", re.IGNORECASE)
 _TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 
@@ -73,34 +77,27 @@ def select(
     return selected, missing
 
 
-def read_table(path: Path, columns: Sequence[str]) -> list[tuple[str, ...]]:
-    """Reads some columns of a table, row by row, without spaces around the fields.
+def read_table(
+    path: Path, columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
+) -> list[tuple[str, ...]]:
+    """Reads some columns of a table, see `read_columns`.
 
     Every line must be valid, since scores on a part of the data could not be compared.
     """
-    lines = read_every_line(path)
-    header = next(lines, (1, ""))[1].split("\t")
-    if wrong := [column for column in columns if header.count(column) != 1]:
-        needs = f"line 1 must name the columns {', '.join(columns)}"
-        raise UserError(f"{path}: {needs}, but does not name {wrong} once: {'|'.join(header)[:80]!r}")
-    indices = [header.index(column) for column in columns]
-    rows = []
-    for number, line in lines:
-        fields = line.split("\t")
-        if len(fields) != len(header):
-            counts = f"{len(header)} fields in each line, but line {number} has {len(fields)}"
-            raise UserError(f"{path} must have {counts}; correct {line[:80]!r}")
-        rows.append(tuple(fields[index].strip() for index in indices))
+
+    def refuse(reason: str, number: int) -> None:
+        is_encoded = reason == Unreadable.NOT_UTF8
+        advice = "convert it with `iconv -f ENCODING -t UTF-8`" if is_encoded else "correct it"
+        raise UserError(
+            f"{path} must have the columns {', '.join(columns)}, in this order or named in line 1; line "
+            f"{number}: {reason}; {advice}"
+        )
+
+    read = read_columns(path, columns, refuse, others=others, optional=optional)
+    rows = [tuple(cells) for _, cells in read]
     if not rows:
         raise UserError(f"{path} has no rows; fetch it again or remove it")
     return rows
-
-
-def header_of(path: Path) -> list[str]:
-    """Reads the names of a table's columns; returns none of a faulty file, which `read_table` reports."""
-    with suppress(UserError):
-        return next(read_every_line(path), (1, ""))[1].split("\t")
-    return []
 
 
 def find_file(folder: Path, name: str) -> Path | None:
@@ -115,11 +112,18 @@ def tables_in(folder: Path) -> dict[str, Path]:
     for path in sorted(folder.glob("[!.]*")):
         if path.is_file() and _TABLE_END.search(path.name):
             tables.setdefault(stem_of(path), path)
+        elif path.is_file() and _LIKE_A_TABLE.search(path.name):
+            _warn_once(path)
     return dict(sorted(tables.items()))
 
 
+@cache
+def _warn_once(path: Path) -> None:
+    logging.warning("%s is not read, because its name goes on after the ending of a table", path)
+
+
 def stem_of(path: Path) -> str:
-    """The name of a table without `.tsv` or `.tsv.gz`: "stsb.en.dev"."""
+    """The name of a table without an ending such as `.tsv.gz`: "stsb.en.dev"."""
     return _TABLE_END.sub("", path.name)
 
 
@@ -183,7 +187,8 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
     texts = []
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
-            texts.append(_table(name, path, match.groups()))
+            read = partial(read_table, path, ("source", "target"), others=match.groups())
+            texts.append(ParallelTexts(name, match.groups(), (path,), read))
     paths = xnli_paths(folder)
     if english := paths.pop("en", None):
         for language, path in paths.items():
@@ -193,15 +198,13 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
 
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
     """Finds texts in several languages: `similarity_search/<name>.tsv`, and XNLI's hypotheses."""
-    tables = tables_in(folder / "similarity_search").items()
-    texts = [_table(name, path, tuple(header_of(path))) for name, path in tables]
+    texts = []
+    for name, path in tables_in(folder / "similarity_search").items():
+        languages = tuple(header_of(path))
+        texts.append(ParallelTexts(name, languages, (path,), partial(read_table, path, languages)))
     if len(paths := xnli_paths(folder)) > 1:
         texts.append(_hypotheses("", paths))
     return sorted(texts)
-
-
-def _table(name: str, path: Path, languages: tuple[str, ...]) -> ParallelTexts:
-    return ParallelTexts(name, languages, (path,), partial(read_table, path, languages))
 
 
 def xnli_paths(folder: Path) -> dict[str, Path]:

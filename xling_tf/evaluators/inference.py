@@ -48,7 +48,8 @@ class ZeroShotInference:
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset]:
     def load(name: str, path: Path) -> ZeroShotInference:
-        return ZeroShotInference(read_table(path, ("premise", "hypothesis", "label")), name=name)
+        rows = read_table(path, ("label", "premise", "hypothesis"))
+        return ZeroShotInference([(*texts, label) for label, *texts in rows], name=name)
 
     for name, path in tables_in(folder / "nli").items():
         if re.fullmatch(rf"[^.]+\.{LANGUAGE}(?:\.(?!train$)[a-z_]+)?", name):

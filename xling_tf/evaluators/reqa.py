@@ -223,18 +223,18 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
     Their columns are question_id (optional), question, answer_sentence_id; sentence_id, sentence,
     paragraph_id (optional); paragraph_id, context.
     """
-    key = "question_id" if "question_id" in data.header_of(tables["questions"]) else "question"
-    questions = data.read_table(tables["questions"], (key, "question", "answer_sentence_id"))
-    columns, contexts = ["sentence_id", "sentence"], {"": ""}
+    columns = ("question", "answer_sentence_id", "question_id")
+    questions = data.read_table(tables["questions"], columns, optional=1)
+    columns = ("sentence_id", "sentence", "paragraph_id")
+    rows = data.read_table(tables["sentences"], columns, optional=1)
     beside = "which must be in the sentences or paragraphs beside it"
     with as_user_error(f"{tables['questions']} names {{error}}, {beside}", KeyError):
-        if "paragraph_id" in data.header_of(tables["sentences"]):
-            columns.append("paragraph_id")
-            rows = data.read_table(tables["paragraphs"], ("paragraph_id", "context"))
-            contexts |= {row[0]: row[1] for row in rows}
-        rows = data.read_table(tables["sentences"], columns)
-        sentences = {row[0]: (row[1], contexts["".join(row[2:])]) for row in rows}
-        answered = [(key, text, sentences[answer][0]) for key, text, answer in questions]
+        contexts = {"": ""}
+        if any(paragraph for *_, paragraph in rows):
+            paragraphs = data.read_table(tables["paragraphs"], ("paragraph_id", "context"))
+            contexts |= {row[0]: row[1] for row in paragraphs}
+        sentences = {key: (text, contexts[paragraph]) for key, text, paragraph in rows}
+        answered = [(key or text, text, sentences[answer][0]) for text, answer, key in questions]
         return ReqaData(answered, list(sentences.values()))
 
 

@@ -136,11 +136,10 @@ def average_precision(ranks: NDArray[np.int64], k: int) -> float:
 
 def read_pairs(path: Path) -> Pairs:
     """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`, `sentence2`."""
-    text = "sentence" if "sentence1" in data.header_of(path) else "question"
-    rows = data.read_table(path, (f"{text}1", f"{text}2", "label"))
-    if wrong := {label for _, _, label in rows} - {"0", "1"}:
+    rows = data.read_table(path, ("label", "question1", "question2"), others=("", "sentence1", "sentence2"))
+    if wrong := {label for label, _, _ in rows} - {"0", "1"}:
         raise UserError(f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it")
-    return [(first, second, label == "1") for first, second, label in rows]
+    return [(first, second, label == "1") for label, first, second in rows]
 
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:

@@ -11,6 +11,7 @@ import numpy as np
 from absl import logging
 from scipy import stats
 
+from xling_tf.corpora.readers import SCORED_COLUMNS
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Encode, encode_units
@@ -61,14 +62,13 @@ def correlations(predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float]
 
 def read_scored(path: Path) -> Scored:
     """Reads a table with the columns sentence1, sentence2, and score or (SICK) relatedness."""
-    column = "relatedness" if "relatedness" in data.header_of(path) else "score"
-    rows = data.read_table(path, ("sentence1", "sentence2", column))
+    rows = data.read_table(path, SCORED_COLUMNS)
     try:
         scored = [(first, second, float(score)) for first, second, score in rows]
     except ValueError:
         scored = []
     if not scored or not np.isfinite([score for *_, score in scored]).all():
-        raise UserError(f"{path} must have finite numbers in the column {column}; correct it")
+        raise UserError(f"{path} must have finite numbers in the column of scores; correct it")
     return scored
 
 

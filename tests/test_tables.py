@@ -1,0 +1,97 @@
+"""Tables in every format, with and without names of columns: training and evaluation read the same rows."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from raw_files import write_files
+
+from xling_tf.corpora.readers import read_nli, read_parallel, read_similarity, read_snli
+from xling_tf.corpora.tables import read_columns
+from xling_tf.errors import UserError
+from xling_tf.evaluators.data import find_bitexts, read_table, tables_in
+from xling_tf.evaluators.sts import read_scored
+
+ROWS = [('one, "1"', "uno"), ("Caf\u00e9 two", "dos")]
+OBJECTS = [{"id": 1, "target": b, "more": [1, {}], "source": a.replace("\u00e9", "e\u0301")} for a, b in ROWS]
+TABLES = {
+    "plain.en-es.tsv": "".join(f"{a}\t{b}\n" for a, b in ROWS),
+    "named.en-es.tsv.gz": "".join(f"{b}\tx\t{a}\n" for a, b in [("source", "target"), *ROWS]),
+    "codes.es-en.tsv": "".join(f" {a} \t{b}\n" for a, b in [("EN", "es"), *ROWS]),
+    "plain.en-es.csv.xz": '"one, ""1""",uno\nCafe\u0301 two,dos\n',
+    "named.en-es.csv": 'Target,Source\nuno,"one, ""1"""\ndos,"Caf\u00e9\ntwo"\n',
+    "plain.en-es.jsonl.bz2": "".join(f"{json.dumps(row)}\n" for row in OBJECTS),
+}
+
+
+@pytest.mark.parametrize("name", [*TABLES, "named.en-es.parquet"])
+def test_training_and_evaluation_read_the_same_rows_of_every_format(name, tmp_path):
+    path = write_files(tmp_path, {f"bitext/{name}": TABLES.get(name, "")}) / "bitext" / name
+    if path.suffix == ".parquet":
+        columns = [[row[key] for row in OBJECTS] for key in ("id", "target", "source")]
+        parquet.write_table(pa.table(columns, names=["id", "target", "source"]), path)
+    languages = ("es", "en") if name.startswith("codes") else ("en", "es")
+    expected = [pair[::-1] for pair in ROWS] if name.startswith("codes") else ROWS
+    reading = read_parallel(path, languages)
+    assert [record[:2] for record, _ in reading] == expected
+    assert not reading.malformed
+    (texts,) = find_bitexts(tmp_path)
+    assert (texts.languages, texts.read()) == (languages, expected)
+
+
+def test_each_type_has_names_for_its_columns(tmp_path):
+    files = {
+        "nli.tsv": "hypothesis\tlabel\tpremise\nh\tneutral\tp\n",
+        "snli.jsonl": '{"gold_label": "neutral", "sentence2": "h", "sentence1": "p"}\n',
+        "sts.tsv": "Relatedness\tid\tsentence_2\tsentence_1\n5\t1\tb\ta\n1\t2\td\tc\n",
+        "sts.jsonl": '{"sentence1": "a", "sentence2": "b", "score": 5}\n'
+        '{"sentence1": "x", "sentence2": "y", "score": null}\n'
+        '{"sentence1": "c", "sentence2": "d", "score": 1.0}\n',
+    }
+    write_files(tmp_path, files)
+    for reading in (read_nli(tmp_path / "nli.tsv"), read_snli(tmp_path / "snli.jsonl")):
+        assert [record for record, _ in reading] == [("p", "h", 1)]
+    for name in ("sts.tsv", "sts.jsonl"):
+        reading = read_similarity(tmp_path / name)
+        assert [record for record, _ in reading] == [("a", "b", 100), ("c", "d", 0)]
+        assert reading.malformed == ({"empty column": 1} if name == "sts.jsonl" else {})
+    assert read_scored(tmp_path / "sts.tsv") == [("a", "b", 5), ("c", "d", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("x.tsv", "a\tb\nc\n", "line 2: not 2 columns"),
+        ("x.tsv", "label\tsentence\nc\td\n", "line 1: line of names"),
+        ("x.tsv", "text\tid\tlabel\nc\td\n", "line 2: not 3 columns"),
+        ("x.csv", 'a,b\n"c"x,d\n', "line 2: not CSV"),
+        ("x.jsonl", '{"label": "a", "text": "b"}\n{"label": "a"}\n', "line 2: without the columns"),
+        ("x.jsonl", '{"label": "a", "text": ["b"]}\n', "line 1: a value that is no text"),
+        ("x.jsonl", '["a", "b"]\n', "line 1: not a JSON object"),
+        ("x.jsonl", '{"label": "a", "text": "\\ud800"}\n', "line 1: not UTF-8"),
+        ("x.parquet", "no Parquet", "cannot be read"),
+        ("x.tsv", "label\ttext\n", "has no rows"),
+    ],
+)
+def test_evaluation_refuses_what_training_leaves_out(name, content, reason, tmp_path):
+    path = write_files(tmp_path, {name: content}) / name
+    with pytest.raises(UserError, match=reason):
+        read_table(path, ("label", "text"))
+    if reason.startswith("line"):
+        left_out: list[str] = []
+        list(read_columns(path, ("label", "text"), lambda reason, number: left_out.append(reason)))
+        assert len(left_out) == 1
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table([["a"], ["b"], ["c"]], names=["label", "text", "Text"]), path)
+    with pytest.raises(UserError, match="without the columns"):
+        read_table(path, ("label", "text"))
+
+
+def test_a_name_that_goes_on_after_the_ending_is_told(tmp_path, caplog):
+    write_files(tmp_path, {"a.en.tsv.1": "", "b.en.TSV.gz": "", "README.md": ""})
+    assert [*tables_in(tmp_path)] == [*tables_in(tmp_path)] == ["b.en"]
+    assert caplog.text.count("a.en.tsv.1") == 1

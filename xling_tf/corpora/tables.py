@@ -1,0 +1,201 @@
+"""Tables of texts: TSV, CSV, JSON lines and Parquet, with or without the names of their columns."""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+from xling_tf.compressed import PACKED
+from xling_tf.corpora.line_files import Unreadable, as_cell, normal_form, read_lines
+from xling_tf.errors import UserError, as_user_error, library
+
+# The endings of tables' names, without compression. A file with another ending is read as TSV.
+TABLE_ENDINGS = "(?:tsv|csv|jsonl|parquet)"
+# The roles of columns in pairs by their names, which are in lower case and without spaces and punctuation.
+_ROLES = re.compile(
+    r"(?P<first>anchor|query|question|source|src|first|message|premise|(?:sentence|text|question)[1a])"
+    r"|(?P<second>pos|positive|answer|target|tgt|second|response|reply|hypothesis|document|passage"
+    r"|(?:sentence|text|question)[2b])"
+    r"|(?P<score>score|label|similarity|similarityscore|relatedness|relatednessscore|isduplicate)"
+    r"|(?P<wrong>(?:(?:hard)?neg(?:ative)?|wrong)(?:text|answer)?s?\d*)"
+)
+_WITHOUT_ROLE = ("context", "id")
+# Other names of columns in widespread data sets.
+_OTHER_NAMES = {
+    "source": ("english",),
+    "target": ("nonenglish",),
+    "question": ("query",),
+    "response": ("reply",),
+    "score": ("similarityscore", "relatedness", "relatednessscore"),
+}
+
+
+def name_key(name: Any) -> str:
+    """Returns the name of a column in lower case, without spaces and punctuation."""
+    return re.sub(r"[\s_-]", "", str(name).lower())
+
+
+def role_of(name: Any) -> str | None:
+    """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if unknown."""
+    match = _ROLES.fullmatch(name_key(name))
+    return match and match.lastgroup
+
+
+def is_header(cells: Iterable[Any]) -> bool:
+    """Returns True if all cells of a first row are names of columns."""
+    return all(role_of(cell) or name_key(cell) in _WITHOUT_ROLE for cell in cells)
+
+
+def find_columns(
+    names: Sequence[str], columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
+) -> list[int | None] | None:
+    """Finds columns by their names, or by other names, which may be the codes of languages.
+
+    Returns the place of each column, None for an optional one (of the last) that is missing; None instead of
+    a list if a column is missing or if two have its name.
+
+    Example:
+        >>> find_columns(["id", "es", "en"], ["source", "target"], others=["en", "es"])
+        [2, 1]
+    """
+    keys = [name_key(name) for name in names]
+    places: list[int | None] = []
+    for column, other in zip_longest(columns, others, fillvalue=""):
+        known = (*_OTHER_NAMES.get(column, ()), *([name_key(other)] if other else []))
+        matches = [place for place, key in enumerate(keys) if key == name_key(column)]
+        matches = matches or [place for place, key in enumerate(keys) if key in known]
+        if len(matches) > 1 or not (matches or len(places) >= len(columns) - optional):
+            return None
+        places.append(matches[0] if matches else None)
+    return places
+
+
+def read_columns(
+    path: Path,
+    columns: Sequence[str],
+    leave_out: Callable[[str, int], None],
+    *,
+    others: Sequence[str] = (),
+    optional: int = 0,
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number of each row of a table, and its stripped cells in the order of `columns`.
+
+    The first line may name the columns, in any order and among others; otherwise the table has exactly these
+    columns. JSON lines and Parquet files name them always. The file may be compressed.
+
+    Args:
+        path: The table, in the format of its name's ending.
+        columns: The names of the columns, see `find_columns`.
+        leave_out: Called with the reason and the number of each row that cannot be used.
+        others: Another name of each column, such as the code of its language.
+        optional: How many of the last columns may be missing: their cells are empty.
+    """
+    find = cache(partial(find_columns, columns=columns, others=others, optional=optional))
+    header: tuple[str, ...] = ()
+    widths = " or ".join(map(str, range(len(columns) - optional, len(columns) + 1)))
+    for number, names, row in _rows(path):
+        if isinstance(row, Unreadable):
+            leave_out(row, number)
+            continue
+        if number == 1 and not names:
+            if find(tuple(row)):
+                header, widths = tuple(row), str(len(row))
+                continue
+            if is_header(row) or not {*map(name_key, row)}.isdisjoint(map(name_key, columns)):
+                leave_out("line of names of columns", number)
+                continue
+        row_names = names or header or tuple(columns[: len(row)])
+        places = find(row_names)
+        if places is None and names:
+            leave_out(f"without the columns {', '.join(columns)}", number)
+        elif places is None or len(row) != len(row_names):
+            leave_out(f"not {widths} columns", number)
+        else:
+            values = ["" if place is None else row[place] for place in places]
+            cells = [*map(_text, values)] if names else [value.strip() for value in values]
+            if faults := [cell for cell in cells if isinstance(cell, Unreadable)]:
+                leave_out(faults[0], number)
+            else:
+                yield number, cells
+
+
+def header_of(path: Path) -> list[str]:
+    """Returns the names of the columns, or what the first line has in their place; none of a faulty file."""
+    with suppress(UserError):
+        _, names, row = next(_rows(path), (0, (), ()))
+        return [*names] or ([] if isinstance(row, Unreadable) else [*row])
+    return []
+
+
+# The number of a row, the names of its columns (none in TSV and CSV), and its values.
+_Row = tuple[int, tuple[str, ...], Sequence[Any] | Unreadable]
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    ending = re.search(rf"\.({TABLE_ENDINGS}){PACKED}$", path.name, re.IGNORECASE)
+    return _READERS[ending[1].lower() if ending else "tsv"](path)
+
+
+def _tsv(path: Path) -> Iterator[_Row]:
+    for number, line in read_lines(path):
+        yield number, (), line if isinstance(line, Unreadable) else line.split("\t")
+
+
+def _csv(path: Path) -> Iterator[_Row]:
+    number, unreadable = 0, list[_Row]()
+
+    def lines() -> Iterator[str]:
+        nonlocal number
+        for number, line in read_lines(path):
+            if isinstance(line, Unreadable):
+                unreadable.append((number, (), line))
+            else:
+                yield f"{line}\n"
+
+    rows = csv.reader(lines(), strict=True)
+    row: Any = ()
+    while row is not None:
+        try:
+            row = next(rows, None)
+        except csv.Error:
+            row = Unreadable.NOT_CSV
+        yield from unreadable
+        unreadable.clear()
+        if row is not None:
+            yield number, (), row if isinstance(row, Unreadable) else [*map(as_cell, row)]
+
+
+def _json_lines(path: Path) -> Iterator[_Row]:
+    for number, line in read_lines(path):
+        try:
+            row = line if isinstance(line, Unreadable) else dict(json.loads(line).items())
+        except (AttributeError, ValueError, RecursionError):
+            row = Unreadable.NOT_JSON
+        yield (number, (), row) if isinstance(row, Unreadable) else (number, (*row,), [*row.values()])
+
+
+def _parquet(path: Path) -> Iterator[_Row]:
+    parquet = library("pyarrow.parquet", "pyarrow, for .parquet files,", "bulk")
+    with as_user_error(f"{path} cannot be read: {{error}}; correct it", OSError, ValueError):
+        file = parquet.ParquetFile(path)
+        columns = ([column.to_pylist() for column in batch.columns] for batch in file.iter_batches(1024))
+        rows = chain.from_iterable(zip(*batch, strict=True) for batch in columns)
+        for number, row in enumerate(rows, 1):
+            yield number, (*file.schema_arrow.names,), row
+
+
+_READERS = {"tsv": _tsv, "csv": _csv, "jsonl": _json_lines, "parquet": _parquet}
+
+
+def _text(value: Any) -> str | Unreadable:
+    """Returns the value of a JSON or Parquet file as a cell of a TSV file; None is an empty one."""
+    if isinstance(value, dict | list):
+        return Unreadable.NOT_TEXT
+    text = as_cell(normal_form("" if value is None else str(value))).strip()
+    # JSON can spell half a surrogate pair.
+    return Unreadable.NOT_UTF8 if re.search("[\ud800-\udfff]", text) else text
