@@ -6,11 +6,12 @@ from encode_functions import Counting, looked_up
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import (
-    cross_validated,
+    Job,
     encode_rows,
     fit_logistic,
     fit_network,
     fit_tanh_network,
+    mean_accuracies,
     stratified_splits,
 )
 
@@ -56,7 +57,10 @@ def test_rows_encode_each_text_once():
 def test_folds_have_the_labels_in_their_proportions():
     x, y = np.arange(25.0)[:, np.newaxis], np.array(["a", "b", "b", "b", "b"] * 5)
     # Each fold has one "a" among five rows, which a constant "b" gets wrong: 4 of 5.
-    constant = cross_validated(x, y, lambda x, y: lambda rows: np.full(len(rows), "b"), folds=5)
-    assert constant == pytest.approx(0.8)
+    jobs = [
+        Job(lambda x, y: lambda rows: np.full(len(rows), "b"), train, None, {"b": test})
+        for train, test in stratified_splits(x, y, 5, seed=0)
+    ]
+    assert mean_accuracies(jobs) == {"b": pytest.approx(0.8)}
     with pytest.raises(UserError, match="5 folds need 5 rows of a label, but none has more than 2"):
         list(stratified_splits(np.ones((4, 1)), np.array(["a", "a", "b", "b"]), 5, seed=0))

@@ -6,12 +6,8 @@ from encode_functions import by_last_word, looked_up
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.semantic_retrieval import (
-    SemanticRetrieval,
-    average_precision,
-    read_pairs,
-    relevant_ranks,
-)
+from xling_tf.evaluators.ranking import average_precision, relevant_ranks
+from xling_tf.evaluators.semantic_retrieval import SemanticRetrieval, read_pairs
 
 MAP = "mean_average_precision_at_100"
 # 200 meanings in two wordings, and 100 questions that are near none of them.
@@ -26,7 +22,7 @@ def german(pairs):
 def test_ranks_and_precisions_derived_by_hand():
     # Query 1: right ones at ranks 1 and 3 of 4: AP (1/1 + 2/3) / 2. Query 2: at rank 4: AP 1/4.
     scores = np.array([[0.9, 0.1, 0.5, 0.7], [0.2, 0.8, 0.4, 0.3]])
-    ranks = relevant_ranks([scores], [[0, 2], [0]])
+    ranks = relevant_ranks(scores, [[0, 2], [0]])
     assert [list(query) for query in ranks] == [[1, 3], [4]]
     assert [average_precision(query, 100) for query in ranks] == pytest.approx([5 / 6, 1 / 4])
     # Of ranks 1, 3 and 4 the first two are found at 3: (1/1 + 2/3 + 0) / 3.

@@ -66,28 +66,23 @@ class CrossLingualClassification:
         sets = classifiers.encode_rows(encode, [*self._train.values(), *self._test.values()])
         train = dict(zip(self._train, sets, strict=False))
         test = dict(zip(self._test, sets[len(train) :], strict=True))
-        jobs = {"zero_shot": train[SOURCE]} if SOURCE in train else {}
+        fit = partial(classifiers.fit_tanh_network, seed=self._seed)
+        jobs = []
+        if SOURCE in train:
+            tests = {f"zero_shot/{language}/accuracy": rows for language, rows in test.items()}
+            jobs.append(classifiers.Job(fit, train[SOURCE], None, tests))
         for language, percent in product(test, self.protocol["percentages"]):
             if language in train and language != SOURCE:
                 x, y = train[language]
                 rows = _part(y, percent, self._seed)
+                part = x[rows], y[rows]
+                tests = {f"monolingual/{language}/{percent}/accuracy": test[language]}
+                jobs.append(classifiers.Job(fit, part, None, tests))
                 if SOURCE in train:
-                    source_x, source_y = train[SOURCE]
-                    joint = np.concatenate([source_x, x[rows]]), np.concatenate([source_y, y[rows]])
-                    jobs[f"few_shot/{language}/{percent}"] = joint
-                jobs[f"monolingual/{language}/{percent}"] = x[rows], y[rows]
-
-        def fit(rows: classifiers.Labelled) -> classifiers.Predict:
-            return classifiers.fit_tanh_network(*rows, seed=self._seed)
-
-        scores = {}
-        for job, predict in zip(jobs, classifiers.in_threads(fit, jobs.values()), strict=True):
-            if job == "zero_shot":
-                for language, language_rows in test.items():
-                    scores[f"{job}/{language}/accuracy"] = classifiers.accuracy(predict, *language_rows)
-            else:
-                scores[f"{job}/accuracy"] = classifiers.accuracy(predict, *test[job.split("/")[1]])
-        return scores
+                    joint_x, joint_y = map(np.concatenate, zip(train[SOURCE], part, strict=True))
+                    tests = {f"few_shot/{language}/{percent}/accuracy": test[language]}
+                    jobs.append(classifiers.Job(fit, (joint_x, joint_y), None, tests))
+        return classifiers.mean_accuracies(jobs)
 
 
 def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:

@@ -2,11 +2,11 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,16 @@ from xling_tf.length_batches import available_cpus
 Array = NDArray[Any]
 Predict = Callable[[Array], Array]
 Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`
+
+
+class Job(NamedTuple):
+    """A classifier to fit, and the sets to test it on, by the names of their scores."""
+
+    fit: Callable[..., Predict]
+    train: Labelled
+    dev: Labelled | None  # chooses the regularisation; None: a part of the training set does
+    tests: Mapping[str, Labelled]
+
 
 # The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
 # it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
@@ -80,11 +90,11 @@ def fit_logistic(
 ) -> Predict:
     """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's grid."""
     x, y = _training(x, y)
-    splits = [(x, y, *dev)] if dev else stratified_splits(x, y, folds, seed)
+    splits = [((x, y), dev)] if dev else stratified_splits(x, y, folds, seed)
     with single_threaded():
         accuracies = [
-            [accuracy(model.predict, *held_out) for model in logistic_path(train_x, train_y)]
-            for train_x, train_y, *held_out in splits
+            [accuracy(model.predict, *held_out) for model in logistic_path(*train)]
+            for train, held_out in splits
         ]
         best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
         return next(logistic_path(x, y, grid=(best,))).predict
@@ -119,13 +129,13 @@ def fit_network(
     best = -1.0
     predict: Any = None
     with single_threaded():
-        train_x, train_y, *held_out = (x, y, *dev) if dev else next(stratified_splits(x, y, folds, seed))
+        train, held_out = ((x, y), dev) if dev else next(stratified_splits(x, y, folds, seed))
         for decay in NETWORK["weight_decay"]:
-            network = _network(train_x, (hidden,), "logistic", NETWORK, seed, decay)
+            network = _network(train[0], (hidden,), "logistic", NETWORK, seed, decay)
             best_of_decay, patience = -1.0, NETWORK["patience"]
             for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
                 for _ in range(NETWORK["epochs_a_check"]):
-                    network.partial_fit(train_x, train_y, classes=np.unique(y))
+                    network.partial_fit(*train, classes=np.unique(y))
                 score = accuracy(network.predict, *held_out)
                 if score > best:
                     best, predict = score, copy.deepcopy(network).predict
@@ -166,25 +176,27 @@ def _network(
     )
 
 
-def cross_validated(
-    x: Array, y: Array, fit: Callable[[Array, Array], Predict], *, folds: int = 10, seed: int = 0
-) -> float:
-    """Returns the mean accuracy of stratified cross-validation; the order of the rows decides their folds."""
-    splits = stratified_splits(x, y, folds, seed)
-    return float(np.mean(in_threads(lambda s: accuracy(fit(s[0], s[1]), s[2], s[3]), splits)))
+def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:
+    """Runs jobs on all processors, and returns the mean accuracy of the tests that have the same name."""
+
+    def run(job: Job) -> dict[str, float]:
+        predict = job.fit(*job.train, dev=job.dev) if job.dev else job.fit(*job.train)
+        return {name: accuracy(predict, *test) for name, test in job.tests.items()}
+
+    results = in_threads(run, jobs)
+    names = dict.fromkeys(name for result in results for name in result)
+    return {name: float(np.mean([r[name] for r in results if name in r])) for name in names}
 
 
-def stratified_splits(
-    x: Array, y: Array, folds: int, seed: int
-) -> Iterator[tuple[Array, Array, Array, Array]]:
-    """Yields the training vectors and labels of each fold, and those held out."""
+def stratified_splits(x: Array, y: Array, folds: int, seed: int) -> Iterator[tuple[Labelled, Labelled]]:
+    """Yields the training part of each fold, and the part that is held out; the rows' order decides them."""
     largest = int(np.unique(y, return_counts=True)[1].max(initial=0))
     if largest < folds:
         raise UserError(f"{folds} folds need {folds} rows of a label, but none has more than {largest}")
     from sklearn.model_selection import StratifiedKFold
 
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
-        yield x[train], y[train], x[test], y[test]
+        yield (x[train], y[train]), (x[test], y[test])
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -222,6 +234,11 @@ def require_trained(
 def accuracy(predict: Predict, x: Array, gold: Array) -> float:
     """Returns the share of vectors whose label is predicted."""
     return float(np.mean(predict(x) == gold))
+
+
+def pair_name(source: str, target: str) -> str:
+    """Names languages to train on and to test on: "en-de", or "en" for both."""
+    return source if source == target else f"{source}-{target}"
 
 
 def _training(x: Array, y: Array) -> Labelled:

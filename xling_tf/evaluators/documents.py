@@ -1,7 +1,7 @@
 """Document classification within and across languages, on pooled vectors of a document's parts."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import product
@@ -26,9 +26,6 @@ WINDOW_WORDS = 128
 STRIDE_WORDS = 64
 MAX_PARTS = 64  # news articles have about a dozen sentences; only the beginning of a book is encoded
 _DOCUMENTS_AT_ONCE = 2000  # number of documents whose parts are encoded in one call
-
-_Sets = Mapping[str, Mapping[str, classifiers.Labelled]]  # by language and split
-_Job = tuple[tuple[str, ...], str, str]  # languages to train on, to tune on and to test on
 
 
 class DocumentClassification:
@@ -57,16 +54,6 @@ class DocumentClassification:
 
         "leave_one_out" trains on all languages but the one that is tested.
         """
-        languages = list(self._documents)
-        zero_shot, targeted, left_out = dict[str, _Job](), dict[str, _Job](), dict[str, _Job]()
-        for source, target in product(languages, repeat=2):
-            pair = source if source == target else f"{source}-{target}"
-            zero_shot[pair] = (source,), source, target
-            targeted[pair] = (source,), target, target
-        if _TUNING_LANGUAGE in languages and len(languages) > 2:
-            for target in languages:
-                others = tuple(language for language in languages if language != target)
-                left_out[target] = others, _TUNING_LANGUAGE, target
         encode_parts = partial(encode_checked, as_embedder(encode).encode_raw)
         scores: dict[str, float] = {}
         for segmentation in ("sentences", "windows"):
@@ -79,31 +66,31 @@ class DocumentClassification:
                         pooled[pooling][language][split] = x, y
             for pooling, sets in pooled.items():
                 method = f"{segmentation}-{pooling}"
-                scores |= _accuracies(f"{method}/zero_shot", sets, zero_shot)
-                if method == _BEST:
-                    scores |= _accuracies(f"{method}/targeted", sets, targeted)
-                    scores |= _accuracies(f"{method}/leave_one_out", sets, left_out)
+                for name, jobs in _jobs(sets, only_zero_shot=method != _BEST).items():
+                    accuracies = classifiers.mean_accuracies(jobs)
+                    accuracies = {"all": float(np.mean([*accuracies.values()])), **accuracies}
+                    scores |= {f"{method}/{name}/{key}/accuracy": value for key, value in accuracies.items()}
         return scores
 
 
-def _accuracies(prefix: str, sets: _Sets, jobs: Mapping[str, _Job]) -> dict[str, float]:
-    """Trains and tests each job: "<prefix>/<job>/accuracy", with their mean ("all") first."""
-    if not jobs:
-        return {}
+def _jobs(
+    sets: Mapping[str, Mapping[str, classifiers.Labelled]], *, only_zero_shot: bool
+) -> dict[str, list[classifiers.Job]]:
+    """The classifiers of each kind of transfer, of the sets by language and split."""
 
-    def fit(trained_and_tuned: tuple[Sequence[str], str]) -> classifiers.Predict:
-        trained, tuned = trained_and_tuned
+    def job(trained: Iterable[str], tuned: str, tested: Mapping[str, str]) -> classifiers.Job:
         x, y = map(np.concatenate, zip(*(sets[code]["train"] for code in trained), strict=True))
-        return classifiers.fit_logistic(x, y, dev=sets[tuned]["dev"])
+        tests = {name: sets[code]["test"] for name, code in tested.items()}
+        return classifiers.Job(classifiers.fit_logistic, (x, y), sets[tuned]["dev"], tests)
 
-    distinct = list(dict.fromkeys(job[:2] for job in jobs.values()))
-    fitted = dict(zip(distinct, classifiers.in_threads(fit, distinct), strict=True))
-    values = {
-        name: classifiers.accuracy(fitted[trained, tuned], *sets[tested]["test"])
-        for name, (trained, tuned, tested) in jobs.items()
-    }
-    values = {"all": float(np.mean(list(values.values()))), **values}
-    return {f"{prefix}/{name}/accuracy": value for name, value in values.items()}
+    names = {(one, other): classifiers.pair_name(one, other) for one, other in product(sets, repeat=2)}
+    jobs = {"zero_shot": [job([one], one, {names[one, other]: other for other in sets}) for one in sets]}
+    if not only_zero_shot:
+        jobs["targeted"] = [job([one], other, {name: other}) for (one, other), name in names.items()]
+        if _TUNING_LANGUAGE in sets and len(sets) > 2:
+            left_out = {code: [other for other in sets if other != code] for code in sets}
+            jobs["leave_one_out"] = [job(others, _TUNING_LANGUAGE, {c: c}) for c, others in left_out.items()]
+    return jobs
 
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:

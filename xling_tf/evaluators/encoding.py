@@ -15,8 +15,6 @@ from xling_tf.inputs import Texts, as_texts, is_single, require_as_many
 from xling_tf.length_batches import encode_in_batches
 
 Encode = Callable[[list[str]], np.ndarray]
-# Scores that differ by less than the rounding error of vectors in float32 are ties.
-TIE = 1e-6
 _TEXTS_PER_CHUNK = 65_536
 
 

@@ -2,10 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from itertools import islice, permutations
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked, encode_units
-from xling_tf.evaluators.semantic_retrieval import inner_products, relevant_ranks
+from xling_tf.evaluators.encoding import Embedder, Encode, as_embedder, encode_checked, encode_units
+from xling_tf.evaluators.ranking import directions, inner_products, relevant_ranks
 
 # Lucene's defaults, and those of the implementation that Yang et al. 2019, footnote 16, name.
 _BM25 = {"method": "lucene", "k1": 1.2, "b": 0.75}
@@ -43,8 +43,7 @@ class _Unit(NamedTuple):
     places: NDArray[np.int64]
 
 
-# Yields the scores of a unit's texts, `[queries, texts]`, a few queries at a time.
-_Score = Callable[[_Unit], Iterator[NDArray[np.floating]]]
+_Score = Callable[[_Unit], Iterable[NDArray[np.floating]]]  # yields each query's scores of a unit's texts
 
 
 class _Pool:
@@ -85,8 +84,7 @@ class RetrievalQuestionAnswering:
         self.name = name
         self.pairs = [row[1:] for part in parts.values() for row in part.questions]
         self._pools = {language: _Pool(part) for language, part in parts.items()}
-        directions = list(permutations(parts, 2)) or [(only, only) for only in parts]
-        self._right = {direction: self._answers(*direction) for direction in directions}
+        self._right = {direction: self._answers(*direction) for direction in directions(parts)}
         if not all(self._right.values()):
             counts = {language: len(part.questions) for language, part in parts.items()}
             raise UserError(
@@ -103,43 +101,28 @@ class RetrievalQuestionAnswering:
         With several languages, all for each direction: "<query language>-<candidate language>/...".
         """
         scores: dict[str, float] = {}
-        embedder = as_embedder(encode)
-        sentences = partial(encode_units, embedder)
-        encoders: dict[str, tuple[Callable[[list[str]], Any], Callable[[_Pool], Any]]] = {
-            "qa_encoders": (
-                partial(encode_checked, embedder.encode_questions),
-                lambda pool: encode_checked(embedder.encode_responses, pool.texts, pool.contexts),
-            ),
-            "sentence_encoder": (sentences, lambda pool: sentences(pool.texts)),
-        }
-        if embedder.questions is None and embedder.responses is None:
-            del encoders["qa_encoders"]
-        prefixes = {pair: "" if len(set(pair)) == 1 else f"{'-'.join(pair)}/" for pair in self._right}
-        for name, (encode_questions, encode_answers) in encoders.items():
-            questions = {lang: encode_questions(pool.questions) for lang, pool in self._pools.items()}
-            candidates = {lang: encode_answers(pool) for lang, pool in self._pools.items()}
-            for (source, target), right in self._right.items():
-                best = partial(_best, questions[source][list(right)], candidates[target])
-                prefix, pool = f"{prefixes[source, target]}{name}", self._pools[target]
-                scores |= _measures(prefix, pool, right, best)
+        encoded = {language: _encoded(as_embedder(encode), pool) for language, pool in self._pools.items()}
+        for (source, target), prefix in directions(self._pools).items():
+            pool, right = self._pools[target], self._right[source, target]
+            systems: dict[str, _Score] = {}
+            texts = [self._pools[source].questions[row] for row in right]
+            lexical = partial(_lexical, texts)
+            for name, (_, candidates) in encoded[target].items():
+                questions, _ = encoded[source][name]
+                systems[name] = partial(_best, questions[list(right)], candidates)
                 if self._has_bm25:
-                    both = partial(_fused, best, self._bm25)
-                    scores |= _measures(f"{prefix}_and_bm25", pool, right, both)
-        for pair, right in self._right.items():
-            pool = self._pools[pair[1]]
+                    systems[f"{name}_and_bm25"] = partial(_fused, systems[name], lexical)
             if self._has_bm25:
-                scores |= _measures("bm25", pool, right, self._bm25)
-                of_paper = partial(self._bm25, negative_weights=True)
-                scores |= _measures("bm25_of_paper", pool, right, of_paper)
-            scores[f"{prefixes[pair]}num_queries"] = float(len(right))
+                systems |= {"bm25": lexical, "bm25_of_paper": partial(lexical, negative_weights=True)}
+            for (name, score), (kind, unit) in product(systems.items(), pool.units.items()):
+                relevant = [np.unique(unit.places[rows]) for rows in right.values()]
+                best = np.array([ranks[0] for ranks in relevant_ranks(score(unit), relevant)])
+                scores[f"{prefix}{name}/{kind}/precision_at_1"] = float(np.mean(best == 1))
+                scores[f"{prefix}{name}/{kind}/mean_reciprocal_rank"] = float(np.mean(1 / best))
+            scores[f"{prefix}num_queries"] = float(len(right))
             for kind, unit in pool.units.items():
-                scores[f"{prefixes[pair]}num_{kind}s"] = float(len(unit.texts))
+                scores[f"{prefix}num_{kind}s"] = float(len(unit.texts))
         return scores
-
-    def _bm25(self, unit: _Unit, *, negative_weights: bool = False) -> Iterator[NDArray[np.float32]]:
-        (right,), (pool,) = self._right.values(), self._pools.values()
-        queries = [pool.questions[row] for row in right]
-        return bm25(queries, unit.texts, negative_weights=negative_weights)
 
     def _answers(self, source: str, target: str) -> dict[int, NDArray[np.int64]]:
         """The rows of the right sentences of each question that has some."""
@@ -153,36 +136,38 @@ class RetrievalQuestionAnswering:
         return {row: np.array(sorted(right)) for row, right in rows if right}
 
 
+def _encoded(embedder: Embedder, pool: _Pool) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """The vectors of a pool's questions and candidates, by the name of their encoders."""
+    vectors = {}
+    if embedder.questions or embedder.responses:
+        questions = encode_checked(embedder.encode_questions, pool.questions)
+        answers = encode_checked(embedder.encode_responses, pool.texts, pool.contexts)
+        vectors["qa_encoders"] = questions, answers
+    vectors["sentence_encoder"] = encode_units(embedder, pool.questions), encode_units(embedder, pool.texts)
+    return vectors
+
+
 def _best(
     queries: NDArray[np.float64], candidates: NDArray[np.float64], unit: _Unit
 ) -> Iterator[NDArray[np.float64]]:
-    """Yields the score of each unit's best sentence, a few queries at a time."""
-    for chunk in inner_products(queries, candidates):
-        yield np.maximum.reduceat(chunk, unit.firsts, axis=1)
+    """Yields the scores of each unit's best sentence."""
+    return (np.maximum.reduceat(row, unit.firsts) for row in inner_products(queries, candidates))
+
+
+def _lexical(
+    queries: Sequence[str], unit: _Unit, *, negative_weights: bool = False
+) -> Iterator[NDArray[np.float32]]:
+    return bm25(queries, unit.texts, negative_weights=negative_weights)
 
 
 def _fused(semantic: _Score, lexical: _Score, unit: _Unit) -> Iterator[NDArray[np.floating]]:
-    lexical_rows = lexical(unit)
-    for chunk in semantic(unit):
-        yield fuse(chunk, np.concatenate([*islice(lexical_rows, len(chunk))]))
-
-
-def _measures(
-    name: str, pool: _Pool, right: Mapping[int, NDArray[np.int64]], score: _Score
-) -> dict[str, float]:
-    scores = {}
-    for kind, unit in pool.units.items():
-        relevant = [np.unique(unit.places[rows]) for rows in right.values()]
-        best = np.array([ranks[0] for ranks in relevant_ranks(score(unit), relevant)])
-        scores[f"{name}/{kind}/precision_at_1"] = float(np.mean(best == 1))
-        scores[f"{name}/{kind}/mean_reciprocal_rank"] = float(np.mean(1 / best))
-    return scores
+    return map(fuse, semantic(unit), lexical(unit))
 
 
 def bm25(
     queries: Sequence[str], documents: Sequence[str], *, negative_weights: bool = False
 ) -> Iterator[NDArray[np.float32]]:
-    """Yields the scores of all documents for each query, `[1, documents]`: the lexical baseline.
+    """Yields the scores of all documents for each query: the lexical baseline.
 
     With `negative_weights`, words of more than half of the documents count against a document, as in the
     implementation of Yang et al. 2019, footnote 16: log((N - n + .5) / (n + .5)), without Lucene's "1 +".
@@ -195,19 +180,19 @@ def bm25(
         ratios = (np.log(odds) / np.log1p(odds)).astype(np.float32)
         index.scores["data"] = index.scores["data"] * np.repeat(ratios, counts)
     for query in queries:
-        yield index.get_scores_from_ids(index.get_tokens_ids(tokens_of(query)))[np.newaxis]
+        yield index.get_scores_from_ids(index.get_tokens_ids(tokens_of(query)))
 
 
 def fuse(semantic: NDArray[np.floating], lexical: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Adds two scores `[queries, documents]`, each scaled to 0 to 1 over a query's documents.
+    """Adds two scores of a query's documents, each scaled to 0 to 1 over the documents.
 
     The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of Fusion
     Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF and CMRC 2018.
     """
 
     def scaled(scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        spread = np.ptp(scores, axis=1, keepdims=True)  # 0 if a question shares no word with the documents
-        return (scores - scores.min(axis=1, keepdims=True)) / np.where(spread > 0, spread, 1)
+        # The scores are all 0 if a question shares no word with the documents.
+        return (scores - scores.min()) / (np.ptp(scores) or 1)
 
     return (2 * scaled(semantic) + scaled(lexical)) / 3
 

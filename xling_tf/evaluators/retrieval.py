@@ -13,16 +13,15 @@ from numpy.typing import NDArray
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import TIE, Encode, encode_checked, encode_in_chunks
+from xling_tf.evaluators.encoding import Encode, encode_checked, encode_in_chunks
+from xling_tf.evaluators.ranking import inner_products, relevant_ranks, search
 from xling_tf.evaluators.sts import find_translated_sts
-from xling_tf.search.neighbours import index_kind, nearest
+from xling_tf.search.neighbours import index_kind
 
-_QUERIES_PER_CHUNK = 256
 _MULTILINGUAL_LAYOUT = (
     "similarity_search/<name>.tsv, a column for each language, or sts/stsb.<language>.<split>.tsv in two "
     "languages or more"
 )
-_MAX_ANSWERS = 10  # right answers of a query, which the search finds besides other neighbours
 
 
 class TranslationRetrieval:
@@ -89,7 +88,9 @@ class TranslationRetrieval:
         vectors = [encode_checked(encode, texts) for texts in self._texts]
         scores: dict[str, float] = {}
         for side, (direction, (queries, candidates)) in enumerate(self._directions.items()):
-            ranks = _ranks(vectors[side][queries], vectors[1 - side], candidates)
+            products = inner_products(vectors[side][queries], vectors[1 - side])
+            drawn = (row[places] for row, places in zip(products, candidates, strict=True))
+            ranks = np.concatenate(relevant_ranks(drawn, [[0]] * len(queries)))
             for k in (1, 3, 10):
                 scores[f"{direction}/precision_at_{k}"] = float(np.mean(ranks <= k))
         shapes = [candidates.shape for _, candidates in self._directions.values()]
@@ -107,29 +108,12 @@ def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(spelt))
 
 
-def _ranks(
-    queries: NDArray[np.float64], texts: NDArray[np.float64], candidates: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """The ranks of the right candidates, which are in the first column of `candidates` (rows of texts)."""
-    # Multiplying a few queries by all texts is faster than gathering the candidates of each query.
-    lengths = np.linalg.norm(texts, axis=1)
-    ranks = []
-    for start in range(0, len(queries), _QUERIES_PER_CHUNK):
-        chunk = queries[start : start + _QUERIES_PER_CHUNK]
-        rows = candidates[start : start + _QUERIES_PER_CHUNK]
-        scores = np.take_along_axis(chunk @ texts.T, rows, axis=1)
-        tie = TIE * np.linalg.norm(chunk, axis=1) * lengths[rows[:, 0]]
-        ranks.append(np.sum(scores >= (scores[:, 0] - tie)[:, np.newaxis], axis=1))
-    return np.concatenate(ranks)
-
-
 class SimilaritySearch:
     """The error rate of finding each sentence's translation, for every ordered pair of languages.
 
     Schwenk and Douze 2017; Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy. Every translation
     of the query in the corpus is right. Within a language, a sentence finds itself unless another row of the
-    corpus has the same text or vector. The search by cosine is exact up to 200,000 sentences (see
-    `index_kind`). Ties count as errors.
+    corpus has the same text or vector. Ties count as errors. See `search` for the size of a corpus.
 
     Args:
         rows: Sentences that translate each other, one for each of the languages.
@@ -159,9 +143,9 @@ class SimilaritySearch:
         errors = {f"{pair}/error_rate": 1 - share for pair, share in _precisions(sides).items()}
         within = {}
         for code, (vectors, rows) in sides.items():
-            single = rows[np.bincount(rows)[rows] == 1]
-            share = share_found(vectors, single, vectors, single) if len(single) else 0.0
-            within[f"{code}-{code}/error_rate"] = 1 - share * len(single) / len(rows)
+            is_single = np.bincount(rows)[rows] == 1
+            is_found = search(vectors, vectors, (rows, rows)).is_found[rows]
+            within[f"{code}-{code}/error_rate"] = 1 - float(np.mean(is_found & is_single))
         mean, overall = (float(np.mean([*rates.values()])) for rates in (errors, errors | within))
         return {"mean/error_rate": mean, "all/error_rate": overall, **errors, **within}
 
@@ -173,9 +157,11 @@ class SimilaritySearch:
 
 
 def _precisions(sides: Mapping[str, tuple[NDArray[Any], NDArray[np.int64]]]) -> dict[str, float]:
-    """The `share_found` of every ordered pair "<query language>-<candidate language>"."""
-    pairs = permutations(sides, 2)
-    return {f"{one}-{other}": share_found(*sides[one], *sides[other]) for one, other in pairs}
+    """The share of rows whose translation is found, by "<query language>-<candidate language>"."""
+    return {
+        f"{source}-{target}": float(np.mean(search(queries, candidates, (rows, answers)).is_found[rows]))
+        for (source, (queries, rows)), (target, (candidates, answers)) in permutations(sides.items(), 2)
+    }
 
 
 class BitextRetrieval(SimilaritySearch):
@@ -210,22 +196,14 @@ class MixedPoolRetrieval(SimilaritySearch):
         texts, rows = zip(*self._sides.values(), strict=True)
         sizes = [len(side) for side in texts]
         vectors = encode_in_chunks(encode, [text for side in texts for text in side])
-        language, queries = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(vectors))[:, np.newaxis]
+        language = np.repeat(np.arange(len(sizes)), sizes)
         places = [np.searchsorted(language, code) + side for code, side in enumerate(rows)]
-        right = np.unique([one * len(vectors) + other for one, other in permutations(places, 2)])
-        neighbours = nearest(vectors, vectors, min(2 + _MAX_ANSWERS, len(vectors)))
-        is_right = np.isin(queries * len(vectors) + neighbours.indices, right)
-        is_candidate = (neighbours.indices != queries) & (neighbours.indices >= 0)
-
-        def best(which: NDArray[np.bool_]) -> NDArray[np.float32]:
-            return np.where(which, neighbours.scores, -np.inf).max(axis=1)
-
-        is_found = best(is_right) - TIE > best(is_candidate & ~is_right)
-        is_nearest = is_candidate & (neighbours.scores >= best(is_candidate)[:, np.newaxis] - TIE)
-        is_own = is_nearest & (language[neighbours.indices] == language[:, np.newaxis])
+        one, other = (np.concatenate(sides) for sides in zip(*permutations(places, 2), strict=True))
+        found = search(vectors, vectors, (one, other), leave_out_itself=True)
+        is_own = found.is_nearest & (language[found.rows] == language[:, np.newaxis])
         measures = {
-            "recall_at_1": is_found,
-            "own_language_share": is_own.sum(axis=1) / is_nearest.sum(axis=1),
+            "recall_at_1": found.is_found,
+            "own_language_share": is_own.sum(axis=1) / found.is_nearest.sum(axis=1),
             "own_language_share_by_chance": (np.array(sizes)[language] - 1) / (len(vectors) - 1),
         }
         by_language = {
@@ -248,27 +226,6 @@ def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPo
             codes = [texts.languages[place] for place in places]
             rows = [tuple(row[place] for place in places) for row in texts.read()]
             yield MixedPoolRetrieval(rows, codes, name=f"mixed_pool/{texts.name}")
-
-
-def share_found(
-    queries: NDArray[np.float32],
-    query_rows: NDArray[np.int64],
-    candidates: NDArray[np.float32],
-    answer_rows: NDArray[np.int64],
-) -> float:
-    """The share of pairs whose query has a right answer as its nearest candidate, without a tie.
-
-    Queries and candidates are unit vectors `[n, dim]` of distinct texts; `query_rows` and `answer_rows` are
-    the query and a right candidate of each pair.
-    """
-    answers = np.unique(query_rows * len(candidates) + answer_rows)
-    num_answers = np.unique(answers // len(candidates), return_counts=True)[1].max()
-    neighbours = nearest(queries, candidates, 1 + min(int(num_answers), _MAX_ANSWERS))
-    pairs = np.arange(len(queries))[:, np.newaxis] * len(candidates) + neighbours.indices
-    is_wrong = (neighbours.indices >= 0) & ~np.isin(pairs, answers)
-    best_wrong = np.where(is_wrong, neighbours.scores, -np.inf).max(axis=1)
-    is_found = best_wrong < neighbours.scores[:, 0] - TIE
-    return float(np.mean(is_found[query_rows]))
 
 
 def _sampled(rows: data.Rows, languages: Sequence[str], *, name: str, seed: int) -> TranslationRetrieval:

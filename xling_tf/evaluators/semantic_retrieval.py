@@ -1,9 +1,8 @@
 """Semantic retrieval: finds the paraphrases of a question among all questions."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,11 @@ from scipy.sparse.csgraph import connected_components
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import TIE, Encode, as_embedder, encode_units
+from xling_tf.evaluators.encoding import Encode, as_embedder, encode_units
+from xling_tf.evaluators.ranking import average_precision, directions, inner_products, relevant_ranks
 from xling_tf.search.same_meaning import calibration_error, probabilities
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
-
-_SCORES_PER_CHUNK = 2**23
 
 Pairs = Sequence[tuple[str, str, bool]]  # two texts, and True if they mean the same
 
@@ -60,8 +58,7 @@ class SemanticRetrieval:
         """
         units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
         scores: dict[str, float] = {}
-        for query_code, code in list(permutations(units, 2)) or [(only, only) for only in units]:
-            prefix = "" if query_code == code else f"{query_code}-{code}/"
+        for (query_code, code), prefix in directions(units).items():
             originals, relevant = self._closure(code)
             # The lexicographically first of several translations is taken, whichever line it is in.
             translation = np.full(len(units[code]), np.iinfo(np.int64).max)
@@ -89,49 +86,6 @@ class SemanticRetrieval:
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
         originals = np.flatnonzero(np.bincount(labels)[labels] > 1)
         return originals, [members[labels[i]][members[labels[i]] != i] for i in originals]
-
-
-def inner_products(
-    queries: NDArray[np.float64], candidates: NDArray[np.float64]
-) -> Iterator[NDArray[np.float64]]:
-    """Yields the rows of `queries @ candidates.T`, some at a time."""
-    rows = max(1, _SCORES_PER_CHUNK // len(candidates))
-    for start in range(0, len(queries), rows):
-        yield queries[start : start + rows] @ candidates.T
-
-
-def relevant_ranks(
-    chunks: Iterable[NDArray[np.floating]],
-    relevant: Sequence[Sequence[int] | NDArray[np.integer]],
-    *,
-    itself: NDArray[np.integer] | None = None,
-) -> list[NDArray[np.int64]]:
-    """Returns the ranks of each query's relevant candidates, the best first.
-
-    Scores `[rows, candidates]` come a few queries at a time. Irrelevant candidates rank before relevant ones
-    with the same score, so that ties count as errors. One candidate of each query, `itself`, is left out.
-    """
-    ranks: list[NDArray[np.int64]] = []
-    for scores in (row for chunk in chunks for row in chunk):
-        right = np.asarray(relevant[len(ranks)])
-        floors = np.sort(scores[right])[::-1] - TIE * np.abs(scores).max()
-        is_other = np.ones(len(scores), bool)
-        is_other[right] = False
-        if itself is not None:
-            is_other[itself[len(ranks)]] = False
-        ahead = np.sort(scores[is_other & (scores >= floors[-1])])
-        num_ahead = len(ahead) - np.searchsorted(ahead, floors)
-        ranks.append(np.arange(1, len(floors) + 1) + num_ahead)
-    return ranks
-
-
-def average_precision(ranks: NDArray[np.int64], k: int) -> float:
-    """Returns the mean precision at the ascending ranks of the relevant candidates; ranks above k count 0.
-
-    The sum is divided by the number of relevant candidates or by k, if that is smaller: 1 is possible.
-    """
-    top = ranks[ranks <= k]
-    return float(np.sum(np.arange(1, len(top) + 1) / top) / min(len(ranks), k))
 
 
 def read_pairs(path: Path) -> Pairs:

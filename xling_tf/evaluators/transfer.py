@@ -1,6 +1,6 @@
 """SentEval's transfer tasks (Conneau and Kiela 2018): classifiers on frozen vectors."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,8 @@ class TransferClassification:
         seed: int = 0,
     ) -> None:
         self.name = name
-        self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
+        parts = {"train": train, "dev": dev, "test": test}
+        self._parts = {part: classifiers.by_text(rows) for part, rows in parts.items() if rows}
         self.pairs = _pairs(test or train)
         least = 1 if dev else _HELD_OUT if test else _HELD_OUT + 2  # folds within folds
         classifiers.require_trained(name, train, (*dev, *test), least)
@@ -52,16 +53,13 @@ class TransferClassification:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/accuracy" and "network/accuracy"."""
-        train, dev, test = _encode_rows(encode, (self._train, self._dev, self._test))
-        if not self._test:
-            validate = partial(classifiers.cross_validated, *train, folds=_FOLDS, seed=self._seed)
-            return {f"{name}/accuracy": validate(fit) for name, fit in self._fits.items()}
-
-        def accuracy(fit: Callable[..., classifiers.Predict]) -> float:
-            return classifiers.accuracy(fit(*train, dev=dev if self._dev else None), *test)
-
-        accuracies = classifiers.in_threads(accuracy, self._fits.values())
-        return {f"{name}/accuracy": value for name, value in zip(self._fits, accuracies, strict=True)}
+        (sets,) = _encoded(encode, [self._parts])
+        jobs = [
+            classifiers.Job(fit, train, dev, {f"{name}/accuracy": test})
+            for train, dev, test in _folds(sets, self._seed)
+            for name, fit in self._fits.items()
+        ]
+        return classifiers.mean_accuracies(jobs)
 
 
 class TransferRelatedness:
@@ -75,28 +73,32 @@ class TransferRelatedness:
 
     def __init__(self, train: Rows, dev: Rows = (), test: Rows = (), *, name: str, seed: int = 0) -> None:
         self.name = name
-        self._train, self._dev, self._test = map(classifiers.by_text, (train, dev, test))
+        self._parts = {
+            part: classifiers.by_text(rows) for part, rows in (("train", train), ("dev", dev), ("test", test))
+        }
         self.pairs = _pairs(test)
         if not dev and len(train) > 1:
             from sklearn.model_selection import train_test_split
 
-            self._train, self._dev = train_test_split(
-                self._train, test_size=1 / _RELATEDNESS_HELD_OUT, random_state=seed
+            self._parts["train"], self._parts["dev"] = train_test_split(
+                self._parts["train"], test_size=1 / _RELATEDNESS_HELD_OUT, random_state=seed
             )
-        for part in (self._train, self._dev, self._test):
+        for rows in self._parts.values():
             try:
-                scores = np.unique([float(score) for score, *_ in part])
+                scores = np.unique([float(score) for score, *_ in rows])
             except ValueError:
                 scores = np.array([np.nan])
             if len(scores) < 2 or not np.isfinite(scores).all():
                 raise UserError(f"{name} needs numbers as scores, two different ones in each set; correct it")
-        counts = {"num_train": len(self._train), "num_dev": len(self._dev), "num_test": len(self._test)}
+        counts = {f"num_{part}": len(rows) for part, rows in self._parts.items()}
         self.protocol: Mapping[str, Any] = {"seed": seed, **counts}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "pearson" and "spearman", which are 0 for constant predictions."""
-        sets = _encode_rows(encode, (self._train, self._dev, self._test))
-        (train_x, train_y), (dev_x, dev_y), (test_x, test_y) = ((x, y.astype(np.float64)) for x, y in sets)
+        (sets,) = _encoded(encode, [self._parts])
+        (train_x, train_y), (dev_x, dev_y), (test_x, test_y) = (
+            (x, y.astype(np.float64)) for x, y in sets.values()
+        )
         # Each row occurs twice, with the integers below and above its score as labels, and their weights.
         below = np.floor(train_y)
         weights = np.concatenate([1 - (train_y - below), train_y - below])
@@ -126,14 +128,17 @@ class CrossLingualTransfer:
 
     def __init__(self, rows: Mapping[str, Mapping[str, Rows]], *, name: str, seed: int = 0) -> None:
         self.name = name
-        self._rows = dict(sorted(rows.items(), key=lambda item: (item[0] != SOURCE, item[0])))
         self._seed = seed
-        self._is_split = all({"train", "test"} <= splits.keys() for splits in rows.values())
-        if not self._is_split and any("" not in splits for splits in rows.values()):
+        is_split = all({"train", "test"} <= splits.keys() for splits in rows.values())
+        if not is_split and any("" not in splits for splits in rows.values()):
             raise UserError(f"{name} must have parts train and test in each language, or no parts in any")
+        self._rows = {
+            code: rows[code] if is_split else {"": rows[code][""]}
+            for code in sorted(rows, key=lambda code: (code != SOURCE, code))
+        }
         counts = {code: sum(map(len, splits.values())) for code, splits in self._rows.items()}
         self.protocol: Mapping[str, Any] = {"seed": seed, "num_rows": counts}
-        if self._is_split:
+        if is_split:
             for splits in self._rows.values():
                 least = 1 if "dev" in splits else _INNER_FOLDS
                 classifiers.require_trained(name, splits["train"], splits["test"], least)
@@ -144,45 +149,38 @@ class CrossLingualTransfer:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/en-<language>/accuracy" and "logistic/<language>/accuracy"."""
-        parts = [rows for splits in self._rows.values() for rows in splits.values()]
-        encoded = iter(_encode_rows(encode, parts))
-        sets = {code: {part: next(encoded) for part in splits} for code, splits in self._rows.items()}
-        folds = [sets] if self._is_split else list(self._folds(sets))
-        scores = {}
-        for source in sets:
-            targets = [*sets] if source == SOURCE else [source]
-            accuracies = partial(self._accuracies, source, targets)
-            means = np.mean(classifiers.in_threads(accuracies, folds), axis=0).tolist()
-            for target, mean in zip(targets, means, strict=True):
-                pair = target if source == target else f"{source}-{target}"
-                scores[f"logistic/{pair}/accuracy"] = mean
-        return scores
+        fit = partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=self._seed)
+        encoded = _encoded(encode, self._rows.values())
+        folds = {code: _folds(sets, self._seed) for code, sets in zip(self._rows, encoded, strict=True)}
+        jobs = []
+        for source in folds:
+            targets = [*folds] if source == SOURCE else [source]
+            names = {code: f"logistic/{classifiers.pair_name(source, code)}/accuracy" for code in targets}
+            for number, (train, dev, _) in enumerate(folds[source]):
+                tests = {name: folds[code][number][-1] for code, name in names.items()}
+                jobs.append(classifiers.Job(fit, train, dev, tests))
+        return classifiers.mean_accuracies(jobs)
 
-    def _accuracies(
-        self, source: str, targets: Sequence[str], fold: Mapping[str, Mapping[str, classifiers.Labelled]]
-    ) -> list[float]:
-        train, dev = fold[source]["train"], fold[source].get("dev")
-        predict = classifiers.fit_logistic(*train, dev=dev, folds=_INNER_FOLDS, seed=self._seed)
-        return [classifiers.accuracy(predict, *fold[target]["test"]) for target in targets]
 
-    def _folds(
-        self, sets: Mapping[str, Mapping[str, classifiers.Labelled]]
-    ) -> Iterator[dict[str, dict[str, classifiers.Labelled]]]:
-        """Yields the parts "train" and "test" of each language in each fold."""
-        whole = {code: splits[""] for code, splits in sets.items()}
-        y = next(iter(whole.values()))[1]
-        indices = np.arange(len(y))
-        for *parts, _ in classifiers.stratified_splits(indices, y, _FOLDS, self._seed):
-            rows = {"train": parts[0], "test": parts[2]}
-            yield {code: {n: (x[r], y[r]) for n, r in rows.items()} for code, (x, _) in whole.items()}
+def _folds(
+    sets: Mapping[str, classifiers.Labelled], seed: int
+) -> list[tuple[classifiers.Labelled, classifiers.Labelled | None, classifiers.Labelled]]:
+    """The training, development and test part: those that are given, or those of each fold without `dev`."""
+    if "test" in sets:
+        return [(sets["train"], sets.get("dev"), sets["test"])]
+    rows = next(iter(sets.values()))
+    return [(train, None, test) for train, test in classifiers.stratified_splits(*rows, _FOLDS, seed)]
 
 
 def _pairs(examples: Rows) -> list[tuple[str, str]]:
     return [(example[1], example[2]) for example in examples if len(example) == 3]
 
 
-def _encode_rows(encode: Encode, parts: Sequence[Rows]) -> list[classifiers.Labelled]:
-    return classifiers.encode_rows(as_embedder(encode).encode_raw, parts)
+def _encoded(encode: Encode, sets: Collection[Mapping[str, Rows]]) -> list[dict[str, classifiers.Labelled]]:
+    """Encodes sets of rows together."""
+    rows = [rows for parts in sets for rows in parts.values()]
+    encoded = iter(classifiers.encode_rows(as_embedder(encode).encode_raw, rows))
+    return [{part: next(encoded) for part in parts} for parts in sets]
 
 
 _PAIR = ("sentence1", "sentence2")
