@@ -16,7 +16,7 @@ from xling_tf.config import (
     TransformerConfig,
 )
 from xling_tf.errors import UserError
-from xling_tf.presets import PRESETS, get_preset
+from xling_tf.presets import all_presets, get_preset
 from xling_tf.settings import apply_overrides, from_dict, to_dict, to_lines
 
 
@@ -138,7 +138,7 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
 
 
 def test_json_round_trip():
-    for preset in PRESETS.values():
+    for preset in all_presets().values():
         assert from_dict(json.loads(json.dumps(to_dict(preset)))) == preset
         assert override(*to_lines(preset)) == preset
     config = from_dict({"tokenizer": {"kind": "words", "max_tokens": 5}})

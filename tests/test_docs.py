@@ -5,7 +5,7 @@ from pathlib import Path
 
 from xling_tf.cli import COMMANDS
 from xling_tf.files import read_json
-from xling_tf.presets import PRESETS, get_preset
+from xling_tf.presets import all_presets, get_preset
 from xling_tf.settings import apply_overrides
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +58,7 @@ def test_files_named_exist():
 def test_the_table_of_presets_and_the_make_targets_are_complete():
     rows = re.findall(r"^\| (`[^|]+`) \|", TEXT["docs/training.md"], flags=re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
-    assert set(PRESETS) <= named
+    assert set(all_presets()) <= named
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     shown = re.findall(r"(?:^    |`)make ((?:[a-z]+ ?)+)", "\n".join(TEXT.values()), flags=re.MULTILINE)
     assert {name for names in shown for name in names.split()} <= targets

@@ -10,8 +10,9 @@ import pytest
 from encode_functions import by_meaning, random_vectors
 from evaluation_data import meaning, write_evaluation_data, write_table
 
+from xling_tf.baselines.rueckle2018 import argument
 from xling_tf.errors import UserError
-from xling_tf.evaluators import argument, transfer
+from xling_tf.evaluators import transfer
 from xling_tf.evaluators.data import Dataset, select
 from xling_tf.evaluators.encoding import Embedder, Encode, Evaluator, NotApplicableError
 from xling_tf.evaluators.running import SUITES

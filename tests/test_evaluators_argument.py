@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from encode_functions import by_meaning
 
+from xling_tf.baselines.rueckle2018.argument import SubsampleValidation
 from xling_tf.errors import UserError
-from xling_tf.evaluators.argument import SubsampleValidation
 
 ROWS = {
     language: [(label, f"{language} {n} {label}") for n, label in enumerate(["Claim", "Premise"] * 60)]

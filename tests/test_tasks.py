@@ -17,11 +17,11 @@ from testing import (
     tiny_model,
 )
 
+from xling_tf.baselines.yu2018.translation import draw_others
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import StoredRecords, transient_store
 from xling_tf.settings import apply_overrides
-from xling_tf.tasks.base import draw_others
 
 FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
 SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]

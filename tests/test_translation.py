@@ -20,15 +20,14 @@ from testing import (
     tiny_model,
 )
 
+from xling_tf.baselines.yu2018.lstm import AttentionPooling, Lstm
+from xling_tf.baselines.yu2018.translation import _candidates, draw_others
 from xling_tf.errors import UserError
 from xling_tf.evaluators.documents import divide, pool
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.layers.pooling import AttentionPooling, masked_max
-from xling_tf.layers.recurrent import Lstm
+from xling_tf.layers.pooling import masked_max
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
-from xling_tf.tasks.base import draw_others
-from xling_tf.tasks.translation import _candidates
 
 YU = tiny_config(*LSTM, "tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])

@@ -23,7 +23,7 @@ from absl import flags
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS
 from xling_tf.errors import UserError, library
-from xling_tf.presets import E5, PRESETS, PUBLISHED, get_preset, name_of_run
+from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset, name_of_run
 from xling_tf.program import format_table, quiet_start, run
 from xling_tf.settings import apply_overrides, to_dict, to_lines
 
@@ -59,8 +59,9 @@ _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
 def main() -> None:
     """Runs the experiment that the flags describe."""
     if _LIST.value:
-        width = max(map(len, PRESETS))
-        for name, preset in PRESETS.items():
+        presets = all_presets()
+        width = max(map(len, presets))
+        for name, preset in presets.items():
             print(f"{name:{width}}  {preset.description}")
         return
     if _SHOW.value:

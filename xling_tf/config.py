@@ -1,9 +1,8 @@
 """The settings of an experiment, in frozen dataclasses, and the registries of tokenizers, encoders and tasks.
 
 Defaults are constants of the papers, with the section they are from: "2019" is Chidambaram et al. 2019,
-RepL4NLP, and "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019, multilingual USE; "Yu"
-is Yu et al. 2018; "Rücklé" is Rücklé et al. 2018. `presets.py` sets what differs in a preset; `settings.py`
-reads and writes settings.
+RepL4NLP, and "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019, multilingual USE.
+`presets.py` sets what differs in a preset; `settings.py` reads and writes settings.
 """
 
 import math
@@ -11,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import combinations
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -20,6 +20,15 @@ from xling_tf.errors import UserError, require_known
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
+
+
+# Kinds, presets, word vectors and a suite of evaluations that only papers' baselines need; may be missing.
+_BASELINES = "xling_tf.baselines"
+
+
+def baselines() -> Any:
+    """Imports and returns the package of baselines; None if it is missing."""
+    return import_module(_BASELINES) if find_spec(_BASELINES) else None
 
 
 class Check(NamedTuple):
@@ -56,9 +65,9 @@ class Section:
     def __post_init__(self) -> None:
         for setting, hint in get_type_hints(type(self), include_extras=True).items():
             for check in getattr(hint, "__metadata__", ()):
-                self._require(check.is_valid(getattr(self, setting)), setting, check.expected)
+                self.require(check.is_valid(getattr(self, setting)), setting, check.expected)
 
-    def _require(self, is_valid: bool, setting: str, expected: str) -> None:
+    def require(self, is_valid: bool, setting: str, expected: str) -> None:
         """Raises a `UserError` unless the value of a setting is valid."""
         if not is_valid:
             value = getattr(self, setting)
@@ -67,7 +76,7 @@ class Section:
 
 
 class Registry:
-    """The kinds of tokenizers, encoders or tasks by name.
+    """The kinds of tokenizers, encoders or tasks by name; those of `baselines` join when one is missing.
 
     Args:
         setting: The setting whose value is such a name, for messages.
@@ -86,8 +95,8 @@ class Registry:
         """Yields the names."""
         return iter(self._kinds)
 
-    def register(self, name: str, config_type: type, implementation: type) -> None:
-        """Adds a kind; `config_type` is a frozen dataclass of its own, whose settings all have defaults."""
+    def register(self, name: str, config_type: type, implementation: type | str) -> None:
+        """Adds a kind: a frozen dataclass of its own, whose settings all have defaults; and a class."""
         taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
         # Tasks share settings, because they are found by their names alone.
         if config_type in taken and not issubclass(config_type, TaskConfig):
@@ -117,6 +126,8 @@ class Registry:
         return self.implementation(self.name_of(config))
 
     def _find(self, name: str) -> tuple[type, Any]:
+        if name not in self._kinds and (package := baselines()):
+            package.register()
         require_known(self._setting, name, self._kinds)
         return self._kinds[name]
 
@@ -125,13 +136,24 @@ class Registry:
 class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
+    takes_vectors = (
+        False  # true if the tokenizer's constructor takes words, such as those of `initial.vectors`
+    )
+
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
     lowercase: bool = False
+
+    @property
+    def has_ngrams(self) -> bool:
+        """True if words have n-grams, which few encoders take."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordsConfig(TokenizerConfig):
     """Treebank-style words, optionally with character n-grams."""
+
+    takes_vectors = True
 
     max_words: Count = 200_000  # 2019, sec. 3.2
     min_word_count: Count = 1
@@ -139,6 +161,11 @@ class WordsConfig(TokenizerConfig):
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
     ngram_sizes: DifferentSizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
+
+    @property
+    def has_ngrams(self) -> bool:
+        """See `TokenizerConfig.has_ngrams`."""
+        return bool(self.ngram_sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,8 +200,24 @@ class WordPieceConfig(MarkedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig(Section, name="encoder"):
+class EncoderConfig(Section, name="encoder"):
+    """Base class of the settings of encoders, which say what an encoder needs and has before it is made."""
+
+    takes_ngrams = False
+    needs_vectors = False  # true if `initial.vectors` must make its word vectors
+    fine_tuning_rate = 2e-4  # learning rate of `xling_tf.fine_tune`
+
+    @property
+    def has_average(self) -> bool:
+        """True if the encoder has an average of words, which `training.bow_share` trains before the rest."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(EncoderConfig):
     """The transformer of the shared encoder g (2019, sec. 2.1)."""
+
+    takes_ngrams = True
 
     embedding_dim: Positive = 320  # 2019, sec. 3.2
     hidden_dim: Positive = 512  # 2019, sec. 2.1
@@ -189,11 +232,16 @@ class TransformerConfig(Section, name="encoder"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_multiple = self.hidden_dim % self.num_heads == 0
-        self._require(is_multiple, "hidden_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
+        self.require(is_multiple, "hidden_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
+
+    @property
+    def has_average(self) -> bool:
+        """See `EncoderConfig.has_average`."""
+        return self.bow_residual
 
 
 @dataclass(frozen=True, kw_only=True)
-class CnnConfig(Section, name="encoder"):
+class CnnConfig(EncoderConfig):
     """The CNN of the published multilingual encoder (Yang, sec. 3.3 and 4.2)."""
 
     embedding_dim: Positive = 512
@@ -203,58 +251,27 @@ class CnnConfig(Section, name="encoder"):
     filter_widths: DifferentSizes = (1, 2, 3, 5)
     num_filters: Positive = 256  # for each width
 
+    @property
+    def has_average(self) -> bool:
+        """See `EncoderConfig.has_average`."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
-class StaticConfig(Section, name="encoder"):
+class StaticConfig(EncoderConfig):
     """The average of word vectors."""
+
+    takes_ngrams = True
 
     embedding_dim: Positive = 320  # 2019, sec. 3.2
     hidden_dim: Positive = 512
-
-
-@dataclass(frozen=True, kw_only=True)
-class LstmConfig(Section, name="encoder"):
-    """A bidirectional LSTM, and one on top of it (Yu, sec. 2)."""
-
-    embedding_dim: Positive = 300
-    hidden_dim: Positive = 1024  # of the second layer; with a single layer, twice intermediate_dim
-    intermediate_dim: Positive = 512  # of each direction of the first layer
-    # 1 for the bidirectional layer alone
-    num_layers: Annotated[int, Check("1 or 2", (1, 2).__contains__)] = 2
-    pooling: Annotated[str, one_of("mean", "max", "attention")] = "mean"  # Yu, sec. 3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        both = 2 * self.intermediate_dim
-        is_valid = self.num_layers > 1 or self.hidden_dim == both
-        expected = f"twice encoder.intermediate_dim, {both}, if there is one layer"
-        self._require(is_valid, "hidden_dim", expected)
-
-
-def _are_powers(texts: tuple[str, ...]) -> bool:
-    try:
-        powers = [float(text) for text in texts]
-    except ValueError:
-        return False
-    # Other powers of float32 numbers overflow.
-    return bool(powers) and all(math.isinf(p) or -3 <= p <= 10 for p in powers)
-
-
-_Powers = Annotated[tuple[str, ...], Check("numbers from -3 to 10, -inf or inf", _are_powers)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PowerMeanConfig(Section, name="encoder"):
-    """Concatenated power means of the word vectors in `initial.vectors` (Rücklé, sec. 3)."""
-
-    p_values: _Powers = ("-inf", "1", "inf")  # Rücklé, sec. 4.1
 
 
 _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BertConfig(Section, name="encoder"):
+class BertConfig(EncoderConfig):
     """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models with the same layers."""
 
     embedding_dim: Positive = 384  # of the tables and the blocks
@@ -271,12 +288,12 @@ class BertConfig(Section, name="encoder"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_multiple = self.embedding_dim % self.num_heads == 0
-        self._require(is_multiple, "embedding_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
+        self.require(is_multiple, "embedding_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
         for name in self.dense_activations:
             require_known("encoder.dense_activations", name, (*_ACTIVATIONS, "tanh", "linear"))
         is_valid = len(self.dense_activations) == len(self.dense_dims)
         expected = f"as many names as encoder.dense_dims has numbers, {len(self.dense_dims)}"
-        self._require(is_valid, "dense_activations", expected)
+        self.require(is_valid, "dense_activations", expected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +313,7 @@ class SimilarityConfig(Section, name="similarity"):
     def require_below(self, hidden_dim: float) -> None:
         """Raises a `UserError` unless vectors of this width can be cut to all of `matryoshka_dims`."""
         is_valid = max(self.matryoshka_dims, default=0) < hidden_dim
-        self._require(is_valid, "matryoshka_dims", f"below the width of the vectors, {hidden_dim}")
+        self.require(is_valid, "matryoshka_dims", f"below the width of the vectors, {hidden_dim}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,14 +394,6 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class TranslationConfig(TaskConfig, name="tasks.translation"):
-    """Translation from the vector, in both directions (Yu, sec. 2.2)."""
-
-    regularizer: Annotated[str, one_of("similarity", "contrastive", "weight_decay", "none")] = "similarity"
-    alpha: NotNegative = 0.0  # weight of the regularizer
-
-
 TOKENIZERS = Registry(
     "tokenizer.kind",
     {
@@ -399,8 +408,6 @@ ENCODERS = Registry(
         "transformer": (TransformerConfig, "xling_tf.encoders.transformer:TransformerEncoder"),
         "cnn": (CnnConfig, "xling_tf.encoders.cnn:CnnEncoder"),
         "static": (StaticConfig, "xling_tf.encoders.static:StaticEncoder"),
-        "lstm": (LstmConfig, "xling_tf.encoders.lstm:LstmEncoder"),
-        "p_mean": (PowerMeanConfig, "xling_tf.encoders.p_mean:PowerMeanEncoder"),
         "bert": (BertConfig, "xling_tf.encoders.bert:BertEncoder"),
     },
 )
@@ -419,9 +426,6 @@ TASKS = Registry(
         "distillation": (DistillationConfig, "xling_tf.tasks.distillation:Distillation"),
         "entailment_ranking": (InferenceConfig, "xling_tf.tasks.ranking:EntailmentRanking"),
         "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
-        "translation": (TranslationConfig, "xling_tf.tasks.translation:Translation"),
-        "translation_detection": (TaskConfig, "xling_tf.tasks.inference:TranslationDetection"),
-        "inference_and_detection": (TaskConfig, "xling_tf.tasks.inference:InferenceAndDetection"),
     },
 )
 
@@ -469,8 +473,7 @@ class InitialConfig(Section, name="initial"):
     # Share of the starting weights in the exported mean of starting and trained weights, which preserves more
     # of what the training texts lack, such as other languages ("WiSE-FT", Wortsman et al. 2022, eq. 1).
     average: Share = 0.0
-    # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300" (see
-    # trainer/word_vectors.py).
+    # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300" (docs/training.md).
     vectors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -572,7 +575,7 @@ class ExperimentConfig:
     data: DataConfig = DataConfig()
     # Of a kind in `TOKENIZERS` and `ENCODERS`; None for those of `initial.model`.
     tokenizer: TokenizerConfig | None = WordsConfig()
-    encoder: Any = TransformerConfig()
+    encoder: EncoderConfig | None = TransformerConfig()
     similarity: SimilarityConfig = SimilarityConfig()
     heads: HeadsConfig = HeadsConfig()
     tasks: Mapping[str, TaskConfig] = field(default_factory=dict)
@@ -591,21 +594,19 @@ class ExperimentConfig:
             return
         if tokenizer is None or encoder is None:
             raise UserError("this preset starts from a model: set initial.model")
-        has_ngrams = isinstance(tokenizer, WordsConfig) and bool(tokenizer.ngram_sizes)
-        if has_ngrams and not isinstance(encoder, TransformerConfig | StaticConfig):
+        if tokenizer.has_ngrams and not encoder.takes_ngrams:
             raise UserError(
                 "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
                 "tokenizer.kind=sentencepiece"
             )
-        if vectors and (has_ngrams or not isinstance(tokenizer, WordsConfig)):
+        if vectors and (tokenizer.has_ngrams or not tokenizer.takes_vectors):
             raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
-        if isinstance(encoder, PowerMeanConfig) and not vectors:
+        if encoder.needs_vectors and not vectors:
             raise UserError(
-                "encoder.kind=p_mean needs word vectors: name files with initial.vectors=my.{}.vec, or "
-                "learn them from the translations with initial.vectors=bivcd:300"
+                "this encoder needs word vectors: name files with initial.vectors=my.{}.vec, or learn them "
+                "from the translations with initial.vectors=bivcd:300"
             )
-        has_average = isinstance(encoder, CnnConfig) or getattr(encoder, "bow_residual", False)
-        if self.training.bow_share and not has_average:
+        if self.training.bow_share and not encoder.has_average:
             raise UserError(
                 "training.bow_share, which trains the average of words before the rest, expects a CNN or a "
                 f"transformer with encoder.bow_residual=true, got {self.training.bow_share}"

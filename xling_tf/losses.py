@@ -42,39 +42,6 @@ def in_batch_softmax(
     return losses, ops.cast(hits, "float32")
 
 
-def token_likelihood(
-    scores: Tensor, correct: Tensor, is_token: Tensor, log_probabilities: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Mean negative log-likelihood of the tokens of each sequence (Yu et al. 2018, sec. 2.2).
-
-    The candidates are a sample of the vocabulary. Subtracting the log probability of being sampled corrects
-    for the tokens outside the sample (Jean et al. 2015, "On Using Very Large Target Vocabulary", sec. 3.1,
-    eq. 8).
-
-    Args:
-        scores: `[batch, length, candidates]` float32.
-        correct: `[batch, length]` int32 index of the correct candidate.
-        is_token: `[batch, length]` bool, false for padding.
-        log_probabilities: `[candidates]` log probability that each candidate is in the sample.
-
-    Returns:
-        `[batch]` losses, and `[batch]` share of tokens whose correct candidate has the highest score.
-
-    Example:
-        >>> import numpy as np
-        >>> scores = np.array([[[0.0, 0.0], [9.0, 0.0]]], "float32")
-        >>> correct, is_token = np.array([[0, 1]]), np.array([[True, False]])
-        >>> losses, _ = token_likelihood(scores, correct, is_token, np.zeros(2, "float32"))
-        >>> print(losses.numpy().round(4))  # log 2
-        [0.6931]
-    """
-    weights = ops.cast(is_token, "float32")
-    weights /= ops.sum(weights, axis=1, keepdims=True)
-    losses = ops.sparse_categorical_crossentropy(correct, scores - log_probabilities, from_logits=True)
-    hits = ops.cast(ops.equal(ops.cast(ops.argmax(scores, axis=2), "int32"), correct), "float32")
-    return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
-
-
 def correlation_distance(similarities: Tensor, scores: Tensor) -> Tensor:
     """1 - Pearson's correlation of the model's similarities and people's scores.
 

@@ -13,10 +13,8 @@ from xling_tf.config import (
     HeadsConfig,
     InferenceConfig,
     InitialConfig,
-    LstmConfig,
     NativeTaskConfig,
     OptimizerConfig,
-    PowerMeanConfig,
     QuestionAnsweringConfig,
     SentencePieceConfig,
     SimilarityConfig,
@@ -24,15 +22,15 @@ from xling_tf.config import (
     TaskConfig,
     TrainingConfig,
     TransformerConfig,
-    TranslationConfig,
     TranslationRankingConfig,
     WordsConfig,
+    baselines,
 )
 from xling_tf.errors import require_known
 
 # How often corpora are drawn from relative to their size. A general encoder is for everyday sentences, but
 # most of the texts are from manuals and menus, which repeat themselves.
-_CORPUS_WEIGHTS = {
+CORPUS_WEIGHTS = {
     "tatoeba": 3.0,
     "python_docs": 0.25,
     "software-ui": 0.5,
@@ -46,7 +44,7 @@ _CORPUS_WEIGHTS = {
 # Data sets of narrow domains, or of questions that are not phrased as people ask them.
 _NARROW_QUESTIONS = ("medquad", "policyqa", "paraqa", "squadshifts_amazon")
 # For models that already encode manuals and menus well before the training.
-_EVERYDAY_WEIGHTS = {**_CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_QUESTIONS, 0.1)}
+_EVERYDAY_WEIGHTS = {**CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_QUESTIONS, 0.1)}
 
 # Outputs of export/import_model.py
 PUBLISHED, E5 = "exported/use-multilingual", "exported/multilingual-e5-small"
@@ -154,7 +152,7 @@ _MULTILINGUAL = replace(
     _RECIPE,
     description="the published multilingual CNN's tasks and sizes, for the languages of the data",
     data=DataConfig(
-        targets=(ALL_LANGUAGES,), all_pairs=True, sampling_temperature=5.0, corpus_weights=_CORPUS_WEIGHTS
+        targets=(ALL_LANGUAGES,), all_pairs=True, sampling_temperature=5.0, corpus_weights=CORPUS_WEIGHTS
     ),
     tokenizer=SentencePieceConfig(num_pieces=128_000, max_tokens=256, sentence_marks=True),
     encoder=CnnConfig(),
@@ -241,60 +239,6 @@ _E5 = replace(
     training=TrainingConfig(steps=700, minutes=120.0),
 )
 
-# Words without n-grams, for pretrained word vectors.
-_WORDS = WordsConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True)
-# Yu et al. 2018, sec. 2. The paper gives no batch size, optimizer, learning rates or dropout, and trains for
-# a day and a half on 4 GPUs; ours are for an hour on a CPU. Other differences:
-# - The word vectors are BIVCD's, learned from the same translations. The paper's (multi-CCA, Ammar et al.
-#   2016) need further texts; initial.vectors=FILE reads such vectors.
-# - A word is predicted among the words of the batch, not among all 85,000 (`losses.token_likelihood`).
-# - The gradient of the word vectors, which have a learning rate of their own, is not clipped.
-# - All pairs of languages in the data are trained; the paper pairs each with English and Spanish alone.
-# - The "L2 norm on the encoder weights" is its square, as usual, without the word vectors.
-# - Self-attention has one hop, so that vectors keep the paper's 1024 numbers.
-_SEQ2SEQ = ExperimentConfig(
-    data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=_CORPUS_WEIGHTS),
-    tokenizer=replace(_WORDS, max_words=85_000),
-    encoder=LstmConfig(),
-    tasks={"translation": TranslationConfig(examples_per_batch=64)},
-    initial=InitialConfig(vectors=("bivcd:300",)),
-    optimizer=replace(_OPTIMIZER, learning_rate=1e-3, clip_norm=5.0),
-    training=TrainingConfig(minutes=60.0),
-)
-# The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300 for
-# similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/experiments.md, "Does the
-# similarity loss help"). The other alphas were not tuned; contrastive includes the similarity term.
-_REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
-    "similarity": {"regularizer": "similarity", "alpha": 1.0},
-    "contrastive": {"regularizer": "contrastive", "alpha": 1.0},
-    "weight-decay": {"regularizer": "weight_decay", "alpha": 5e-5},
-    "no-similarity": {"regularizer": "none", "alpha": 0.0},
-}
-
-# Rücklé et al. 2018 do not cut sentences; the longest of their tasks here has 134 words.
-_WHOLE = replace(_WORDS, max_tokens=256)
-# Rücklé et al. 2018, sec. 5.1, on fixed word vectors (the paper: those that do best), with the sizes and the
-# batches of Conneau et al. 2017, sec. 3.3, and without dropout, as there. Adam, its rates and the budget are
-# ours. Tasks take turns, a step each; the paper mixes their examples.
-_INFERSENT = replace(
-    _SEQ2SEQ,
-    description="InferSent: English inference on word vectors of all languages (Conneau et al. 2017)",
-    tokenizer=_WHOLE,
-    encoder=LstmConfig(num_layers=1, hidden_dim=4096, intermediate_dim=2048, pooling="max"),
-    tasks={"inference": InferenceConfig(examples_per_batch=64)},
-    optimizer=replace(_SEQ2SEQ.optimizer, embedding_learning_rate=0.0),
-)
-_DETECTION = TaskConfig(examples_per_batch=64)
-# Rücklé et al. 2018, sec. 5: only the word vectors are trained.
-_P_MEAN = ExperimentConfig(
-    description="power means of word vectors learned from translations (Rücklé et al. 2018)",
-    data=DataConfig(targets=(ALL_LANGUAGES,), corpus_weights=_CORPUS_WEIGHTS),
-    tokenizer=_WHOLE,
-    encoder=PowerMeanConfig(p_values=("-inf", "1", "3", "inf")),
-    similarity=SimilarityConfig(normalize=True),
-    initial=InitialConfig(vectors=("bivcd:300",)),
-)
-
 
 def _variant(preset: ExperimentConfig, description: str, **sections: Mapping[str, Any]) -> ExperimentConfig:
     """Changes settings of some sections of a preset; in `tasks`, a value replaces a task, None removes it."""
@@ -315,7 +259,7 @@ def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, E
     }
 
 
-PRESETS: Mapping[str, ExperimentConfig] = {
+PRESETS: dict[str, ExperimentConfig] = {
     **_pairs("en-{}", _RECIPE, "the paper's six tasks and more, in minutes on 2 cores"),
     **_pairs("en-{}-static", _STATIC, "the average of words, for speed"),
     "many": _variant(
@@ -367,39 +311,22 @@ PRESETS: Mapping[str, ExperimentConfig] = {
         "multilingual-large, trained more for questions and answers (Yang, sec. 4.2)",
         tasks={"question_answering": QuestionAnsweringConfig(weight=2, examples_per_batch=128)},
     ),
-    **{
-        f"seq2seq-{name}": _variant(
-            _SEQ2SEQ,
-            f"translation from the vector by LSTMs (Yu et al. 2018), {name.replace('-', ' ')}",
-            tasks={"translation": replace(_SEQ2SEQ.task("translation"), **regularizer)},
-        )
-        for name, regularizer in _REGULARIZERS.items()
-    },
-    "p-mean": _P_MEAN,
-    "infersent": _INFERSENT,
-    "infersent-mt": _variant(
-        _INFERSENT,
-        "InferSent MT: inference in each language that has it (Rücklé et al. 2018)",
-        tasks={"inference": InferenceConfig(examples_per_batch=64, in_targets=True)},
-    ),
-    "infersent-td": _variant(
-        _INFERSENT,
-        "InferSent TD: translations and unrelated sentences (Rücklé et al. 2018)",
-        tasks={"inference": None, "translation_detection": _DETECTION},
-    ),
-    "infersent-mt-td": _variant(
-        _INFERSENT,
-        "InferSent MT+TD: both, by one classifier of five classes (Rücklé et al. 2018)",
-        tasks={"inference": None, "inference_and_detection": _DETECTION},
-    ),
     "smoke": _SMOKE,
 }
 
 
+def all_presets() -> Mapping[str, ExperimentConfig]:
+    """Returns all presets by name, those of the baselines included."""
+    if package := baselines():
+        package.register()
+    return PRESETS
+
+
 def get_preset(name: str) -> ExperimentConfig:
     """Returns a preset by its name; an unknown one raises a `UserError`."""
-    require_known("preset", name, PRESETS)
-    return PRESETS[name]
+    presets = PRESETS if name in PRESETS else all_presets()
+    require_known("preset", name, presets)
+    return presets[name]
 
 
 def name_of_run(preset: str, config: ExperimentConfig) -> str:
@@ -410,7 +337,7 @@ def name_of_run(preset: str, config: ExperimentConfig) -> str:
         >>> name_of_run("en-es", config), name_of_run("many", config)
         ('en-it', 'many-en-it')
     """
-    default, languages = ("-".join(data.languages) for data in (PRESETS[preset].data, config.data))
+    default, languages = ("-".join(data.languages) for data in (get_preset(preset).data, config.data))
     if languages == default:
         return preset
     return preset.replace(default, languages) if default in preset else f"{preset}-{languages}"

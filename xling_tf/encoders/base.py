@@ -3,7 +3,7 @@
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -20,6 +20,15 @@ from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 _MICRO_BATCH = 2048
 
 
+class WordVectors(NamedTuple):
+    """The word vectors that a training starts from (`initial.vectors`), concatenated over vector spaces."""
+
+    words: list[str]  # the most frequent words of the translations first
+    rows: NDArray[np.float32]  # [words, sum(dims)], zeros where a space lacks a word
+    is_known: NDArray[np.bool_]  # [words, spaces], true if the space has the word
+    dims: tuple[int, ...]  # width of each space
+
+
 class TokenEncoder(keras.Model, ABC):
     """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes sentences.
 
@@ -29,7 +38,8 @@ class TokenEncoder(keras.Model, ABC):
     """
 
     config_type: ClassVar[type[Any]]  # the dataclass of its settings
-    # The constructor's other arguments: sizes of the tokenizer, or what training decides.
+    # The constructor's other arguments: "num_words", "num_ngrams" and "max_tokens" of the tokenizer, and
+    # "space_dims", the widths of the spaces of word vectors.
     sizes: ClassVar[tuple[str, ...]] = ("num_words",)
     num_ngrams = 0
     embedding: Any  # the layer of the embedding tables, with an attribute `tables`
@@ -37,6 +47,8 @@ class TokenEncoder(keras.Model, ABC):
     # Number of groups of similar length in which a training step encodes a batch's sentences. More groups
     # compute less on padding, but the graph has a copy of the encoder for each.
     length_groups: ClassVar[int] = 1
+    # Formats of `exporters` that cannot express the encoder, and what they expect instead.
+    unsupported: ClassVar[Mapping[str, str]] = {"model2vec": "an average of word vectors"}
 
     def __init__(self, **kwargs: Any) -> None:
         # JSON makes lists of tuples.
@@ -132,15 +144,21 @@ class TokenEncoder(keras.Model, ABC):
         return encoder
 
 
-def encoder_settings(config: Any, tokenizer: Tokenizer, **decided: Any) -> dict[str, Any]:
-    """Returns an encoder's "kind" and the arguments of its constructor; `decided` overrides the settings."""
+def encoder_settings(
+    config: Any, tokenizer: Tokenizer, space_dims: tuple[int, ...] = (), **decided: Any
+) -> dict[str, Any]:
+    """Returns an encoder's "kind" and the arguments of its constructor.
+
+    `space_dims` are the widths of the spaces of its word vectors; `decided` overrides the settings.
+    """
     kind = ENCODERS.name_of(config)
     known = {
         "num_words": tokenizer.num_words,
         "num_ngrams": tokenizer.num_ngrams,
         "max_tokens": tokenizer.config.max_tokens,
+        "space_dims": space_dims,
     }
-    sizes = {name: known[name] for name in ENCODERS.implementation(kind).sizes if name in known}
+    sizes = {name: known[name] for name in ENCODERS.implementation(kind).sizes}
     return {"kind": kind, **dataclasses.asdict(config), **sizes, **decided}
 
 

@@ -33,6 +33,7 @@ class StaticEncoder(TokenEncoder):
 
     config_type = StaticConfig
     sizes = ("num_words", "num_ngrams")
+    unsupported = {}
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -13,10 +13,10 @@ from typing import Any
 
 from absl import logging
 
+from xling_tf.config import baselines
 from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators import (
-    argument,
     bitext_mining,
     classification,
     documents,
@@ -33,6 +33,7 @@ from xling_tf.evaluators.encoding import Embedder, NotApplicableError
 from xling_tf.files import locked, read_json, require_writable_file, write_json
 from xling_tf.program import progress, provenance
 
+_FURTHER = baselines()
 SUITES: Mapping[str, Suite] = {
     suite.name: suite
     for suite in (
@@ -45,8 +46,8 @@ SUITES: Mapping[str, Suite] = {
         semantic_retrieval.SUITE,
         reqa.SUITE,
         documents.SUITE,
-        argument.SUITE,
         eigen_similarity.SUITE,
+        *(_FURTHER.suites() if _FURTHER else ()),
     )
 }
 

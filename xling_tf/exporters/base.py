@@ -105,6 +105,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
         lambda texts: saved(tf.constant(list(texts), tf.string)).numpy(),
         data,
     )
+    if expected := source.model.encoder.unsupported.get(form):
+        reject(source, form, expected)
     module, _, function = exporter.partition(":")
     with replacing_folder(output) as temporary:
         write = getattr(import_module(f"xling_tf.exporters.{module}"), function)

@@ -11,9 +11,8 @@ import tensorflow as tf
 
 from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.lstm import LstmEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source, reject
+from xling_tf.exporters.base import PROBES, Encode, Source
 from xling_tf.files import RUNTIME_SETTINGS, write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -70,8 +69,6 @@ _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 
 def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a model for LiteRT (the former TensorFlow Lite), with its built-in operations only."""
-    if isinstance(source.model.encoder, LstmEncoder):
-        reject(source, "litert", "an encoder without recurrent layers")
     graph = IdGraph(source.model)
     function = tf.function(
         lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature

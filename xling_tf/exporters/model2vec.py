@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import Encode, Source, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
@@ -34,8 +33,8 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a table of projected words, in which n-grams are included, and a tokenizer."""
     model, encoder = source.model, source.model.encoder
     rules = model.tokenizer.rules()
-    if not isinstance(encoder, StaticEncoder) or rules.get("begin") or rules.get("end"):
-        reject(source, "model2vec", "a static encoder without special tokens around sentences")
+    if rules.get("begin") or rules.get("end"):
+        reject(source, "model2vec", "no special tokens around sentences")
     description = tokenizer_json(model.tokenizer)
     is_words = isinstance(model.tokenizer, WordTokenizer)
     rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()

@@ -234,22 +234,3 @@ def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     gathered = context.all_gather(values, axis=0)
     # `all_gather` cannot take the sparse gradient of looking rows up; the reshape makes it dense.
     return tf.reshape(gathered, tf.shape(gathered)), offset
-
-
-def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Draws, for each example, another example of the batch of all replicas at random.
-
-    Examples that share a text with it are never drawn, because they may be right answers too. The texts of
-    the batch seed the draws, which are therefore the same after a restart and on any number of replicas.
-
-    Returns:
-        For `[2, batch]` int64, `[batch]` int32 positions of the drawn examples among those of all replicas,
-        and `[batch]` bool, false where there was nothing to draw.
-    """
-    columns, offset = gather_candidates(tf.transpose(fingerprints))
-    columns = tf.transpose(columns)
-    is_other = tf.reduce_all(tf.not_equal(fingerprints[:, :, None], columns[:, None, :]), axis=0)
-    count, size = tf.shape(fingerprints)[1], tf.shape(columns)[1]
-    priorities = tf.random.stateless_uniform([size, size], seed=tf.reduce_sum(columns, axis=1))
-    priorities = tf.where(is_other, priorities[offset : offset + count], -1.0)
-    return tf.argmax(priorities, axis=1, output_type=tf.int32), tf.reduce_any(is_other, axis=1)

@@ -1,4 +1,4 @@
-"""Tasks on labelled pairs: inference (Chidambaram et al. 2019, sec. 2.2), translation detection, grades."""
+"""Tasks on labelled pairs: inference (Chidambaram et al. 2019, sec. 2.2), and grades."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -10,7 +10,7 @@ from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
-from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
+from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, require_as_many, texts
 
 
@@ -37,7 +37,7 @@ class Inference(Task):
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
         """See `Task.make_heads`: a classifier of three classes."""
-        return {"classifier": _classifier(config, encoder, len(NLI_LABELS))}
+        return {"classifier": make_classifier(config, encoder, len(NLI_LABELS))}
 
     @classmethod
     def signatures(cls, parts: ModelParts) -> list[Signature]:
@@ -63,57 +63,6 @@ class Inference(Task):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: classifies the pairs."""
         return in_batch_softmax(self.heads["classifier"](*columns), batch.labels, excluded=False)
-
-
-class TranslationDetection(Task):
-    """Classifies whether two sentences are translations: InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
-
-    kind: ClassVar[str] = "parallel"
-    columns = ("source", "target")
-    num_classes: ClassVar[int] = 2  # the last two: unrelated sentences, and translations
-
-    @classmethod
-    def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
-        """See `Task.make_heads`: a classifier of `num_classes`."""
-        return {"classifier": _classifier(config, encoder, cls.num_classes)}
-
-    def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`: classifies sources with their targets and, if there are any, random others."""
-        source, target = columns
-        indices, has_other = draw_others(batch.fingerprints)
-        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], indices)
-        wrong, right = (
-            in_batch_softmax(classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False)
-            for label, side in enumerate((other, target), start=self.num_classes - 2)
-        )
-        losses, hits = (
-            tf.where(has_other, (for_wrong + for_right) / 2, for_right)
-            for for_wrong, for_right in zip(wrong, right, strict=True)
-        )
-        return losses, hits
-
-
-class InferenceAndDetection(TranslationDetection):
-    """Inference in each language that has it and translation detection, by one classifier of five classes.
-
-    This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined". Inference and
-    detection alternate by step; the paper mixes their examples.
-    """
-
-    num_classes: ClassVar[int] = len(NLI_LABELS) + 2
-
-    @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
-        """See `Task.signatures`: those of inference."""
-        return Inference.signatures(parts)
-
-    @classmethod
-    def mirrored(
-        cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
-    ) -> list[Any]:
-        """See `Task.mirrored`: detection in each pair of languages, then inference in each language."""
-        detection = super().mirrored(name, config, data, heads)
-        return [*detection, *Inference.mirrored(name, config, data, heads)]
 
 
 class GradedSimilarity(Task):
@@ -142,7 +91,8 @@ class GradedSimilarity(Task):
         return loss, hits[offset : offset + count]
 
 
-def _classifier(config: ExperimentConfig, encoder: TokenEncoder, num_classes: int) -> InferenceHead:
+def make_classifier(config: ExperimentConfig, encoder: TokenEncoder, num_classes: int) -> InferenceHead:
+    """Makes a classifier of two encodings, already built."""
     classifier = InferenceHead(config.heads.inference_dim, num_classes, name="classifier")
     classifier.build((None, encoder.hidden_dim))
     return classifier

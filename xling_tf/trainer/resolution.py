@@ -18,18 +18,15 @@ from xling_tf.config import (
     DataConfig,
     ExperimentConfig,
     ModelInfo,
-    PowerMeanConfig,
-    WordsConfig,
+    baselines,
 )
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
-from xling_tf.encoders.base import encoder_settings
+from xling_tf.encoders.base import WordVectors, encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import read_config
 from xling_tf.settings import from_mapping, kind_to_dict
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.words import WordTokenizer
-from xling_tf.trainer.word_vectors import Bitext, WordVectors, fit_vectors
 
 # bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
 # A smaller gain is not worth the lost precision.
@@ -71,10 +68,8 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         tokenizer: Tokenizer
         if config.initial.vectors:
             vectors = _fit_vectors(config, store, run_dir)
-            assert isinstance(config.tokenizer, WordsConfig)
-            tokenizer = WordTokenizer(vectors.words, config.tokenizer)
-            if isinstance(config.encoder, PowerMeanConfig):
-                decided["space_dims"] = vectors.dims
+            tokenizer = TOKENIZERS.implementation_of(config.tokenizer)(vectors.words, config.tokenizer)
+            decided["space_dims"] = vectors.dims
         else:
             texts = store.training_texts_by_language()
             tokenizer = TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
@@ -101,10 +96,12 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
             "initial.vectors needs translations, which determine the language of each word, got none; add "
             "parallel/<name>.<pair>.tsv to the data folder"
         )
-    seed, tokenizer = config.training.seed, config.tokenizer
-    assert isinstance(tokenizer, WordsConfig)
-    bitext = Bitext.read({languages: join(part) for languages, part in parts.items()}, tokenizer, seed)
-    vectors = fit_vectors(config.initial.vectors, bitext, tokenizer, seed)
+    if not (package := baselines()):
+        raise UserError("initial.vectors needs xling_tf.baselines, which this installation lacks")
+    translations = {languages: join(part) for languages, part in parts.items()}
+    vectors: WordVectors = package.fit_vectors(
+        config.initial.vectors, translations, config.tokenizer, config.training.seed
+    )
     width, expected = sum(vectors.dims), getattr(config.encoder, "embedding_dim", None)
     if expected not in (None, width):
         raise UserError(f"initial.vectors must be as wide as encoder.embedding_dim, {expected}, got {width}")

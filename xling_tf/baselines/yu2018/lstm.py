@@ -1,4 +1,4 @@
-"""The LSTM, over padded sequences."""
+"""The LSTM encoders of Yu et al. 2018 and of InferSent, and their layers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,11 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
+from xling_tf.baselines.yu2018 import LstmConfig
+from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.base import Layer
-from xling_tf.layers.pooling import token_mask
+from xling_tf.layers.embeddings import WordEmbedding
+from xling_tf.layers.pooling import MASKED, POOLINGS, token_mask
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -94,3 +97,66 @@ class LstmCell(Layer):
         cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
         hidden = ops.sigmoid(output_gate) * ops.tanh(cell)
         return hidden, [hidden, cell]
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class AttentionPooling(Layer):
+    """A mean weighted by softmax(w tanh(W h)), one hop (Lin et al. 2017, sec. 2.1, eq. 5).
+
+    Args:
+        dim: Width of the hidden layer.
+    """
+
+    def __init__(self, dim: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs, autocast=False)
+        self.supports_masking = True  # accepts the mask that Keras attaches to the states of an LSTM
+        self.dim, dtype = dim, self.dtype_policy
+        self.hidden = keras.layers.Dense(dim, activation="tanh", use_bias=False, dtype=dtype, name="hidden")
+        self.scores = keras.layers.Dense(1, use_bias=False, dtype=dtype, name="scores")
+
+    def build(self, inputs_shape: Sequence[Any], *_: Any) -> None:
+        """Creates the variables for inputs `[batch, length, dim]`."""
+        self.hidden.build((None, inputs_shape[-1]))
+        self.scores.build((None, self.dim))
+
+    def call(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
+        """Pools the tokens of each sentence; arguments and result are those of `masked_mean`."""
+        scores = ops.cast(self.scores(self.hidden(inputs)), "float32")
+        weights = ops.softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, MASKED), axis=1)
+        return ops.sum(weights * ops.cast(inputs, "float32"), axis=1)
+
+
+@keras.saving.register_keras_serializable(package="xling_tf")
+class LstmEncoder(TokenEncoder):
+    """Encodes sentences with a bidirectional and then a unidirectional LSTM (Yu et al. 2018, sec. 2).
+
+    Unlike the decoder, the encoder does not see the target language. With one bidirectional layer and
+    maximum pooling it is InferSent's encoder (Conneau et al. 2017, "Supervised Learning of Universal
+    Sentence Representations", sec. 3.2).
+
+    Args:
+        **kwargs: `num_words`, the fields of `LstmConfig`, and arguments of every Keras layer.
+    """
+
+    config_type = LstmConfig
+    unsupported = {**TokenEncoder.unsupported, "litert": "an encoder without recurrent layers"}
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        dtype = self.dtype_policy
+        self.embedding = WordEmbedding(self.num_words, self.embedding_dim, dtype=dtype, name="embedding")
+        self.forward = Lstm(self.intermediate_dim, dtype=dtype, name="forward")
+        self.backward = Lstm(self.intermediate_dim, reverse=True, dtype=dtype, name="backward")
+        self.top = Lstm(self.hidden_dim, dtype=dtype, name="top") if self.num_layers > 1 else None
+        self.pool = (
+            AttentionPooling(self.hidden_dim, dtype=dtype, name="attention_pooling")
+            if self.pooling == "attention"
+            else POOLINGS[self.pooling]
+        )
+
+    def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+        """See `TokenEncoder.encode_tokens`."""
+        states = ops.concatenate([read(inputs, lengths) for read in (self.forward, self.backward)], axis=-1)
+        if self.top:
+            states = self.top(states, lengths)
+        return self.pool(states, token_mask(inputs, lengths))

@@ -24,6 +24,7 @@ from xling_tf.compressed import PACKED, unpacked
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
 from xling_tf.corpora.readers import read_parallel
+from xling_tf.encoders.base import WordVectors
 from xling_tf.errors import UserError, library
 from xling_tf.length_batches import available_cpus
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
@@ -95,17 +96,25 @@ class Bitext(NamedTuple):
         return cls(sides, counts)
 
 
-class WordVectors(NamedTuple):
-    """The word vectors of a vocabulary, concatenated over the spaces."""
+def fit_vectors(
+    names: Sequence[str], translations: Mapping[str, Sequence[Any]], config: WordsConfig, seed: int
+) -> WordVectors:
+    """Reads or learns the spaces of these names, and joins them.
 
-    words: list[str]  # the most frequent words of the translations first
-    rows: Matrix  # [words, sum(dims)], zeros where a space lacks a word
-    is_known: NDArray[np.bool_]  # [words, spaces], true if the space has the word
-    dims: tuple[int, ...]  # width of each space
+    Args:
+        names: `initial.vectors`.
+        translations: Pairs of texts for each pair of languages, such as "en-es".
+        config: Settings of the tokenizer.
+        seed: Seed of what is random.
+
+    Returns:
+        The vectors of the words in the translations and in the spaces.
+    """
+    return join_spaces(names, Bitext.read(translations, config, seed), config, seed)
 
 
-def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
-    """Reads or learns the spaces of these names, and joins them."""
+def join_spaces(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
+    """Does what `fit_vectors` does, with translations that are already split into words."""
     spaces = [_make(name, bitext, config, seed) for name in names]
     totals = {language: max(1, counts.total()) for language, counts in bitext.counts.items()}
     shares = {

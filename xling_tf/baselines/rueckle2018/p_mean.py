@@ -1,5 +1,6 @@
 """The encoder of concatenated power means of word vectors (Rücklé et al. 2018)."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,10 +12,15 @@ from keras import KerasTensor as Tensor
 from keras import ops
 from numpy.typing import NDArray
 
-from xling_tf.config import PowerMeanConfig
+from xling_tf.baselines.rueckle2018 import PowerMeanConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import Reduction, masked_max, masked_mean, power_mean, token_mask
+from xling_tf.layers.pooling import masked_max, masked_mean, token_mask
+
+# A function from `[..., dim]` word vectors to `[batch, dim]` sentence vectors.
+Reduction = Callable[[Any], Any]
+# Largest absolute value of a power mean, and the value below which a number counts as zero.
+_LARGEST, _SMALLEST = 1e6, 1e-12
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -86,3 +92,46 @@ class PowerMeanEncoder(TokenEncoder):
             table[: len(rows)][known] = vectors[known]
             columns += [table, np.pad(known, (0, self.num_words - len(rows)))[:, None]]
         self.embedding.words.table.assign(np.concatenate(columns, axis=1))
+
+
+def power_mean(x: Tensor, p: float, mean: Reduction, largest: Reduction) -> Tensor:
+    """Computes the power mean of each sentence's words (Rücklé et al. 2018, sec. 3.1).
+
+    Powers and roots are complex, and the real part of the root is the result (footnote 2, and the authors'
+    code): with p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit,
+    exp(mean(log x)). For p <= 0 the mean is 0 if one of the numbers is 0. Results are clipped to
+    [-10^6, 10^6], because those for p < 0 can be huge where powers cancel.
+
+    Args:
+        x: `[..., dim]` word vectors.
+        p: The power; -inf for the minimum, inf for the maximum.
+        mean: Averages `[..., dim]` numbers over the words of each sentence, to `[batch, dim]`.
+        largest: Takes their maximum in the same way.
+
+    Returns:
+        `[batch, dim]` float32.
+
+    Example:
+        >>> mean, largest = (lambda x: ops.mean(x, axis=1)), (lambda x: ops.max(x, axis=1))
+        >>> x = ops.array([[[1.0], [4.0]]])
+        >>> ops.convert_to_numpy(power_mean(x, 0.5, mean, largest)).tolist()  # ((1 + 2) / 2)^2
+        [[2.25]]
+    """
+    x = ops.cast(x, "float32")
+    if p == 1:
+        return mean(x)
+    if math.isinf(p):
+        return largest(x) if p > 0 else -largest(-x)
+    size, angle = ops.abs(x), ops.where(x < 0, math.pi, 0.0)
+    is_zero = size < _SMALLEST
+    if p <= 0:
+        size = ops.maximum(size, _SMALLEST)
+    if p == 0:
+        root, angle = ops.exp(mean(ops.log(size))), mean(angle)
+    else:
+        real, imaginary = (mean(size**p * part(angle * p)) for part in (ops.cos, ops.sin))
+        shortest = _LARGEST**p if p < 0 else 0.0
+        root = ops.maximum(ops.hypot(real, imaginary), shortest) ** (1 / p)
+        angle = ops.arctan2(imaginary, real) / p
+    means = ops.clip(root * ops.cos(angle), -_LARGEST, _LARGEST)
+    return means if p > 0 else ops.where(mean(ops.cast(is_zero, "float32")) > 0, 0.0, means)

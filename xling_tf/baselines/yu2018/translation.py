@@ -9,13 +9,13 @@ import tensorflow as tf
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.config import DataConfig, ExperimentConfig, TranslationConfig
+from xling_tf.baselines.yu2018 import TranslationConfig
+from xling_tf.baselines.yu2018.lstm import Lstm
+from xling_tf.config import DataConfig, ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
 from xling_tf.layers.base import Layer
-from xling_tf.layers.recurrent import Lstm
-from xling_tf.losses import token_likelihood
-from xling_tf.tasks.base import Batch, Heads, Task, draw_others, gather_candidates
+from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, one_for_each, texts
 from xling_tf.tokenizers.base import Tokenizer
 
@@ -151,7 +151,7 @@ class Translation(Task):
     `regularizer`: "similarity", the squared distance of the two vectors (sec. 2.2); "contrastive", which adds
     the square of max(0, 1 - distance) to the target of a random other pair (Hadsell et al. 2006, eq. 4;
     suggested in sec. 2.2); "weight_decay", the squared L2 norm of the encoder's dense weights; or "none". The
-    candidates for each word are the words of the batch (our choice; see `losses.token_likelihood`).
+    candidates for each word are the words of the batch (our choice; see `token_likelihood`).
     """
 
     kind: ClassVar[str] = "parallel"
@@ -261,3 +261,55 @@ def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor,
     distinct, indices = tf.unique(all_ids)
     firsts = tf.math.unsorted_segment_min(tf.range(tf.size(all_ids)), indices, tf.size(distinct))
     return distinct, tf.gather(all_words, firsts), indices[offset : offset + tf.size(ids)]
+
+
+def token_likelihood(
+    scores: Tensor, correct: Tensor, is_token: Tensor, log_probabilities: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Mean negative log-likelihood of the tokens of each sequence (Yu et al. 2018, sec. 2.2).
+
+    The candidates are a sample of the vocabulary. Subtracting the log probability of being sampled corrects
+    for the tokens outside the sample (Jean et al. 2015, "On Using Very Large Target Vocabulary", sec. 3.1,
+    eq. 8).
+
+    Args:
+        scores: `[batch, length, candidates]` float32.
+        correct: `[batch, length]` int32 index of the correct candidate.
+        is_token: `[batch, length]` bool, false for padding.
+        log_probabilities: `[candidates]` log probability that each candidate is in the sample.
+
+    Returns:
+        `[batch]` losses, and `[batch]` share of tokens whose correct candidate has the highest score.
+
+    Example:
+        >>> import numpy as np
+        >>> scores = np.array([[[0.0, 0.0], [9.0, 0.0]]], "float32")
+        >>> correct, is_token = np.array([[0, 1]]), np.array([[True, False]])
+        >>> losses, _ = token_likelihood(scores, correct, is_token, np.zeros(2, "float32"))
+        >>> print(losses.numpy().round(4))  # log 2
+        [0.6931]
+    """
+    weights = ops.cast(is_token, "float32")
+    weights /= ops.sum(weights, axis=1, keepdims=True)
+    losses = ops.sparse_categorical_crossentropy(correct, scores - log_probabilities, from_logits=True)
+    hits = ops.cast(ops.equal(ops.cast(ops.argmax(scores, axis=2), "int32"), correct), "float32")
+    return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
+
+
+def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Draws, for each example, another example of the batch of all replicas at random.
+
+    Examples that share a text with it are never drawn, because they may be right answers too. The texts of
+    the batch seed the draws, which are therefore the same after a restart and on any number of replicas.
+
+    Returns:
+        For `[2, batch]` int64, `[batch]` int32 positions of the drawn examples among those of all replicas,
+        and `[batch]` bool, false where there was nothing to draw.
+    """
+    columns, offset = gather_candidates(tf.transpose(fingerprints))
+    columns = tf.transpose(columns)
+    is_other = tf.reduce_all(tf.not_equal(fingerprints[:, :, None], columns[:, None, :]), axis=0)
+    count, size = tf.shape(fingerprints)[1], tf.shape(columns)[1]
+    priorities = tf.random.stateless_uniform([size, size], seed=tf.reduce_sum(columns, axis=1))
+    priorities = tf.where(is_other, priorities[offset : offset + count], -1.0)
+    return tf.argmax(priorities, axis=1, output_type=tf.int32), tf.reduce_any(is_other, axis=1)
