@@ -54,6 +54,7 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
     "keras": ("base:export_keras", WEIGHTS),
+    "wheel": ("wheel:export", "README.md"),
 }
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words, contractions,
 # numbers, scripts without spaces, combining marks, symbols, and a blank text.

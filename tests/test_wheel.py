@@ -1,0 +1,126 @@
+"""A static encoder as a Python package: the vectors of the graph, from NumPy alone."""
+
+import subprocess
+import sys
+import venv
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from testing import SENTENCES, build_model, tiny_config
+from tricky_texts import FRAGMENTS
+
+from xling_tf.errors import UserError
+from xling_tf.exporters import base, wheel
+from xling_tf.exporters.base import Source
+from xling_tf.savedmodel.word_averages import WordAverages, fingerprint
+
+WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
+TEXTS = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "", " \t", "Mañana", "man\u0303ana", "é " * 500_000]
+STATIC = (
+    "encoder.kind=static",
+    "encoder.hidden_dim=16",
+    "encoder.embedding_dim=12",
+    "tokenizer.num_oov_buckets=1",
+)
+
+
+def make_source(tmp_path, *settings):
+    model = build_model(tiny_config(*STATIC, *settings), WORDS)
+    random = np.random.default_rng(1)
+    for variable in model.weights.values():
+        variable.assign(random.normal(0, 0.3, variable.shape))
+    tmp_path.mkdir(exist_ok=True)
+    return Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
+
+
+def unpacked(folder, output):
+    (path,) = folder.glob("*.whl")
+    subprocess.run([sys.executable, "-m", "zipfile", "-e", str(path), str(output)], check=True)
+    return output / "tiny_model"
+
+
+@pytest.mark.parametrize("ngrams", ["3,4", ""])
+def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
+    # Without rounding to 8 bits; the principal components of 16 dimensions, all of them, are a rotation.
+    scale = np.ones([1, 1], np.float32)
+    monkeypatch.setattr(
+        wheel, "_quantized", lambda name, rows: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)}
+    )
+    source = make_source(tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true")
+    wheel.export(source, tmp_path, name="tiny-model")
+    client = WordAverages(unpacked(tmp_path, tmp_path / "wheel"))
+    encoded = [text.encode("utf-8", "surrogatepass") for text in TEXTS]
+    expected = source.model(tf.constant(encoded, tf.string)).numpy()
+    actual = client.encode(TEXTS)
+    np.testing.assert_allclose(actual @ actual.T, expected @ expected.T, atol=2e-6)
+    one_by_one = np.stack([client.encode(text) for text in TEXTS])
+    np.testing.assert_allclose(one_by_one, actual, atol=1e-6)
+
+
+def test_the_wheel_has_the_same_bytes_each_time_and_is_close_to_the_model(tmp_path):
+    source = make_source(tmp_path / "model")
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        wheel.export(source, tmp_path / name, name="tiny-model")
+    (first,), (second,) = (list((tmp_path / name).glob("*.whl")) for name in ("first", "second"))
+    assert first.read_bytes() == second.read_bytes()
+    client = WordAverages(unpacked(tmp_path / "first", tmp_path / "wheel"))
+    vectors = client.encode(SENTENCES)
+    # Rounded to a 254th of a row's largest entry.
+    expected = source.encode(SENTENCES)
+    np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.02)
+
+
+def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
+    model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
+    importance = np.arange(len(WORDS), 0, -1.0)
+    # A word has 4 numbers of a byte, a scale of 4, its letters and a line break: 16 + 13 + 12 + 12 bytes.
+    words, weights = wheel.small_tables(model, np.eye(16, 4, dtype=np.float32), importance, 45)
+    assert words == ["<empty>", "hola", "don"]
+    assert weights["words"].shape == (3, 4)
+
+
+def test_methods_take_one_text_or_several(tmp_path):
+    wheel.export(make_source(tmp_path / "model"), tmp_path, name="tiny-model")
+    client = WordAverages(unpacked(tmp_path, tmp_path / "wheel"))
+    first, second = client.encode(["hola", "the don"])
+    assert client.similarity("hola", "the don") == pytest.approx(first @ second, abs=1e-6)
+    assert client.similarity(["hola"], ["the don", "hola"]).shape == (1, 2)
+    hits = client.semantic_search("hola", ["the don", "hola", "que"], top_k=2)
+    assert hits[0][0] == {"corpus_id": 1, "score": pytest.approx(1, abs=1e-6)}
+    assert len(hits[0]) == 2
+    assert client.embed_query("hola") == client.embed_documents(["hola"])[0] == first.tolist()
+    assert client.encode([]).shape == (0, 16)
+    with pytest.raises(TypeError, match=r"texts\[1\] is None"):
+        client.encode(["hola", None])
+
+
+def test_hashes_are_those_of_the_graph():
+    random = np.random.default_rng(1)
+    texts = [random.bytes(size) for size in range(17) for _ in range(20)]
+    expected = tf.strings.to_hash_bucket_fast(tf.constant(texts), 2**62).numpy()
+    assert [fingerprint(text) % 2**62 for text in texts] == expected.tolist()
+
+
+def test_models_that_the_client_cannot_compute_are_refused(tmp_path):
+    with pytest.raises(UserError, match="num_oov_buckets=1"):
+        wheel.export(make_source(tmp_path / "model", "tokenizer.num_oov_buckets=2"), tmp_path, name="tiny")
+    with pytest.raises(UserError, match="xling-multilingual-static"):
+        wheel.export(make_source(tmp_path / "model"), tmp_path, name="Tiny Model")
+
+
+@pytest.mark.slow
+def test_is_installed_and_used_without_tensorflow(tmp_path):
+    source = make_source(tmp_path / "source")
+    source.model.export(tmp_path / "model", {})
+    base.export(tmp_path / "model", "wheel", tmp_path / "output", name="tiny-model")
+    (path,) = (tmp_path / "output").glob("*.whl")
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "-q", str(path)], check=True)
+    program = (
+        "import sys, tiny_model as m; print(m.encode(['hola', 'don']).shape, 'tensorflow' in sys.modules)"
+    )
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.split() == ["(2,", "16)", "False"]

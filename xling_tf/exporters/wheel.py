@@ -1,0 +1,222 @@
+"""A Python package of a static encoder, which needs NumPy alone."""
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from xling_tf.corpora.line_files import without_country
+from xling_tf.encoders.static import StaticEncoder
+from xling_tf.errors import UserError, library
+from xling_tf.exporters.base import Source, read_texts, reject
+from xling_tf.model import Model
+from xling_tf.savedmodel import word_averages
+from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
+from xling_tf.savedmodel.saved_models import licence_files
+from xling_tf.tokenizers.words import WordTokenizer, count_words, ngram_buckets
+from xling_tf.weights import write_weights
+
+# Measured (docs/experiments.md, "A model in the hand"): 256 numbers of the sentence vectors' principal
+# components lose nothing.
+_DIM = 256
+# Sentences whose vectors determine the components, and in which words are counted.
+_SENTENCES, _COUNTED = 20_000, 1_000_000
+_NGRAM_SHARE = 0.3  # of the size
+_TIME = 1_577_836_800  # 2020-01-01
+
+_PROJECT = """[build-system]
+requires = ["flit_core>=3.11"]
+build-backend = "flit_core.buildapi"
+
+[project]
+name = "{name}"
+version = "{version}"
+description = "{description}"
+readme = "README.md"
+requires-python = ">=3.11"
+license = "Apache-2.0"
+dependencies = ["numpy>=2"]
+"""
+_INIT = '''"""{description}"""
+
+from pathlib import Path
+
+from {module}.word_averages import WordAverages
+
+__version__ = "{version}"
+
+model = WordAverages(Path(__file__).parent)
+encode, similarity, semantic_search = model.encode, model.similarity, model.semantic_search
+embed_documents, embed_query = model.embed_documents, model.embed_query
+'''
+_CARD = """# {name}
+
+{description}.
+
+    pip install {module}-{version}-py3-none-any.whl
+
+    import {module} as model
+    model.encode(["Hola", "Hello"])                              # float32 [2, {dim}], of unit length
+    model.similarity("Where is the station?", "¿Dónde está la estación?")
+    model.semantic_search("station", ["Der Bahnhof ist dort.", "J'aime le chocolat."])
+    model.embed_documents(["Hola"]), model.embed_query("Hello")  # LangChain's interface
+
+A vector is the average of the words' vectors, {words:,} of which are stored. {spelled}It needs NumPy alone.
+The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of {texts:,} texts
+are below {least:.3f}. Made by xling_tf.
+"""
+_SPELLED = "Other words get theirs from their character n-grams. "
+
+
+def export(
+    source: Source, folder: Path, *, name: str, version: str = "0.1.0", megabytes: float = 40.0
+) -> None:
+    """Writes a wheel with the client, the weights and a card.
+
+    Args:
+        source: The model, a static encoder of words with one row for all words outside the vocabulary.
+        folder: Folder for the wheel.
+        name: Name of the distribution, such as "xling-multilingual-static".
+        version: Version of the distribution.
+        megabytes: Maximum size of the words and n-grams; the rarest are left out.
+
+    Raises:
+        UserError: The model is of another kind, or the name is not one of a distribution.
+    """
+    model = source.model
+    tokenizer = model.tokenizer
+    if not isinstance(model.encoder, StaticEncoder) or not isinstance(tokenizer, WordTokenizer):
+        reject(source, "wheel", "a static encoder of words")
+    # The client computes no other hashes.
+    if tokenizer.config.num_oov_buckets != 1 or max(tokenizer.config.ngram_sizes, default=0) > 4:
+        raise UserError(
+            "a wheel needs a model that was trained with tokenizer.num_oov_buckets=1 and "
+            "tokenizer.ngram_sizes of at most 4"
+        )
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UserError(f"name must be like xling-multilingual-static, got {name!r}")
+    languages = model.info.languages
+    texts = [text for _, text in islice(read_texts(source.data, languages), _COUNTED)]
+    sentences = texts[:: -(-len(texts) // _SENTENCES)]
+    expected = source.encode(sentences)
+    components = principal_components(expected, _DIM)
+    importance = word_importance(tokenizer, texts, languages)
+    words, weights = small_tables(model, components, importance, megabytes * 1e6)
+
+    with tempfile.TemporaryDirectory() as build:
+        project, package = Path(build), Path(build, name.replace("-", "_"))
+        package.mkdir()
+        write_weights(package / word_averages.WEIGHTS, weights)
+        (package / word_averages.VOCABULARY).write_text(
+            "".join(f"{word}\n" for word in words), encoding="utf-8"
+        )
+        rules = {"dim": components.shape[1], "text": tokenizer.rules()}
+        (package / word_averages.SETTINGS).write_text(json.dumps(rules), encoding="utf-8")
+        shutil.copy(word_averages.__file__, package)
+        cosines = np.sum(
+            word_averages.WordAverages(package).encode(sentences) @ components.T * expected, axis=1
+        )
+        about = {
+            "name": name,
+            "module": package.name,
+            "version": version,
+            "description": f"Sentence vectors for {', '.join(languages)} in NumPy alone",
+            "dim": components.shape[1],
+            "words": len(words),
+            "spelled": _SPELLED if tokenizer.config.ngram_sizes else "",
+            "texts": len(sentences),
+            "cosine": np.mean(cosines),
+            "least": np.percentile(cosines, 5),
+        }
+        for file, template in {
+            project / "pyproject.toml": _PROJECT,
+            project / "README.md": _CARD,
+            package / "__init__.py": _INIT,
+        }.items():
+            file.write_text(template.format(**about), encoding="utf-8")
+        for path in licence_files(source.folder):
+            shutil.copy(path, project)
+        # The times of files are in the wheel, which should have the same bytes each time.
+        for path in project.rglob("*"):
+            os.utime(path, (_TIME, _TIME))
+        library("flit_core.wheel", "flit_core", "export").make_wheel_in(project / "pyproject.toml", folder)
+        shutil.copy(project / "README.md", folder)
+
+
+def principal_components(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
+    """Returns the `[width, dim]` directions in which `[n, width]` vectors are longest, at right angles.
+
+    Products with them keep cosines best. The mean is not subtracted, because that would change cosines.
+    """
+    _, directions = np.linalg.eigh(vectors.T @ vectors)
+    return np.ascontiguousarray(directions[:, ::-1][:, :dim])
+
+
+def word_importance(
+    tokenizer: WordTokenizer, texts: Sequence[str], languages: Sequence[str]
+) -> NDArray[np.float64]:
+    """Returns the share of each known word among the words of texts, plus its share in the languages."""
+    counts = count_words(texts, tokenizer.config)
+    words = tokenizer.vocabulary
+    importance = np.array([counts[word] for word in words]) / max(1, counts.total())
+    wordfreq = library("wordfreq", "wordfreq", "tensorflow")
+    for code in {*map(without_country, languages)} & wordfreq.available_languages().keys():
+        frequencies = wordfreq.get_frequency_dict(code)
+        importance += np.array([frequencies.get(word, 0) for word in words]) / len(languages)
+    importance[0] = np.inf  # the token of empty texts
+    return importance
+
+
+def small_tables(
+    model: Model, components: NDArray[np.float32], importance: NDArray[np.float64], size: float
+) -> tuple[list[str], dict[str, NDArray[Any]]]:
+    """Returns the most important words, and the weights of `WordAverages`, in at most `size` bytes."""
+    tokenizer, encoder = model.tokenizer, model.encoder
+    assert isinstance(tokenizer, WordTokenizer)
+    assert isinstance(encoder, StaticEncoder)
+    # The projection of an average is the average of the projections, whose bias each word gets.
+    kernel = encoder.input_projection.kernel.numpy() @ components
+    bias = encoder.input_projection.bias.numpy() @ components
+    weights: dict[str, NDArray[Any]] = {}
+    ngram_bytes = 0.0
+    if tokenizer.ngram_rows is None:
+        table = encoder.embedding.words.table.numpy()
+        known, unknown = table[:-1], table[-1]
+    else:
+        named = ServingEncoder(tokenizer, encoder).named_weights
+        known, unknown = named[KNOWN_WORDS].numpy(), named[BUCKET_WORDS].numpy()[0] / 2
+        counts = np.bincount(
+            ngram_buckets(tf.constant(tokenizer.vocabulary), tokenizer.config).values.numpy(),
+            minlength=len(tokenizer.ngram_rows),
+        )
+        table = encoder.embedding.ngrams.table.numpy()
+        count = max(1, int(size * _NGRAM_SHARE / (table.shape[1] + 12)))  # with a scale and a bucket
+        buckets = np.sort(np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))])
+        rows = table[[0, *tokenizer.ngram_rows[buckets]]]
+        weights |= _quantized("ngrams", rows) | {"ngram_buckets": buckets}
+        weights["ngram_kernel"], weights["ngram_bias"] = (
+            variable.numpy() for variable in encoder.embedding.combine_ngrams.variables
+        )
+        weights["unknown_kernel"] = kernel / 2
+        ngram_bytes = sum(array.nbytes for array in weights.values())
+    weights["unknown_bias"] = unknown @ kernel + bias
+    best = np.argsort(-importance, kind="stable")
+    sizes = np.array([len(tokenizer.vocabulary[row].encode()) for row in best]) + kernel.shape[1] + 5
+    kept = best[: np.searchsorted(np.cumsum(sizes), size - ngram_bytes, side="right")]
+    weights |= _quantized("words", known[kept] @ kernel + bias)
+    return [tokenizer.vocabulary[row] for row in kept], weights
+
+
+def _quantized(name: str, rows: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
+    """Stores rows as 8-bit numbers with a scale for each row."""
+    scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-12) / 127
+    return {name: np.rint(rows / scales).astype(np.int8), f"{name}_scales": scales.astype(np.float32)}

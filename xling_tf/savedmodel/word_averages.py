@@ -1,0 +1,291 @@
+"""Averages of words in NumPy alone: a whole model is this file beside its weights and its vocabulary.
+
+The wheels of `export --to wheel` contain a copy of this file, so it imports nothing else of this package.
+"""
+
+import codecs
+import json
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SETTINGS, WEIGHTS, VOCABULARY = "word_averages.json", "model.safetensors", "vocabulary.txt"
+# NFC lengthens a text at most fourfold in UTF-8.
+MAX_EXPANSION = 4
+# Stands between runs while they are split together; it is a separator, so no run contains it.
+_BORDER = "\ue000"
+_TEXTS_AT_ONCE = 1024  # bounds the memory
+_MAX_KEPT = 100_000  # runs of characters whose words are kept, and unknown words whose vectors are
+
+codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
+
+
+class WordAverages:
+    """A sentence encoder that averages word vectors.
+
+    Words outside the vocabulary get a vector from their character n-grams (Chidambaram et al. 2019, sec.
+    2.1).
+
+    Args:
+        folder: What `export --to wheel` puts into a wheel: settings, weights and vocabulary.
+
+    Example:
+        >>> model = WordAverages("exported/multilingual-static-numpy")  # doctest: +SKIP
+        >>> model.encode(["Hola", "Hello"]).shape  # doctest: +SKIP
+        (2, 256)
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        self.dim: int = settings["dim"]
+        self._split = WordSplitter(settings["text"])
+        self._ngrams = settings["text"]["ngrams"]
+        words = (folder / VOCABULARY).read_text(encoding="utf-8").split("\n")[:-1]
+        self._ids = {word: row for row, word in enumerate(words)}
+        self._weights = read_tensors(folder / WEIGHTS)
+        self._spelled: dict[str, NDArray[np.float32]] = {}
+
+    def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """Encodes one text or several.
+
+        Args:
+            texts: A text, or any number of them.
+
+        Returns:
+            `[texts, dim]` float32 of unit length, or `[dim]` for a single text.
+
+        Raises:
+            TypeError: Something other than a text is among them.
+        """
+        is_single = isinstance(texts, str)
+        listed: list[str] = [texts] if isinstance(texts, str) else list(texts)
+        for position, text in enumerate(listed):
+            if not isinstance(text, str):
+                raise TypeError(f"texts must be strings, but texts[{position}] is {text!r:.80}")
+        vectors = np.empty((len(listed), self.dim), np.float32)
+        for begin in range(0, len(listed), _TEXTS_AT_ONCE):
+            some = listed[begin : begin + _TEXTS_AT_ONCE]
+            vectors[begin : begin + len(some)] = self._encode(some)
+        return vectors[0] if is_single else vectors
+
+    def similarity(self, first: str | Sequence[str], second: str | Sequence[str]) -> NDArray[np.float32]:
+        """Returns the cosines of texts: `[first, second]` float32; a single text has no axis."""
+        return self.encode(first) @ self.encode(second).T
+
+    def semantic_search(
+        self, queries: str | Sequence[str], corpus: Sequence[str] | NDArray[np.float32], top_k: int = 10
+    ) -> list[list[dict[str, Any]]]:
+        """Finds the most similar texts of a corpus for each query, by comparing with all of them.
+
+        Args:
+            queries: A text, or any number of them.
+            corpus: Texts, or their `[texts, dim]` vectors.
+            top_k: Maximum number of results for a query.
+
+        Returns:
+            For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first.
+        """
+        vectors = corpus if isinstance(corpus, np.ndarray) else self.encode(corpus)
+        results = []
+        for query in self.encode([queries] if isinstance(queries, str) else queries):
+            scores = vectors @ query
+            best = np.argsort(-scores, kind="stable")[:top_k]
+            results.append([{"corpus_id": int(i), "score": float(scores[i])} for i in best])
+        return results
+
+    def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
+        """Encodes documents for LangChain."""
+        return self.encode(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Encodes a query for LangChain."""
+        return self.encode(text).tolist()
+
+    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        words = self._split(texts)
+        begins = np.cumsum([0, *map(len, words[:-1])])
+        ids = [*map(self._ids.get, chain.from_iterable(words))]
+        unknown: list[int] = []
+        if None in ids:
+            unknown = [position for position, row in enumerate(ids) if row is None]
+            ids = [row or 0 for row in ids]
+        rows = self._rows("words", np.array(ids, np.intp))
+        if unknown:
+            flat = [*chain.from_iterable(words)]
+            rows[unknown] = self._spell([flat[position] for position in unknown])
+        # The length of a sum is that of a mean times a number, which the last line divides out.
+        sums = np.add.reduceat(rows, begins, axis=0)
+        squares = np.einsum("nd,nd->n", sums, sums)
+        return sums / np.sqrt(np.maximum(squares, 1e-24))[:, None]
+
+    def _rows(self, table: str, ids: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Returns rows of a table of 8-bit numbers with a scale for each row."""
+        return self._weights[table][ids] * self._weights[f"{table}_scales"][ids]
+
+    def _spell(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Returns `[words, dim]` vectors of words outside the vocabulary."""
+        if new := [word for word in dict.fromkeys(words) if word not in self._spelled]:
+            if len(self._spelled) + len(new) > _MAX_KEPT:
+                self._spelled.clear()
+                new = [*dict.fromkeys(words)]
+            self._spelled |= zip(new, self._spell_anew(new), strict=True)
+        return np.stack([self._spelled[word] for word in words])
+
+    def _spell_anew(self, words: Sequence[str]) -> NDArray[np.float32]:
+        weights = self._weights
+        if self._ngrams is None:
+            return np.repeat(weights["unknown_bias"][None], len(words), axis=0)
+        spellings = [*map(self._ngrams_of, words)]
+        buckets = np.array([*chain.from_iterable(spellings)], np.int64)
+        known = weights["ngram_buckets"]
+        positions = np.minimum(np.searchsorted(known, buckets), len(known) - 1)
+        # Row 0 is for n-grams that training did not see.
+        ids = np.where(known[positions] == buckets, positions + 1, 0)
+        begins = np.cumsum([0, *map(len, spellings[:-1])])
+        sums = np.add.reduceat(self._rows("ngrams", ids), begins, axis=0)
+        hidden = np.tanh(sums @ weights["ngram_kernel"] + weights["ngram_bias"])
+        return hidden @ weights["unknown_kernel"] + weights["unknown_bias"]
+
+    def _ngrams_of(self, word: str) -> list[int]:
+        """Returns the hash buckets of a word's n-grams."""
+        marked = f"<{word[: self._ngrams['max_characters']]}>"
+        return [
+            fingerprint(marked[begin : begin + size].encode()) % self._ngrams["num_buckets"]
+            for size in self._ngrams["sizes"]
+            for begin in range(len(marked) - size + 1)
+        ]
+
+
+class WordSplitter:
+    """Splits texts into words as `xling_tf.tokenizers.words` does in the graph.
+
+    The rules change nothing across spaces, and nothing in letters and digits alone, once Chinese and
+    Japanese are split; so the words of each run of other characters are kept.
+
+    Args:
+        settings: The tokenizer's `rules`.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        # The first rule puts spaces in place of separators and control characters; a later one puts them
+        # around Chinese and Japanese characters.
+        self._separators = _compiled(r"[\pZ\pC]+", settings)
+        self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", settings)
+        self._rules = [(_compiled(pattern, settings), new) for pattern, new in settings["rules"][1:]]
+        self._words: dict[str, list[str]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
+        """Returns the words of each text, at least one."""
+        runs = [self._runs(text) for text in texts]
+        if len(self._words) > _MAX_KEPT:
+            self._words.clear()
+        new = [run for run in {*chain.from_iterable(runs)} if run not in self._words]
+        self._words |= {run: [run] for run in new if run.isalnum()}
+        if mixed := [run for run in new if not run.isalnum()]:
+            # One pass over all runs is faster than one a run.
+            joined = f" {_BORDER} ".join(mixed)
+            for pattern, replacement in self._rules:
+                joined = pattern.sub(replacement, joined)
+            self._words |= zip(mixed, map(str.split, joined.split(_BORDER)), strict=True)
+        words, empty, limit = self._words, [self._settings["empty"]], self._settings["max_tokens"]
+        return [[word for run in row for word in words[run]][:limit] or empty for row in runs]
+
+    def _runs(self, text: str) -> list[str]:
+        """Returns the runs of a text without spaces."""
+        text = readable(text, self._settings["max_bytes"])
+        if self._settings["lowercase"]:
+            text = text.lower()
+        if not text.isascii():
+            text = self._ideographs.sub(r" \1 ", self._separators.sub(" ", text))
+        elif not text.isprintable():
+            text = self._separators.sub(" ", text)
+        return text.split()
+
+
+def readable(text: str, max_bytes: int) -> str:
+    """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete characters.
+
+    Example:
+        >>> readable("señor", 3)
+        'se '
+    """
+    if text.isascii():
+        return text[:max_bytes]
+    return _cut(unicodedata.normalize("NFC", _cut(text, MAX_EXPANSION * max_bytes)), max_bytes)
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    # A character has at least one byte, so the text can be cut before it is encoded.
+    encoded = text[:max_bytes].encode("utf-8", "surrogatepass")
+    return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
+
+
+def _compiled(pattern: str, settings: Mapping[str, Any]) -> re.Pattern[str]:
+    """Compiles a pattern with ranges for its character classes: Python's version of Unicode may differ."""
+    for name, ranges in settings["classes"].items():
+        literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+        pattern = pattern.replace(name, literal)
+    return re.compile(pattern)
+
+
+def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Maps a safetensors file into memory; returns its arrays by name."""
+    kinds = {"F32": np.float32, "I8": np.int8, "I64": np.int64}
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    content = np.memmap(path, np.uint8, "r", offset=8 + size)
+    tensors = {}
+    for name, about in header.items():
+        if name != "__metadata__":
+            begin, end = about["data_offsets"]
+            tensors[name] = content[begin:end].view(kinds[about["dtype"]]).reshape(about["shape"])
+    return tensors
+
+
+_K0, _K2, _MASK = 0xC3A5C85C97CB3127, 0x9AE16A3B2F90404F, 2**64 - 1
+
+
+def fingerprint(text: bytes) -> int:
+    """Computes FarmHash's Fingerprint64 of at most 16 bytes, as `tf.strings.to_hash_bucket_fast` does.
+
+    Example:
+        >>> fingerprint(b"hola") % 10  # tf.strings.to_hash_bucket_fast("hola", 10)
+        7
+    """
+    size = len(text)
+    if size > 16:
+        raise ValueError(f"expected at most 16 bytes, got {size}")
+    if size >= 8:
+        factor = _K2 + 2 * size
+        first = int.from_bytes(text[:8], "little") + _K2 & _MASK
+        last = int.from_bytes(text[-8:], "little")
+        left = (_rotated(last, 37) * factor + first) & _MASK
+        return _mix(left, (_rotated(first, 25) + last) * factor & _MASK, factor)
+    if size >= 4:
+        first, last = int.from_bytes(text[:4], "little"), int.from_bytes(text[-4:], "little")
+        return _mix(size + (first << 3), last, _K2 + 2 * size)
+    if size:
+        first = text[0] + (text[size // 2] << 8)
+        last = size + (text[-1] << 2)
+        mixed = (first * _K2 ^ last * _K0) & _MASK
+        return (mixed ^ mixed >> 47) * _K2 & _MASK
+    return _K2
+
+
+def _mix(first: int, second: int, factor: int) -> int:
+    mixed = (first ^ second) * factor & _MASK
+    mixed = (second ^ mixed ^ mixed >> 47) * factor & _MASK
+    return (mixed ^ mixed >> 47) * factor & _MASK
+
+
+def _rotated(number: int, bits: int) -> int:
+    return (number >> bits | number << 64 - bits) & _MASK
