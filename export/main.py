@@ -13,6 +13,11 @@ writes the model for another library: --to sentence-transformers, model2vec, lit
 
 writes the model with word tables of a quarter of the size; with --languages en,es --data DIR, it keeps only
 the words that the corpora in DIR have in these languages.
+
+    python export/main.py --model exported/multilingual-static --to wheel --output dist
+
+writes a package of an average of words for pip, which needs NumPy alone; --data DIR says which words are
+frequent.
 """
 
 import shlex
@@ -36,14 +41,19 @@ _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.loa
 _SERVING = flags.DEFINE_string(
     "serving", None, "Folder of all served models; the model is copied to <name>/<version> in it."
 )
-_NAME = flags.DEFINE_string("name", None, "Name of the served model; default the name of --model.")
+_NAME = flags.DEFINE_string(
+    "name", None, "Name of the served model, or of the wheel; default the name of --model."
+)
 _VERSION = flags.DEFINE_integer(
-    "version", None, "Version of the served model; default the next free one.", lower_bound=1
+    "version", None, "Version of the served model, default the next free one; or of the wheel.", lower_bound=1
 )
 _TO = flags.DEFINE_string("to", None, "Format of the export that --output names; see above.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
     "tables", "float32", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
+)
+_MEGABYTES = flags.DEFINE_float(
+    "megabytes", 40.0, "Maximum size of the words in --to wheel; the rarest are left out.", lower_bound=0.1
 )
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
@@ -53,7 +63,9 @@ _SAME_MEANING = flags.DEFINE_string(
 )
 _LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to savedmodel keeps; default all.")
 _DATA = flags.DEFINE_string(
-    "data", None, "Folder of corpora: has the words of --languages, or measures what unknown words cost."
+    "data",
+    None,
+    "Folder of corpora: has the words of --languages or --to wheel, or measures what unknown words cost.",
 )
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
@@ -71,6 +83,11 @@ _EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Check
 
     python export/check.py {command}
 """
+_PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later:
+
+    pip install {path}
+    python -c 'import {module} as m; print(m.similarity("Good morning", "Guten Morgen"))'
+"""
 
 
 def main() -> None:
@@ -79,13 +96,13 @@ def main() -> None:
         raise UserError("expected --to and --output together, got one of them")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
-    if not _SERVING.value and (_NAME.value or _VERSION.value):
-        raise UserError("--name and --version need --serving")
+    if not (_SERVING.value or _TO.value == "wheel") and (_NAME.value or _VERSION.value):
+        raise UserError("--name and --version need --serving or --to wheel")
     if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
         raise UserError("--languages needs --to savedmodel and --data")
-    unused = [f.name for f in (_TABLES, _SAME_MEANING) if f.present and _TO.value != "savedmodel"]
-    if unused:
-        raise UserError(f"--{unused[0]} needs --to savedmodel")
+    for flag, form in ((_TABLES, "savedmodel"), (_SAME_MEANING, "savedmodel"), (_MEGABYTES, "wheel")):
+        if flag.present and _TO.value != form:
+            raise UserError(f"--{flag.name} needs --to {form}")
     for message in _make(find_model(_MODEL.value)):
         print(message)
 
@@ -107,8 +124,15 @@ def _make(model: Path) -> Iterator[str]:
                 raise UserError(f"{table} {expected}, but that is {' | '.join(names)[:80]!r}; add the line")
             columns = zip(*read_table(table, names), strict=True)
             options["same_meaning"] = dict(zip(names, columns, strict=True))
+        if _TO.value == "wheel":
+            name = _NAME.value or model_name(_MODEL.value)
+            options = {"name": name, "version": _VERSION.value or 1, "megabytes": _MEGABYTES.value}
         with progress(f"exporting {_MODEL.value} to {output}"):
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
+        for path in output.glob("*.whl"):
+            module = path.name.split("-")[0]
+            yield _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
+            return
         # Vectors of a smaller model differ from the model's on purpose.
         command = shlex.join([str(output), *([] if is_smaller else ["--model", _MODEL.value])])
         yield _EXPORTED.format(folder=output, size=_megabytes(output), command=command)

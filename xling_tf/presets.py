@@ -262,6 +262,13 @@ def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, E
 PRESETS: dict[str, ExperimentConfig] = {
     **_pairs("en-{}", _RECIPE, "the paper's six tasks and more, in minutes on 2 cores"),
     **_pairs("en-{}-static", _STATIC, "the average of words, for speed"),
+    # For `export --to wheel`, whose client computes no hashes of words.
+    "multilingual-static": _variant(
+        _STATIC,
+        "the average of words for English, Spanish, French, German and Chinese in one model",
+        data=_MANY,
+        tokenizer={"num_oov_buckets": 1},
+    ),
     "many": _variant(
         _RECIPE, "English, Spanish, French, German and Chinese in one model (2019, footnote 1)", data=_MANY
     ),

@@ -20,7 +20,7 @@ from xling_tf.errors import UserError, library
 from xling_tf.exporters.base import Source, read_texts, reject
 from xling_tf.model import Model
 from xling_tf.savedmodel import word_averages
-from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ServingEncoder
+from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
 from xling_tf.savedmodel.saved_models import licence_files
 from xling_tf.tokenizers.words import WordTokenizer, count_words, ngram_buckets
 from xling_tf.weights import write_weights
@@ -77,9 +77,7 @@ are below {least:.3f}. Made by xling_tf.
 _SPELLED = "Other words get theirs from their character n-grams. "
 
 
-def export(
-    source: Source, folder: Path, *, name: str, version: str = "0.1.0", megabytes: float = 40.0
-) -> None:
+def export(source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0) -> None:
     """Writes a wheel with the client, the weights and a card.
 
     Args:
@@ -94,16 +92,18 @@ def export(
     """
     model = source.model
     tokenizer = model.tokenizer
-    if not isinstance(model.encoder, StaticEncoder) or not isinstance(tokenizer, WordTokenizer):
-        reject(source, "wheel", "a static encoder of words")
+    is_average = isinstance(model.encoder, StaticEncoder) and isinstance(tokenizer, WordTokenizer)
+    if not is_average or source.prompt:
+        reject(source, "wheel", "a static encoder of words, without prompts")
     # The client computes no other hashes.
     if tokenizer.config.num_oov_buckets != 1 or max(tokenizer.config.ngram_sizes, default=0) > 4:
         raise UserError(
             "a wheel needs a model that was trained with tokenizer.num_oov_buckets=1 and "
             "tokenizer.ngram_sizes of at most 4"
         )
+    name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(f"name must be like xling-multilingual-static, got {name!r}")
+        raise UserError(f"name must be that of a package, such as multilingual-static, got {name!r}")
     languages = model.info.languages
     texts = [text for _, text in islice(read_texts(source.data, languages), _COUNTED)]
     sentences = texts[:: -(-len(texts) // _SENTENCES)]
@@ -148,7 +148,9 @@ def export(
         # The times of files are in the wheel, which should have the same bytes each time.
         for path in project.rglob("*"):
             os.utime(path, (_TIME, _TIME))
-        library("flit_core.wheel", "flit_core", "export").make_wheel_in(project / "pyproject.toml", folder)
+        library("flit_core.wheel", "flit_core", "tensorflow").make_wheel_in(
+            project / "pyproject.toml", folder
+        )
         shutil.copy(project / "README.md", folder)
 
 
@@ -168,7 +170,7 @@ def word_importance(
     counts = count_words(texts, tokenizer.config)
     words = tokenizer.vocabulary
     importance = np.array([counts[word] for word in words]) / max(1, counts.total())
-    wordfreq = library("wordfreq", "wordfreq", "tensorflow")
+    wordfreq = library("wordfreq", "wordfreq", "data")
     for code in {*map(without_country, languages)} & wordfreq.available_languages().keys():
         frequencies = wordfreq.get_frequency_dict(code)
         importance += np.array([frequencies.get(word, 0) for word in words]) / len(languages)
@@ -192,7 +194,7 @@ def small_tables(
         table = encoder.embedding.words.table.numpy()
         known, unknown = table[:-1], table[-1]
     else:
-        named = ServingEncoder(tokenizer, encoder).named_weights
+        named = ExportedEncoder(tokenizer, encoder).named_weights
         known, unknown = named[KNOWN_WORDS].numpy(), named[BUCKET_WORDS].numpy()[0] / 2
         counts = np.bincount(
             ngram_buckets(tf.constant(tokenizer.vocabulary), tokenizer.config).values.numpy(),
