@@ -15,6 +15,7 @@ from xling_tf.corpora.readers import percentages, triplets
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import NLI_LABELS, Corpus, Row
 from xling_tf.corpora.sentences import paragraphs, sentences
+from xling_tf.corpora.tables import find_columns
 from xling_tf.errors import UserError, library
 from xling_tf.inputs import is_blank
 
@@ -27,21 +28,13 @@ _NLI_SPLITS = {
     "validation_matched": "dev_matched",
     "validation_mismatched": "dev_mismatched",
 }
-
-
-# The columns of each kind of corpus, and their names in widespread data sets.
+# The columns of each kind of corpus; `find_columns` knows other names of them.
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "parallel": ("source", "target"),
     "nli": ("premise", "hypothesis", "label"),
     "similarity": ("sentence1", "sentence2", "score"),
     "questions": ("question", "answer"),
     "documents": ("title", "text"),
-}
-_OTHER_NAMES = {
-    "source": "english",
-    "target": "non_english",
-    "question": "query",
-    "score": "similarity_score",
 }
 
 
@@ -118,27 +111,29 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
         raise UserError(f"expected a source as {_PREFIX}OWNER/NAME[:CONFIG] [FIELD=COLUMN ...], got {spec!r}")
     splits = {split: dataset.flatten() for split, dataset in _load(spec, name, config).items()}
     columns = next(iter(splits.values())).column_names
-    kind = "parallel"
-    used: dict[str, tuple[str, ...]] = {c.removeprefix("translation."): (c,) for c in columns}
-    is_by_language = len({*languages} & {*used}) > 1 or any(c.startswith("translation.") for c in columns)
-    if given or not is_by_language:  # "id" alone is no Indonesian
+    by_language: dict[str, tuple[str, ...]]
+    by_language = {column.removeprefix("translation."): (column,) for column in columns}
+    source, *targets = languages
+    if not given and (len({*languages} & {*by_language}) > 1 or "translation." in "".join(columns)):
+        kind = "parallel"  # "id" alone is no Indonesian
+    else:
         kind, chosen = _kind(spec, columns, given)
         named = _languages(config, 1 + RECORD_TYPES[kind].is_bilingual)
         if kind != "parallel":
-            used = dict.fromkeys(named or ["en"], chosen)
-        elif named := named or ([*languages] if len(languages) == 2 else []):
-            used = {named[0]: chosen[:1], named[1]: chosen[1:]}
-    source, *targets = languages
-    available = ", ".join(used)
+            by_language = dict.fromkeys(named or ["en"], chosen)
+        else:
+            named = named or ([*languages] if len(languages) == 2 else [])
+            by_language = {code: (column,) for code, column in zip(named, chosen, strict=False)}
     if kind == "parallel":
-        used = {f"{source}-{t}": used[source] + used[t] for t in targets if {source, t} <= {*used}}
+        pairs = [(source, target) for target in targets if {source, target} <= {*by_language}]
+        used = {f"{a}-{b}": by_language[a] + by_language[b] for a, b in pairs}
     else:
-        in_source = kind == "nli" and not target_inference
-        used = {code: used[code] for code in languages[: 1 if in_source else None] if code in used}
+        known = languages if kind != "nli" or target_inference else [source]
+        used = {code: by_language[code] for code in known if code in by_language}
     if not used:
         raise UserError(
-            f"{spec} must be in languages of the model ({', '.join(languages)}), but is in {available}; "
-            f"choose a config with {_PREFIX}{name}:CONFIG"
+            f"{spec} must be in languages of the model ({', '.join(languages)}), but is in "
+            f"{', '.join(by_language)}; choose a config with {_PREFIX}{name}:CONFIG"
         )
     splits_used = _NLI_SPLITS if kind == "nli" else {"train": ""}
     return [
@@ -159,14 +154,13 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
 def _kind(spec: str, columns: Sequence[str], given: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Returns the kind of a data set, and its columns."""
     for kind, fields in _COLUMNS.items():
-        names = [(given.get(field, field), _OTHER_NAMES.get(field, "")) for field in fields]
-        chosen = tuple(name for pair in names for name in pair if name in columns)
-        if {*given} <= {*fields} and len(chosen) == len(fields):
-            return kind, chosen
+        places = find_columns(columns, [given.get(field, field) for field in fields])
+        if places and {*given} <= {*fields}:
+            return kind, tuple(columns[place] for place in places if place is not None)
     expected = "; ".join(", ".join(fields) for fields in _COLUMNS.values())
     raise UserError(
         f"{spec} must have the columns of a kind ({expected}), but has {', '.join(columns)}; choose another "
-        'config, or name its columns, as in --source "hf:OWNER/NAME source=COLUMN target=COLUMN"'
+        'config, or name its columns, as in "hf:OWNER/NAME source=COLUMN target=COLUMN"'
     )
 
 
