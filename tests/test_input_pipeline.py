@@ -257,21 +257,6 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
         assert max(sizes) - min(sizes) <= 1
 
 
-def test_with_shards_each_worker_draws_its_part_of_a_batch_from_its_own_examples():
-    (task,) = (task for task in TASKS if task.name == "inference")
-    config = tiny_config("data.shards_by_worker=true")
-    size = task.config.examples_per_batch
-    for rank in (0, 1):
-        workers = Workers(SimpleNamespace(num_replicas_in_sync=4), Cluster(("a", "b"), ("a:1", "b:1"), rank))
-        task_input = TrainingInput(task, PAIRS, GRAPHS, config, workers)
-        half = make_sampler(PAIRS, task, TINY, num_workers=2).batch(0)
-        assert len(half) == pytest.approx(size / 2, abs=size / 4)
-        assert task_input.texts(0)[0] == [rows_of(PAIRS)[place][0] for place in half]
-        # The two replicas of this worker share its part.
-        parts = [batch.labels.numpy() for batch in task_input._dataset(0).take(2)]
-        assert np.concatenate(parts).tolist() == (half % 3).tolist()
-
-
 def order(size, *, epoch=0, seed=(1, 2)):
     return shuffled(np.arange(size), np.full(size, epoch), size, seed)
 

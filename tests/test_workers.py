@@ -16,7 +16,6 @@ from programs import ONE_TASK, ROOT, read_lines, train_until
 from programs import Run as Finished
 from testing import two_replicas
 
-from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.files import locked
 from xling_tf.presets import get_preset
@@ -105,29 +104,6 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
         assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
         assert line["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6)
         assert line["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
-
-
-@pytest.mark.slow
-def test_each_worker_trains_on_its_own_part_of_the_corpora(tmp_path):
-    pairs = [[(f"{side} {place}", f"{side} {place} es") for place in range(90)] for side in ("left", "right")]
-    for rank, part in enumerate(pairs):
-        folder = tmp_path / str(rank) / "part" / "parallel"
-        folder.mkdir(parents=True)
-        lines = "".join(f"{source}\t{target}\n" for source, target in part)
-        (folder / "numbers.en-es.tsv").write_text(lines, encoding="utf-8")
-    without_setting = train_together(tmp_path, "--data=part")
-    assert [ended.status for ended in without_setting] == [2, 2]
-    assert "worker 1 has data.parallel/numbers.en-es" in without_setting[0].errors
-    sharded = ("--data=part", "--set=data.shards_by_worker=true")
-    killed = train_together(tmp_path, *sharded, stop=signal.SIGKILL, at=3)
-    assert killed[0].status == 2
-    finished = train_together(tmp_path, *sharded)
-    assert [ended.status for ended in finished] == [0, 0]
-    assert [line["step"] for line in metrics(finished[0].run_dir)] == list(range(STEPS))
-    trained_on = TrainedOn.read(finished[0].model)
-    # A tenth of each part is held out.
-    shares = [trained_on.share_of_pairs(part) for part in pairs]
-    assert shares == pytest.approx([0.9, 0.9], abs=0.08)
 
 
 def talk() -> list[dict]:

@@ -516,8 +516,6 @@ class DataConfig(Section, name="data"):
     # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
     # similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
-    # True if each worker of TF_CONFIG has a part of the corpora, and draws its share of each batch from it.
-    shards_by_worker: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -57,7 +57,7 @@ class TrainedOn(NamedTuple):
         return file.getvalue()
 
     def joined(self, other: Self) -> Self:
-        """Adds the training texts of another model or worker."""
+        """Adds the training texts of another model."""
         return type(self)(*(np.union1d(*hashes) for hashes in zip(self, other, strict=True)))
 
     def share_of_texts(self, texts: Iterable[str]) -> float:

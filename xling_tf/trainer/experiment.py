@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +105,8 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         read_start(run)
     teacher = open_teacher(run.config) if run.config.task("distillation").weight else None
     store = _read_corpora(run, data, is_chief=workers.is_chief)
-    contents = {} if run.config.data.shards_by_worker else store.contents()
     checksum = teacher.checksum if teacher else ""
-    workers.require_same({"config": to_dict(run.config), "data": contents, "teacher": checksum})
+    workers.require_same({"config": to_dict(run.config), "data": store.contents(), "teacher": checksum})
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(lambda: _resolve(run, data, store))
     with progress("making the model"):
@@ -241,21 +239,15 @@ def _start(
     run: Run, workers: Workers, resolved: Resolved, model: Model, tasks: Sequence[Task], store: CorpusStore
 ) -> None:
     """Saves what a restart needs; until then, the folder accepts other settings, to correct mistakes."""
-    written = run.run_dir / TRAINED_ON
-    if workers.from_chief(lambda: written.exists() and run.folder.resolved() is not None):
+    if not workers.is_chief or ((run.run_dir / TRAINED_ON).exists() and run.folder.resolved() is not None):
         return
-    with_shards = run.config.data.shards_by_worker
-    if not with_shards and not workers.is_chief:
-        return
-    # The texts of the starting model and of other workers were trained on, too.
     trained_on = _trained_on(run.config, tasks, store)
-    parts = workers.gather(trained_on) if with_shards else [trained_on]
-    if workers.is_chief:
-        if run.config.initial.model:
-            check_scores(lambda texts: model(texts).numpy(), store.corpora)
-            parts.append(TrainedOn.read(find_model(run.config.initial.model)) or TrainedOn.from_hashes(()))
-        run.folder.write(TRAINED_ON, reduce(TrainedOn.joined, parts).to_bytes())
-        run.folder.start(run.config, store.contents(), resolved)
+    if run.config.initial.model:
+        check_scores(lambda texts: model(texts).numpy(), store.corpora)
+        # The texts of the starting model were trained on, too.
+        trained_on = trained_on.joined(TrainedOn.read(find_model(run.config.initial.model)) or trained_on)
+    run.folder.write(TRAINED_ON, trained_on.to_bytes())
+    run.folder.start(run.config, store.contents(), resolved)
 
 
 def start_weights(workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]) -> None:

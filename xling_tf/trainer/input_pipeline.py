@@ -165,16 +165,13 @@ class BatchSampler:
         return [batches[place] for place in places]
 
 
-def make_sampler(
-    examples: Examples, task: Task, config: ExperimentConfig, num_workers: int = 1
-) -> BatchSampler:
-    """Makes the sampler of a task's training batches, or of one worker's share of them."""
+def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
+    """Makes the sampler of a task's training batches."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
-    size = -(-task.config.examples_per_batch // num_workers)
     return BatchSampler(
         examples,
         weights,
-        size,
+        task.config.examples_per_batch,
         pool_batches=_POOL_BATCHES,
         seed=config.training.seed,
         equal_batches=config.data.equal_batches,
@@ -321,8 +318,6 @@ class TrainingInput:
 
     The n-th step of a task takes the n-th batch of the sampler. The batch is divided among the replicas of
     all processes in order, in nearly equal parts; with fewer examples than replicas, the last ones get none.
-    With `data.shards_by_worker`, each process draws its part of the batch from its own examples. All have the
-    same seed, so that the parts of a batch have similar lengths.
     """
 
     def __init__(
@@ -331,12 +326,8 @@ class TrainingInput:
         self._examples = examples
         self._graphs = graphs
         self._strategy = workers.strategy
-        # Positions of this process' replicas among those that share a batch of the sampler.
-        self._replicas, self._num_sharing = workers.replicas, workers.strategy.num_replicas_in_sync
-        if config.data.shards_by_worker:
-            self._replicas, self._num_sharing = range(len(workers.replicas)), len(workers.replicas)
-        num_workers = workers.strategy.num_replicas_in_sync // self._num_sharing
-        self._sampler = make_sampler(examples, task, config, num_workers)
+        self._replicas = workers.replicas  # positions of this process' replicas among all
+        self._sampler = make_sampler(examples, task, config)
 
     def spec(self) -> Any:
         """Returns the type of the elements of `batches`."""
@@ -374,7 +365,7 @@ class TrainingInput:
     def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
         def part(number: int) -> NDArray[np.int64]:
             step, replica = divmod(number, len(self._replicas))
-            parts = np.array_split(self._sampler.batch(count + step), self._num_sharing)
+            parts = np.array_split(self._sampler.batch(count + step), self._strategy.num_replicas_in_sync)
             return parts[self._replicas[replica]]
 
         return make_dataset(self._examples, part, self._graphs, is_closed=is_closed)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -81,10 +81,7 @@ class Phase:
         self.begin, self.end, self.min_steps = 0.0, end, min_steps
         self.bow_rate = bow_rate
         self.steps = 0
-        sizes: Sequence[float] = [len(examples[task.name]) for task in tasks]
-        if config.data.shards_by_worker:
-            sizes = workers.add_up(sizes)
-        self._schedule = make_schedule(tasks, {t.name: n for t, n in zip(tasks, sizes, strict=True)}, config)
+        self._schedule = make_schedule(tasks, {t.name: len(examples[t.name]) for t in tasks}, config)
         self.inputs = {
             task.name: TrainingInput(task, examples[task.name], graphs, config, workers) for task in tasks
         }
@@ -155,7 +152,6 @@ class Trainer:
         self._begin = 0.0  # on the monotonic clock, less the time that earlier processes have trained
         self._tasks = tasks
         self._config = config.training
-        self._shards_by_worker = config.data.shards_by_worker
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
@@ -344,12 +340,10 @@ class Trainer:
 
     def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
         """Saves the texts of a step's batch."""
-        path, columns = self._run_dir / "non_finite_batch.json", dispatched.texts()
-        if self._shards_by_worker:  # each worker has its part of the batch
-            columns = [[*chain(*parts)] for parts in zip(*self._workers.gather(columns), strict=True)]
+        path = self._run_dir / "non_finite_batch.json"
         if self._workers.is_chief:
-            task = dispatched.task.name
-            write_json(path, {"step": dispatched.step, "task": task, "loss": str(loss), "columns": columns})
+            batch = {"task": dispatched.task.name, "loss": str(loss), "columns": dispatched.texts()}
+            write_json(path, {"step": dispatched.step, **batch})
         return path
 
     def _save(self) -> None:
