@@ -203,7 +203,7 @@ def test_damage_stops_it_or_is_counted(model, tmp_path):
     assert columns["id"].to_pylist() == [*range(100), *range(150, 250)]
     (tmp_path / "x.jsonl").write_text('{"text": "a", "m": {}}\n')
     for names in (["text"], None):
-        context = nullcontext() if names else pytest.raises(UserError, match=r"cannot be .* 'm' .*--columns")
+        context = nullcontext() if names else pytest.raises(UserError, match=r"cannot be .* 'm' .*`columns`")
         with context:
             encode_files(model, [str(tmp_path / "x.jsonl")], tmp_path / f"m{names}", columns=names)
 

@@ -184,7 +184,7 @@ def test_a_run_continues_only_with_the_same_protocol(world):
 def test_a_results_file_belongs_to_one_process_and_its_folder_must_be_writable(world):
     world.run()
     with locked(world.output.parent, "--output", world.output.name):
-        with pytest.raises(UserError, match=r"model.json is used by another process; give another --output"):
+        with pytest.raises(UserError, match=r"model.json is used by another process; give another `output`"):
             world.run()
         world.output = world.output.with_name("other.json")
         assert world.run()["complete"]

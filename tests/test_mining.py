@@ -118,7 +118,7 @@ def test_nothing_to_find(tmp_path):
     assert read(tmp_path / "out.tsv") == []
     counts = mine_translations(target, target, tmp_path / "none.tsv")
     assert counts == {"sources": 0, "targets": 0, "pairs": 0}
-    with pytest.raises(UserError, match="must be a file, but is a folder; choose another --output"):
+    with pytest.raises(UserError, match="must be a file, but is a folder; choose another `output`"):
         mine_translations(source, target, tmp_path / "s")
 
 
@@ -168,9 +168,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"expected vectors in float32 or int8, but .* has bits"):
         mine_translations(tmp_path / "bits", tmp_path / "bits", tmp_path / "out")
     no_texts = write_vectors(tmp_path / "no_texts", texts, vectors, columns=["id"])
-    with pytest.raises(UserError, match="without them; encode again with --columns=id,text"):
+    with pytest.raises(UserError, match="without them; encode again with the `columns` id,text"):
         mine_translations(folder, no_texts, tmp_path / "out")
-    with pytest.raises(UserError, match=r"shards of 20 rows need .* GiB more; raise --memory"):
+    with pytest.raises(UserError, match=r"shards of 20 rows need .* GiB more; raise `memory`"):
         mine_translations(folder, folder, tmp_path / "out", memory=0.5)
     with pytest.raises(UserError, match="expected a folder that `xling-tf encode` has written"):
         mine_translations(folder, tmp_path, tmp_path / "out")

@@ -63,7 +63,7 @@ def test_a_part_that_fails_logs_no_more_lines(caplog, monkeypatch):
 @pytest.mark.parametrize(
     ("error", "status", "line"),
     [
-        (UserError("give a name"), 2, "error: give a name\n"),
+        (UserError("give another `v` or `names`"), 2, "error: give another --v or `names`\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues\n"),
         (OSError(28, ""), 2, "error: the disk is full; make room, and the same command continues\n"),
         (

@@ -151,7 +151,7 @@ def test_columns_of_other_types_are_refused(tmp_path, values):
 )
 def test_damaged_rows(tmp_path, name, content, rows, message):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=f"{message}.*--skip_damaged"):
+    with pytest.raises(UserError, match=f"{message}.*`skip_damaged`"):
         read(tmp_path / name)
     files = read(tmp_path / name, skip_damaged=True)
     assert [row["text"] for row in files.rows] == rows
@@ -166,7 +166,7 @@ def test_damaged_files(tmp_path, name):
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) * 2 // 3])
     FILES["x.json"](tmp_path / "y.json")
-    with pytest.raises(UserError, match=rf"{name} is damaged after row \d+: .*--skip_damaged"):
+    with pytest.raises(UserError, match=rf"{name} is damaged after row \d+: .*`skip_damaged`"):
         read(tmp_path / "*")
     files = read(tmp_path / "*", skip_damaged=True)
     assert files.rows[-len(ROWS) :] == ROWS
@@ -237,7 +237,7 @@ FIRST = b'{"text": "a", "n": 1, "tags": [], "m": {"a": 1}}\n' * 5000  # more tha
 )
 def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
     (tmp_path / "x.jsonl").write_bytes(FIRST + b'{"text": "a", "n": 1}\n' * 5000 + lines + b"\n")
-    with pytest.raises(UserError, match=f"x.jsonl must have .*{message}.*--columns"):
+    with pytest.raises(UserError, match=f"x.jsonl must have .*{message}.*`columns`"):
         read(tmp_path / "x.jsonl", skip_damaged=True)
     assert len(read(tmp_path / "x.jsonl", columns=[]).rows) == 10_001 + lines.count(b"\n")
 
@@ -280,7 +280,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
         )
     else:
         with pytest.raises(
-            UserError, match=r"2.parquet must have the columns of the rows before, n .*--columns"
+            UserError, match=r"2.parquet must have the columns of the rows before, n .*`columns`"
         ):
             read(tmp_path / "*", skip_damaged=True)
 
@@ -294,7 +294,7 @@ def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
         parquet.write_table(table, tmp_path / name)
     else:
         feather.write_feather(table, tmp_path / name)
-    with pytest.raises(UserError, match=rf"row 3 of .*{name} is not UTF-8.*--skip_damaged"):
+    with pytest.raises(UserError, match=rf"row 3 of .*{name} is not UTF-8.*`skip_damaged`"):
         read(tmp_path / name)
     files = read(tmp_path / name, skip_damaged=True)
     assert [row["n"] for row in files.rows] == [1, 2, 4]
@@ -357,7 +357,7 @@ def test_a_file_that_cannot_be_read_is_not_skipped(error):
 
 def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(b",,text\n1,2,x\n")
-    with pytest.raises(UserError, match=r"must have one column '', but has more; rename .*--columns"):
+    with pytest.raises(UserError, match=r"must have one column '', but has more; rename .*`columns`"):
         read(tmp_path / "x.csv", skip_damaged=True)
     assert read(tmp_path / "x.csv", columns=[]).rows == [{"text": "x"}]
     (tmp_path / "y.csv").write_bytes("text,año\nx,1\n".encode("latin-1"))

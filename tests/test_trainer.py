@@ -40,7 +40,7 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_
 def test_a_checkpoint_of_other_phases_is_of_another_run(tmp_path):
     trainer = make_trainer(tmp_path, TWO_TASKS)
     trainer._checkpoints.save(7, {"step": 7, "seconds": 1.0, "phases": {"bow": [7, 0.0]}})
-    with pytest.raises(UserError, match=r"checkpoints of these settings, but they lack 'whole'; .*--run_dir"):
+    with pytest.raises(UserError, match=r"checkpoints of these settings, but they lack 'whole'; .*`run_dir`"):
         trainer.train()
 
 

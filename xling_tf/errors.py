@@ -16,9 +16,10 @@ _PATH = re.compile(r"(?<![\w.>])/(?:[\w.@+-]+/)*[\w.@+-]+")
 
 
 class UserError(ValueError):
-    """A mistake in flags, files or data; its one-line message says how to fix it.
+    """A mistake in arguments, files or data; its one-line message says how to fix it.
 
-    Programs print the message without a traceback and exit with status 2.
+    Programs print the message without a traceback and exit with status 2. Where it names an argument in
+    backticks and they have a flag of this name, they print the flag.
     """
 
 
@@ -29,11 +30,11 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     A full disk stays the original exception, because programs have a message for it.
 
     Example:
-        >>> with as_user_error("--port must be a number ({error})", ValueError):
+        >>> with as_user_error("port must be a number ({error})", ValueError):
         ...     int("x")
         Traceback (most recent call last):
         ...
-        xling_tf.errors.UserError: --port must be a number (invalid literal for int() with base 10: 'x')
+        xling_tf.errors.UserError: port must be a number (invalid literal for int() with base 10: 'x')
     """
     try:
         yield

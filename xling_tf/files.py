@@ -113,7 +113,9 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UserError(f"{folder / name} is used by another process; give another {argument}") from error
+            raise UserError(
+                f"{folder / name} is used by another process; give another `{argument}`"
+            ) from error
         except OSError as error:
             logging.warning("%s cannot be locked (%s): use it in one process only", folder, error.strerror)
         yield

@@ -84,9 +84,9 @@ def mine_translations(
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
     work = output.with_name(f"{output.name}.neighbours")
-    require_writable_file(output, "choose another --output")
-    require_writable_folder(work, "choose another --output")
-    with locked(work, "--output"):
+    require_writable_file(output, "choose another `output`")
+    require_writable_folder(work, "choose another `output`")
+    with locked(work, "output"):
         sides = [_Side(folder) for folder in folders]
         descriptions = (json.dumps(dict(folder.description), sort_keys=True) for folder in folders)
         digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
@@ -169,8 +169,8 @@ class _Search:
         if self._shards_at_once < 1:
             more = (row_bytes * shard_rows - room) / _GIB
             raise UserError(
-                f"shards of {shard_rows:,} rows need {more:.2g} GiB more; raise --memory, or encode with a "
-                "smaller --rows_per_shard"
+                f"shards of {shard_rows:,} rows need {more:.2g} GiB more; raise `memory`, or encode with a "
+                "smaller `rows_per_shard`"
             )
 
     def run(self, bar: tqdm, report: Callable[[str], None]) -> None:
@@ -179,7 +179,7 @@ class _Search:
         total = self.candidates.folder.num_shards
         rows = np.diff(self.queries.starts)
         bar.update(int(rows @ done) // max(total, 1))
-        # An earlier run, perhaps with another --memory, may have searched some queries up to a later shard: a
+        # An earlier run, perhaps with another `memory`, may have searched some queries up to a later shard: a
         # block ends there, so that all queries continue from the same place.
         while (begin := min(done, default=total)) < total:
             end = min(begin + self._shards_at_once, total, *(each for each in done if each > begin))
@@ -346,7 +346,7 @@ def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
         if columns is not None and name not in columns:
             raise UserError(
                 f"{folder.path} must have the texts beside the vectors, but was encoded without them; encode "
-                f"again with --columns={','.join([*columns, name])}"
+                f"again with the `columns` {','.join([*columns, name])}"
             )
     if source.description["precision"] not in ("float32", "int8"):
         raise UserError(f"expected vectors in float32 or int8, but {source.path} has bits; encode again")

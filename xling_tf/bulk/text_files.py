@@ -48,7 +48,7 @@ class Position(NamedTuple):
 
 
 class _FinalError(UserError):
-    """An error that --skip_damaged does not skip."""
+    """An error that `skip_damaged` does not skip."""
 
 
 def find_files(patterns: Sequence[str]) -> list[InputFile]:
@@ -134,7 +134,7 @@ class TextFiles:
     def _damaged(self, kind: str, message: str) -> None:
         """Counts a damaged "row" or "file", or raises an error."""
         if not self.skip_damaged:
-            raise _FinalError(f"{message}; repair the file, or skip what is damaged with --skip_damaged")
+            raise _FinalError(f"{message}; repair the file, or skip what is damaged with `skip_damaged`")
         self.counts[f"damaged {kind}s"] += 1
         if kind == "file" or self.counts[f"damaged {kind}s"] == 1:
             logging.warning("%s; skipped", message)
@@ -150,7 +150,7 @@ class TextFiles:
         if repeated := [column for column in chosen if columns.count(column) > 1]:
             raise _FinalError(
                 f"{name} must have one column {repeated[0]!r}, but has more; rename them, or choose other "
-                "columns with --columns"
+                "columns with `columns`"
             )
         return chosen
 
@@ -164,7 +164,7 @@ class TextFiles:
         )
         message = (
             f"{name} must have the columns of the rows before, {expected}, but has {columns}; choose "
-            "common ones with --columns"
+            "common ones with `columns`"
         )
         with as_user_error(message, KeyError, pa.ArrowException):
             if self.columns is None and len(batch.schema) != len(self.schema):
@@ -239,7 +239,7 @@ class TextFiles:
                 try:
                     arrays[key] = pa.array([row.get(key) for row in rows])
                 except (pa.ArrowException, OverflowError) as error:  # not damage: the rows are sound
-                    advice = "choose other fields with --columns, or write all its values as strings"
+                    advice = "choose other fields with `columns`, or write all its values as strings"
                     message = (
                         f"{name} must have one type in the field {key}, but: {one_line(error)}; {advice}"
                     )

@@ -80,7 +80,7 @@ def encode_files(
     require_positive(rows_per_shard, "rows_per_shard")
     options = {name: value for name, value in options.items() if value is not None}
     files = find_files(patterns)
-    require_writable_folder(output, "choose another --output")
+    require_writable_folder(output, "choose another `output`")
     folder = find_model(model)
     encoder = SentenceEncoder(folder)
     precision = options.setdefault("precision", "float32")
@@ -97,7 +97,7 @@ def encode_files(
         "format": file_format,
         "rows_per_shard": rows_per_shard,
     }
-    with locked(output, "--output"):
+    with locked(output, "output"):
         description = continue_with(output / _DESCRIPTION, settings)
         if _fault(output, description) is None:
             return dict(description["counts"])
@@ -183,7 +183,7 @@ def _shard_writer(
     has_dictionaries = not is_npy and kind.value_type != pa.float32()
     record = ""
     with replacing(path) as temporary, ExitStack() as stack:
-        message = "the columns cannot be written as Parquet ({error}); choose others with --columns"
+        message = "the columns cannot be written as Parquet ({error}); choose others with `columns`"
         with as_user_error(message, pa.ArrowNotImplementedError):
             writer = parquet.ParquetWriter(
                 temporary,
@@ -264,13 +264,13 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     if description is None:
         names = (entry.name for entry in folder.iterdir())
         if others := sorted(name for name in names if name != "lock" and name[0] != "."):
-            raise UserError(f"{folder} must be empty, but has {others[0]}; give another --output")
+            raise UserError(f"{folder} must be empty, but has {others[0]}; give another `output`")
         description = {**settings}
         write_json(path, description)
     if other := [name for name, value in settings.items() if description.get(name) != value]:
         values = f"{description.get(other[0])!r}, not {settings[other[0]]!r}"
         raise UserError(
-            f"{folder} is for another {other[0]} ({values}); give another --output, or remove the folder"
+            f"{folder} is for another {other[0]} ({values}); give another `output`, or remove the folder"
         )
     return description
 

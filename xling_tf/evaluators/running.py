@@ -81,8 +81,8 @@ def evaluate_embedder(
         data set, "datasets" (protocol, files with their checksums and lines, seconds and, if known,
         "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
     """
-    require_writable_file(output, "give another --output")
-    with locked(output.parent, "--output", output.name):
+    require_writable_file(output, "give another `output`")
+    with locked(output.parent, "output", output.name):
         results, continues = _begin(embedder, output, seed)
         for name, layout in missing.items():
             logging.info("%s skipped: it needs %s", name, layout)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.errors import UserError, require_known
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder
+from xling_tf.files import SAVED_MODEL, replacing_folder
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
+from xling_tf.savedmodel.runtimes import MODEL_FILES
 from xling_tf.savedmodel.saved_models import find_model, licence_files, load_saved_model
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -49,8 +50,8 @@ class Source(NamedTuple):
 # texts and a function that encodes them with what was written; None if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("compact:export", SAVED_MODEL),
-    "litert": ("litert_onnx:export_litert", RUNTIME_SETTINGS),
-    "onnx": ("litert_onnx:export_onnx", RUNTIME_SETTINGS),
+    "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
+    "onnx": ("litert_onnx:export_onnx", MODEL_FILES["onnx"]),
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
     "keras": ("base:export_keras", WEIGHTS),
@@ -87,18 +88,18 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     The result is compared with the SavedModel's vectors before it is moved into place. The output must be new
     or an earlier export to this format.
     """
-    require_known("--to", form, FORMATS)
+    require_known("format", form, FORMATS)
     exporter, mark = FORMATS[form]
-    require_replaceable(output, "--output", mark)
+    require_replaceable(output, mark=mark)
     if (output / mark).is_file() and FORMATS[earlier := format_of(output)][1] != mark:
         raise UserError(
-            f"--output must be a new folder, or an earlier export to {form}, but {output} is in the "
-            f"format {earlier}; choose another with --output"
+            f"`output` must be a new folder, or an earlier export to {form}, but {output} is in the "
+            f"format {earlier}; choose another"
         )
     if output.resolve() == folder.resolve():
-        raise UserError(f"--output must be another folder than --model, got {output} for both")
+        raise UserError(f"`output` must be another folder than the model's, got {output} for both")
     if data and not data.is_dir():
-        raise UserError(f"--data must be a folder of corpora, but there is no such folder: {data}")
+        raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
     saved = load_saved_model(folder)
     source = Source(
         folder,
@@ -173,8 +174,8 @@ def reject(source: Source, form: str, expected: str) -> NoReturn:
     tokenizer = source.model.config()["tokenizer"]["kind"]
     others = "savedmodel, keras, onnx and sentence-transformers"
     raise UserError(
-        f"--to {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
-        f"{tokenizer}; it can be exported --to {others}"
+        f"the format {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
+        f"{tokenizer}; it can be exported to {others}"
     )
 
 
@@ -205,7 +206,7 @@ def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
     for codes in (languages, ()):
         if texts := [*dict.fromkeys(text for _, text in read_texts(data, codes, per_file=_TEXTS))]:
             return texts[:: -(-len(texts) // _TEXTS)]
-    raise UserError(f"--data must be a folder of corpora with texts, but {data} has none; give another")
+    raise UserError(f"`data` must be a folder of corpora with texts, but {data} has none; give another")
 
 
 def compare_unknown_words(

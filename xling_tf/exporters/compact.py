@@ -93,7 +93,7 @@ def _texts_in_all(data: Path | None, languages: Sequence[str]) -> Iterator[str]:
         yield text
     if missing := [language for language in languages if language not in seen]:
         raise UserError(
-            f"--data {data} must have texts in every language of --languages, but has none in "
+            f"`data` must have texts in each of the `languages`, but {data} has none in "
             f"{', '.join(missing)}; remove the language, or add documents/NAME.{missing[0]}.txt"
         )
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xling_tf.config import TASKS, ModelInfo
 from xling_tf.errors import UserError
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, replacing_folder, require_writable_folder
+from xling_tf.files import SAVED_MODEL, replacing_folder, require_writable_folder
 from xling_tf.layers.base import float32_copy
 from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.tasks.base import Heads, scale_for_heads
@@ -152,20 +152,20 @@ def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_
     """
     if not path.name.strip("."):
         raise UserError(
-            f"{argument} must be a folder by its name, got {str(path)!r}; give its name or whole path"
+            f"`{argument}` must be a folder by its name, got {str(path)!r}; give its name or whole path"
         )
     is_empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not is_empty and not ((path / mark).is_file() and _is_export(path, mark)):
         raise UserError(
-            f"{argument} must be a new folder, or an exported model to replace, but {path} holds something "
-            f"else; choose another {argument}"
+            f"`{argument}` must be a new folder, or an exported model to replace, but {path} holds something "
+            f"else; choose another"
         )
-    require_writable_folder(path.parent, f"choose another {argument}")
+    require_writable_folder(path.parent, f"choose another `{argument}`")
 
 
 def _is_export(path: Path, mark: str) -> bool:
     """Returns False for another library's model: most marks are files that such models have too."""
     descriptions = (path / name for name in ("config.json", "README.md"))
-    return mark in (SAVED_MODEL, RUNTIME_SETTINGS) or any(
+    return mark == SAVED_MODEL or any(
         b"xling_tf" in description.read_bytes() for description in descriptions if description.is_file()
     )

@@ -233,12 +233,12 @@ def require_saved_model(folder: Path) -> None:
 def _describe(folder: Path) -> str:
     """Says what a folder without a SavedModel is, and what to do."""
     if not folder.is_dir():
-        return "does not exist; use the --output of a training"
+        return "does not exist; use a folder that a training has exported"
     names = sorted(path.name for path in folder.iterdir())
     if RUNTIME_SETTINGS in names:
         return "is a model for LiteRT or ONNX Runtime; load it with xling_tf.savedmodel.runtimes.load"
     if _CHECKPOINTS in names:
-        return "is the run folder of a training; use its --output, or finish it, which exports the model"
+        return "is the run folder of a training; use what it exported, or finish it, which exports the model"
     if "tfhub_module.pb" in names:
         return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
     if "xling_tf" in _read_config(folder):
@@ -248,7 +248,7 @@ def _describe(folder: Path) -> str:
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
         return f"holds exported models; use one of them, such as {folder / models[0]}"
     content = f"only {', '.join(names[:5])}" if names else "it is empty"
-    return f"has no {SAVED_MODEL}, {content}; use the --output of a training"
+    return f"has no {SAVED_MODEL}, {content}; use a folder that a training has exported"
 
 
 _is_forked = False

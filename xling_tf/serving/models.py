@@ -157,7 +157,7 @@ def load_models(paths: Mapping[str, Path], *, batched: bool = True) -> dict[str,
         if model.current is None:
             versions = [f"{version}: {text}" for version, (_, _, text) in model.states.items()]
             raise UserError(
-                f"--model {name}={model.path} must be an exported model, or a folder of models named 1, 2, "
+                f"{name}={model.path} must be an exported model, or a folder of models named 1, 2, "
                 f"..., but has {'; '.join(versions) or 'none'}"
             )
     return models

@@ -359,7 +359,7 @@ class Trainer:
         if state is not None:
             self._workers.share(self._checkpoints.variables)
             message = f"{self._run_dir} must have checkpoints of these settings, but they lack {{error}}"
-            with as_user_error(f"{message}; use another --run_dir", KeyError):
+            with as_user_error(f"{message}; use another `run_dir`", KeyError):
                 self.step, self.seconds = state["step"], state["seconds"]
                 for phase in self._phases:
                     phase.steps, phase.begin = state["phases"][phase.name]
