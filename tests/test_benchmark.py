@@ -62,20 +62,14 @@ def test_others_have_no_translations_among_them_or_the_hidden():
 
 def test_the_threshold_is_chosen_on_one_half_and_measured_on_the_other():
     hidden = [TranslationPair(text, text.upper()) for text in "abcdef"]
-    halves = [[t for t in "abcdef" if crc32(t.encode()) % 2 == half] for half in range(2)]
-    assert all(len(half) >= 2 for half in halves)
+    first, second = ([t for t in "abcdef" if crc32(t.encode()) % 2 == half] for half in range(2))
     # In the first half, pairs above 1.5 are right and those below wrong.
-    mined = [(1.6, text, text.upper()) for text in halves[0]] + [(1.4, halves[0][0], "X")]
+    mined = [(1.6, text, text.upper()) for text in first] + [(1.4, first[0], "X")]
     # In the second, one is found, a wrong one has a margin above the threshold, the others are missing.
-    mined += [
-        (1.7, halves[1][0], halves[1][0].upper()),
-        (1.65, halves[1][1], "Y"),
-        (1.7, "x", "y"),
-        (1.1, "z", "w"),
-    ]
+    mined += [(1.7, second[0], second[0].upper()), (1.65, second[1], "Y"), (1.7, "x", "y"), (1.1, "z", "w")]
     figures = benchmark_mining.precision_and_recall(mined, hidden)
     assert 1.4 <= figures["threshold"] <= 1.6
-    assert (figures["precision"], figures["recall"]) == (50.0, round(100 / len(halves[1]), 1))
+    assert (figures["precision"], figures["recall"]) == (50.0, round(100 / len(second), 1))
     assert figures["pairs_of_others"] == 1
 
 
@@ -122,12 +116,7 @@ def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path
     assert published["ONNX"] == 2 * published["e5"] == 0.002
     assert published[ratio] == pytest.approx(published["xling_tf, float32"] / 0.002)
     (tmp_path / "texts.txt").write_text("a b\n\nhola\n", encoding="utf-8")
-    flags = [
-        f"--python={python}",
-        f"--model={hub_folder},{hub_folder}",
-        f"--peer={tmp_path}",
-        "--texts=texts.txt",
-    ]
+    flags = [*flags[2:3], f"--model={hub_folder},{hub_folder}", f"--peer={tmp_path}", "--texts=texts.txt"]
     figures = figures_of(tmp_path, "speed", *flags)["sentences_per_second"]
     assert figures["others"].keys() == {hub_folder.name}
     for name in ("encoding", "one sentence"):

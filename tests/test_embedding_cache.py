@@ -51,28 +51,21 @@ def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(checksu
     assert list(tmp_path.iterdir()) == []
 
 
-def test_embedders_and_roles_do_not_mix(tmp_path):
+def test_embedders_roles_and_contexts_do_not_mix(tmp_path):
     def ones(width: int) -> Callable[..., np.ndarray]:
         return lambda *columns: np.full((len(columns[0]), width), width)
 
-    embedder = make(ones(1), tmp_path, raw=ones(5), questions=ones(2), responses=ones(3))
-    other = make(ones(4), tmp_path, checksum="y")
-    assert [embedder.encode_questions(["a"]).shape, embedder(["a"]).shape] == [(1, 2), (1, 1)]
-    assert embedder.encode_responses(["a"], ["a"]).tolist() == [[3, 3, 3]]
-    assert embedder.encode_raw(["a"]).shape == (1, 5)
-    assert (
-        other(["a"]).shape == other.encode_raw(["a"]).shape == other.encode_questions(["a"]).shape == (1, 4)
-    )
-
-
-def test_an_answer_has_a_vector_in_each_of_its_contexts(tmp_path):
     calls = []
 
     def responses(answers: list[str], contexts: list[str]) -> np.ndarray:
         calls.extend(zip(answers, contexts, strict=True))
         return np.array([[len(a), len(c)] for a, c in calls[-len(answers) :]])
 
-    embedder = make(random_vectors(), tmp_path, responses=responses)
+    embedder = make(ones(1), tmp_path, raw=ones(5), questions=ones(3), responses=responses)
+    other = make(ones(4), tmp_path, checksum="y")
+    for system, widths in ((embedder, [1, 5, 3]), (other, [4, 4, 4])):
+        encodes = (system, system.encode_raw, system.encode_questions)
+        assert [encode(["a"]).shape[1] for encode in encodes] == widths
     # "ab" + "c" and "a" + "bc" are the same letters in a row.
     vectors = embedder.encode_responses(["ab", "a", "ab"], ["c", "bc", "c"])
     assert vectors.tolist() == [[2, 1], [1, 2], [2, 1]]

@@ -44,8 +44,6 @@ def test_a_bitext_is_divided_without_a_second_translation():
         assert (len(whole), len(sources), len(targets)) == (50, 75, 75)
         assert sources & targets == {source.split()[1] for source in whole}
     assert not {source for source, _ in corpora[0]} & {source for source, _ in corpora[1]} - {""}
-    many = [(f"en {number}", f"es {number}") for number in range(30_000)]
-    assert [len(corpus) for corpus in from_bitext(many, 0)] == [10_000, 10_000]
     with pytest.raises(UserError, match="8 pairs that share no sentence, but has 1"):
         from_bitext([("a", "x"), ("a", "y")] * 10, 0)
 
@@ -58,7 +56,6 @@ def test_the_suite_finds_bucc_and_chooses_the_threshold_on_its_training_part(tmp
     (dataset,) = SUITE.find(tmp_path, 0)
     assert dataset.name == "bucc.de-en"
     published = dataset.load()
-    assert published(by_last_word)["f1"] == 1.0
     assert (published.protocol["num_sources"], published.protocol["num_gold"]) == (40, 10)
     write_table(test, "de en", *gold[:5], *single)
     (dataset,) = SUITE.find(tmp_path, 0)

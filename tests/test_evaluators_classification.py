@@ -10,15 +10,11 @@ LABELS = ("good", "bad")
 pytestmark = pytest.mark.usefixtures("small_classifiers")
 
 
-def examples(language, number, start=0):
-    return [(LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)]
-
-
 def sets(number=100, languages=("en", "fr")):
-    return {
-        language: {"train": examples(language, number), "test": examples(language, number, number)}
-        for language in languages
-    }
+    def rows(language, start):
+        return [(LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)]
+
+    return {language: {"train": rows(language, 0), "test": rows(language, number)} for language in languages}
 
 
 def test_a_tenth_of_the_source_language_is_for_development():
@@ -28,7 +24,7 @@ def test_a_tenth_of_the_source_language_is_for_development():
     evaluator = CrossLingualClassification(rows, name="x")
     assert evaluator.protocol["num_train"] == {"en": 90, "fr": 100}
     # Where the data has a development set, all of the training set is for training.
-    rows["en"]["dev"] = examples("en", 20, 500)
+    rows["en"]["dev"] = rows["en"]["test"]
     assert CrossLingualClassification(rows, name="x").protocol["num_train"]["en"] == 100
 
 

@@ -39,20 +39,12 @@ def test_a_triangle():
     assert scores["eigen_similarity"] == pytest.approx(30 - 16 * np.sqrt(2))
 
 
-def test_turning_stretching_or_moving_to_more_dimensions_changes_nothing():
+def test_turning_or_stretching_changes_nothing():
     evaluator = EigenSimilarity(PAIRS, name="x", num_samples=50)
     encode = random_vectors(8)
     turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=[12, 8]))
-
-    def turned(texts: list[str]) -> np.ndarray:
-        # The target language lies elsewhere, and both are longer.
-        is_target = np.array([text.startswith("es") for text in texts])[:, np.newaxis]
-        vectors = encode([f"x {text.split()[1]}" for text in texts])
-        return 7 * np.where(is_target, vectors @ turn.T, np.pad(vectors, [(0, 0), (0, 4)]))
-
-    # The vectors are of single precision.
-    assert evaluator(turned)["eigen_similarity"] == pytest.approx(0, abs=1e-6)
     both = evaluator(encode), evaluator(lambda texts: 3 * encode(texts) @ turn.T)
+    # The vectors are of single precision.
     assert both[0] == pytest.approx(both[1], rel=1e-4)
 
 

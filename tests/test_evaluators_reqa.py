@@ -13,14 +13,6 @@ from xling_tf.evaluators.encoding import Embedder
 from xling_tf.evaluators.reqa import SUITE, ReqaData, RetrievalQuestionAnswering, bm25, tokens_of
 
 
-def numbered(count=60, size=3, language="en"):
-    """Paragraphs of `size` sentences with one question each, which has the number of its answer."""
-    numbers = range(count * size)
-    sentences = [(f"{language} fact {n}", f"{language} paragraph {n // size}") for n in numbers]
-    questions = [(f"q{n}", f"{language} ask {n}", f"{language} fact {n}") for n in numbers[::size]]
-    return ReqaData(questions, sentences)
-
-
 def scores_of(data, system):
     return RetrievalQuestionAnswering({"en": data}, name="x")(system)
 
@@ -54,15 +46,16 @@ def test_ranks_derived_by_hand():
 
 def test_every_sentence_with_the_text_of_an_answer_is_right():
     # "What colour?" is one query with three right sentences, of which two are in both paragraphs.
-    sentences = [("The fox sleeps.", "FOX"), ("It is red.", "FOX")]
-    sentences += [("The owl hunts.", "OWL"), ("It is red.", "OWL")]
-    questions = [
-        ("1", "What colour?", "It is red."),
-        ("1", "What colour?", "The fox sleeps."),
-        ("2", "What colour?", "It is red."),
-        ("3", "Who hunts?", "The owl hunts."),
+    sentences = [
+        ("The fox sleeps.", "FOX"),
+        ("It is red.", "FOX"),
+        ("The owl hunts.", "OWL"),
+        ("It is red.", "OWL"),
     ]
-    scores = scores_of(ReqaData(questions, sentences), by_meaning(lambda text: "owl" in text))
+    answers = ["It is red.", "The fox sleeps.", "It is red."]
+    questions = [(key, "What colour?", answer) for key, answer in zip("112", answers, strict=True)]
+    data = ReqaData([*questions, ("3", "Who hunts?", "The owl hunts.")], sentences)
+    scores = scores_of(data, by_meaning(lambda text: "owl" in text))
     assert (scores["num_queries"], scores["num_sentences"]) == (2, 4)
     # None of "What colour?"'s three has another candidate that is as near; the owl is farthest.
     assert scores["sentence_encoder/sentence/precision_at_1"] == 0.5
@@ -81,8 +74,11 @@ def test_without_paragraphs_the_context_is_the_sentence_between_its_neighbours()
 
 
 def test_questions_in_one_language_find_answers_in_another():
-    english = numbered(language="en")
-    data = {"de": numbered(language="de"), "en": ReqaData(english.questions[:50], english.sentences)}
+    def numbered(language, count):
+        questions = [(f"q{n}", f"{language} ask {n}", f"{language} fact {n}") for n in range(count)]
+        return ReqaData(questions, [(f"{language} fact {n}", "") for n in range(180)])
+
+    data = {"de": numbered("de", 60), "en": numbered("en", 50)}
     scores = RetrievalQuestionAnswering(data, name="x")(by_last_word)
     for way in ("de-en", "en-de"):
         assert measure(scores, f"{way}/sentence_encoder/sentence") == (1.0, 1.0)
@@ -127,18 +123,12 @@ def test_tokens():
     assert tokens_of("नमस्ते दुनिया।") == ["नमस्ते", "दुनिया"]
 
 
-QUESTIONS = ("question_id question answer_sentence_id", (7, "Who?", "s1"))
-SENTENCES = ("sentence_id sentence", ("s0", "Hi."), ("s1", "It is me."))
-
-
-def tables(folder, stem="a.en", **contents):
-    return {kind: write_table(folder / f"{stem}.{kind}.tsv", *table) for kind, table in contents.items()}
-
-
 def test_the_suite_finds_its_tables(tmp_path):
-    assert not [*SUITE.find(tmp_path, 0)]
     for stem in ("squad_dev.en", "xquad.en", "xquad.zh"):
-        tables(tmp_path / "reqa", stem, questions=QUESTIONS, sentences=SENTENCES)
+        header = "question_id question answer_sentence_id"
+        write_table(tmp_path / f"reqa/{stem}.questions.tsv", header, (7, "Who?", "s1"))
+        header = "sentence_id sentence"
+        write_table(tmp_path / f"reqa/{stem}.sentences.tsv", header, ("s0", "Hi."), ("s1", "It is me."))
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}
     assert set(found) == {"squad_dev.en", "xquad.en", "xquad.zh", "cross-lingual.xquad"}
     assert len(found["cross-lingual.xquad"].files) == 4

@@ -6,7 +6,6 @@ from encode_functions import constant
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.encoding import Embedder
 from xling_tf.evaluators.transfer import (
     SUITE,
     CrossLingualTransfer,
@@ -38,44 +37,39 @@ def place(texts):
 
 def test_relatedness_is_learnt_with_and_without_a_development_set():
     scores = TransferRelatedness(scored(300), scored(60, 300), scored(60, 360), name="x")(place)
-    assert scores["pearson"] > 0.97
-    assert scores["spearman"] > 0.97
+    assert min(scores["pearson"], scores["spearman"]) > 0.97
     evaluator = TransferRelatedness(scored(100), (), scored(60, 360), name="x")
     assert (evaluator.protocol["num_train"], evaluator.protocol["num_dev"]) == (80, 20)
     assert evaluator(place)["pearson"] > 0.95
-    assert evaluator(constant) == {**evaluator(constant), "pearson": 0.0, "spearman": 0.0}
+    assert evaluator(constant) == {"pearson": 0.0, "spearman": 0.0}
 
 
-def test_classifiers_see_the_encoders_own_lengths_and_the_network_has_the_units_asked_for(monkeypatch):
-    seen = []
+def test_the_network_has_the_units_asked_for(monkeypatch):
+    hidden = []
 
     def fit(x, y, **settings):
-        seen.append((np.linalg.norm(x, axis=1).round(3).tolist(), settings.get("hidden")))
+        hidden.append(settings.get("hidden"))
         return lambda x: np.array(["good"] * len(x))
 
     for name in ("fit_logistic", "fit_network"):
         monkeypatch.setattr(f"xling_tf.evaluators.classifiers.{name}", fit)
-
-    def raw(texts):
-        return 7 * np.ones((len(texts), 1))
-
-    embedder = Embedder(name="x", sentences=lambda texts: np.ones((len(texts), 1)), raw=raw)
     evaluator = TransferClassification(*[sentences(2)] * 3, name="x", hidden=128)
     assert evaluator.protocol["hidden"] == 128
-    assert evaluator(embedder) == {"logistic/accuracy": 0.5, "network/accuracy": 0.5}
-    assert sorted(seen, key=str) == [([7, 7], 128), ([7, 7], None)]
+    assert evaluator(constant) == {"logistic/accuracy": 0.5, "network/accuracy": 0.5}
+    assert sorted(hidden, key=str) == [128, None]
 
 
-@pytest.mark.parametrize("wrong", ["1.0", "high"])
-def test_invalid_labels_and_scores_are_reported(wrong):
+def test_invalid_labels_and_scores_are_reported():
     with pytest.raises(UserError, match="'ugly 0' is labelled 'ugly'"):
         TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
-    with pytest.raises(UserError, match="numbers as scores, two different ones"):
-        TransferRelatedness(scored(9), (), [("1.0", "a", "b"), (wrong, "c", "d")], name="x")
     # Without different scores in the development part, nothing could be chosen.
     alike = [("2" if n == 4 else "1", f"{n} a", f"{n} b") for n in range(8)]
-    with pytest.raises(UserError, match="two different ones in each set"):
-        TransferRelatedness(alike, (), scored(9), name="x")
+    for train, test in (
+        (alike, scored(9)),
+        *((scored(9), [("1.0", "a", "b"), (x, "c", "d")]) for x in ("1", "?")),
+    ):
+        with pytest.raises(UserError, match="numbers as scores, two different ones in each set"):
+            TransferRelatedness(train, (), test, name="x")
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
@@ -90,9 +84,7 @@ def test_a_label_must_have_enough_rows_for_folds_within_folds():
     assert make(10, 3, test=test)(signs)["logistic/accuracy"] == 1.0
     assert make(2, 1, dev=test, test=test)(signs)["logistic/accuracy"] == 1.0
     for numbers, parts in (((11, 3), {}), ((12, 2), {}), ((9, 3), {"test": test}), ((2, 0), {})):
-        with pytest.raises(
-            UserError, match=rf"training rows of one label .*, but has {numbers[0]} of 'many'"
-        ):
+        with pytest.raises(UserError, match=f"rows of one label .*, but has {numbers[0]} of 'many'"):
             make(*numbers, **parts)
 
 
@@ -112,9 +104,8 @@ def test_given_parts_are_learnt_in_english_and_in_the_language_itself():
     parts = {"train": sentences(40), "dev": sentences(20, start=40), "test": sentences(20, start=60)}
     german = {part: wrong(rows) for part, rows in parts.items()}
     evaluator = CrossLingualTransfer({"de": german, "en": parts}, name="x")
-    assert evaluator(signs) == {
-        **{"logistic/en/accuracy": 1.0, "logistic/en-de/accuracy": 0.0, "logistic/de/accuracy": 1.0}
-    }
+    expected = {"logistic/en/accuracy": 1.0, "logistic/en-de/accuracy": 0.0, "logistic/de/accuracy": 1.0}
+    assert evaluator(signs) == expected
     assert evaluator.protocol["num_rows"] == {"en": 80, "de": 80}
 
 

@@ -13,6 +13,7 @@ from programs import ROOT, run_python
 from xling_tf.errors import UserError
 
 PROGRAM = str(ROOT / "evaluation" / "load.py")
+BRIEF = ("--clients=2", "--sentences=2", "--rounds=1", "--seconds=1")
 with_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 
 
@@ -46,8 +47,7 @@ def test_memory_that_falls_or_swings_does_not_grow():
 @pytest.mark.slow
 @with_wrk
 def test_the_load_table_is_measured_and_written(hub_folder, tmp_path):
-    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
-    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *flags)
+    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *BRIEF, "--output=new/load.json")
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
     rows = {(row["how"], row["clients"]): row for row in figures["rows"]}
@@ -66,22 +66,15 @@ def test_the_load_table_is_measured_and_written(hub_folder, tmp_path):
 @pytest.mark.slow
 @with_wrk
 def test_another_server_is_measured_by_openais_protocol(hub_folder, tmp_path):
-    peer = shlex.join([sys.executable, str(ROOT / "export" / "serve.py"), f"--model=tiny={hub_folder}"])
-    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=load.json"]
-    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", f"--peer={peer} --port={{port}}", *flags)
-    assert run.status == 0, run.errors
+    program = shlex.join([sys.executable, str(ROOT / "export" / "serve.py"), f"--model=tiny={hub_folder}"])
+    for peer, output in ((f"{program} --port={{port}}", "load.json"), ("false {port}", "failed.json")):
+        flags = [*BRIEF, f"--peer={peer}", f"--output={output}"]
+        run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *flags)
+    assert (run.status, "does not answer" in run.errors) == (2, True)
+    assert not (tmp_path / "failed.json").exists()
     figures = json.loads((tmp_path / "load.json").read_text("utf-8"))
     assert figures["servers"].keys() == {"server", "peer"}
     assert {row["how"]: row["errors"] for row in figures["rows"]} == {"in process": 0, "server": 0, "peer": 0}
-
-
-@pytest.mark.slow
-@with_wrk
-def test_a_peer_that_does_not_start_is_reported(hub_folder, tmp_path):
-    run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", "--peer=false {port}", "--output=load.json")
-    assert run.status == 2
-    assert "does not answer" in run.errors
-    assert not (tmp_path / "load.json").exists()
 
 
 @pytest.mark.slow

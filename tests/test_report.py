@@ -68,9 +68,8 @@ def tables(read):
     return {(s.title, t.title): t for s in report.sections(read) for t in s.tables}
 
 
-def cells(read, suite_title, dataset, metric):
-    rows = tables(read)[suite_title, "All scores"].rows
-    (row,) = (row for row in rows if tuple(row.names) == (dataset, metric))
+def cells(read, suite_title, *names):
+    (row,) = (row for row in tables(read)[suite_title, "All scores"].rows if tuple(row.names) == names)
     return [tuple(cell) for cell in row.cells]
 
 
@@ -160,38 +159,27 @@ class Tags(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
+        self.tags.append((tag, dict(attrs)))
 
 
 def test_texts_are_escaped(tmp_path):
-    made = results("theirs " + HOSTILE, skipped={HOSTILE: HOSTILE}, complete=False)
+    made = results(HOSTILE, skipped={HOSTILE: HOSTILE}, complete=False, command=HOSTILE)
     made["scores"][HOSTILE] = {HOSTILE: {HOSTILE: 0.5}}
     made["datasets"]["sts"]["stsb.en.dev"]["protocol"] = {HOSTILE: HOSTILE}
-    made["command"] = HOSTILE
     read = report.read_results([write(tmp_path, results()), write(tmp_path, made, "hostile")])
     parts = report.sections(read)
-    page = report.render(parts, read, as_page=True)
-    tags = Tags(page).found
-    assert not [tag for tag, _ in tags if tag in ("script", "iframe", "object", "base", "form")]
-    assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
-    assert all(a[name].startswith("#") for _, a in tags for name in ("href", "src") if a.get(name))
+    for tag, attributes in Tags(report.render(parts, read, as_page=True)).tags:
+        assert tag not in ("script", "iframe", "object", "base", "form")
+        assert not any(name.startswith("on") for name in attributes)
+        assert all((attributes.get(name) or "#").startswith("#") for name in ("href", "src"))
     markdown = report.render(parts, read, as_page=False)
     assert "<script" not in markdown
     assert not re.search(r"[^\\]\|x", markdown)
-    assert "Not finished: theirs" in markdown
-
-
-FIGURES = [
-    (table.source, system, column, value)
-    for table in paper_tables.papers()
-    for system, values in table.values.items()
-    for column, value in zip(table.columns, values, strict=True)
-    if value is not None and "heading" not in column
-]
+    assert 'Not finished: ">' in markdown
 
 
 # The papers print means over their columns; those of the figures here must be the same.
@@ -205,7 +193,9 @@ MEANS = [
 
 def test_the_means_of_figures_are_those_of_the_papers():
     for source, system, part, printed in MEANS:
-        values = [v for s, n, c, v in FIGURES if (s, n) == (source, system) and part in c["metric"]]
+        tables = [t for t in paper_tables.papers() if t.source == source and system in t.values]
+        columns = [pair for t in tables for pair in zip(t.columns, t.values[system], strict=True)]
+        values = [v for c, v in columns if v is not None and "heading" not in c and part in c["metric"]]
         assert 100 * sum(values) / len(values) == pytest.approx(printed, abs=0.06), system
 
 
@@ -267,14 +257,15 @@ WRITTEN = (
 def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, monkeypatch):
     monkeypatch.setattr(paper_tables, "_PAPERS", write(tmp_path, PAPER, "paper"))
     file = tmp_path / "ours.json"
-    evaluated = {
-        **{("sts", "stsb.en.dev", "pearson_angular"): 0.8, ("sts", "stsb.es.dev", "pearson_angular"): 0.3},
-        ("sts", "sts2015.en", "pearson_angular"): 0.8,
-        **{("sts", "x", "pearson"): 0.2, ("sts", "y", "pearson"): 0.4, ("sts", "z", "pearson"): 0.9},
-        ("similarity_search", "europarl", "en-de/error_rate"): 0.25,
-        ("similarity_search", "y", "a-b/error_rate"): 0.1,
-        ("similarity_search", "y", "b-a/error_rate"): 0.3,
-    }
+    evaluated = paper_tables.flat(
+        {
+            **{f"sts/{n}": {"pearson_angular": v} for n, v in (("stsb.en.dev", 0.8), ("stsb.es.dev", 0.3))},
+            "sts/sts2015.en": {"pearson_angular": 0.8},
+            **{f"sts/{name}": {"pearson": value} for name, value in (("x", 0.2), ("y", 0.4), ("z", 0.9))},
+            "similarity_search/europarl": {"en-de/error_rate": 0.25},
+            "similarity_search/y": {"a-b/error_rate": 0.1, "b-a/error_rate": 0.3},
+        }
+    )
     trained = {("training", "stsb.en.dev", "pearson_angular"): 0.1}
     command = "python train --cache=/a --teacher /x/use --set v=sif:/x/v.bin"
     training = {"steps": 10, "minutes": 1.26, "command": command}
