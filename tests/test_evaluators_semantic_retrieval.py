@@ -59,9 +59,9 @@ def test_each_language_is_searched_with_the_other():
 
 def test_data_that_cannot_be_evaluated():
     pairs = [("a", "b", True), ("a", "c", False)]
-    for pairs in ({"en": [("a", "b", False), ("a", "a", True)]}, {"en": pairs, "de": pairs[::-1]}):
+    for rows in ({"en": [("a", "b", False), ("a", "a", True)]}, {"en": pairs, "de": pairs[::-1]}):
         with pytest.raises(UserError, match="positive pairs"):
-            SemanticRetrieval(pairs, name="x")
+            SemanticRetrieval(rows, name="x")
 
 
 def test_tables(tmp_path):
