@@ -22,6 +22,7 @@ from raw_files import write_files
 from testing import SENTENCES
 
 import xling_tf
+from xling_tf import processes
 from xling_tf.errors import UserError
 from xling_tf.savedmodel import saved_models
 from xling_tf.savedmodel.saved_models import find_model, model_name
@@ -86,13 +87,16 @@ def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
     loaded.encode(SENTENCES)
     layer, model = xling_tf.KerasEncoder(hub_folder), xling_tf.Model.from_pretrained(hub_folder)
     assert model("a").shape == layer(np.array(["a"])).shape
+    features = model.tokenizer(tf.constant(["a"]))
     for call in (
+        lambda: model.encoder(features),
+        lambda: xling_tf.Model.from_config(model.config(), model.tokenizer.files().__getitem__),
         lambda: model("a"),
         lambda: model.module(),
         lambda: xling_tf.Model.from_pretrained(hub_folder),
         lambda: loaded.encode("a"),
         lambda: loaded.question_encoder.encode("a"),
-        lambda: loaded.translate("a", "en"),
+        lambda: loaded.call("inference", premise="a", hypothesis="b"),
         lambda: xling_tf.load(hub_folder),
         lambda: layer(np.array(["a"])),
     ):
@@ -118,7 +122,7 @@ def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, gpus, hub_f
         if gpu == "GPU:0":
             raise RuntimeError("Physical devices cannot be modified after being initialized")
 
-    saved_models._prepare_gpus.cache_clear()
+    processes._prepare_gpus.cache_clear()
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: gpus)
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", set_growth)
     monkeypatch.setattr(tf.config.experimental, "enable_tensor_float_32_execution", done.append)
@@ -126,7 +130,7 @@ def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, gpus, hub_f
         with suppress(UserError):  # of fine_tune, whose output is a file
             call(hub_folder)
     assert done == ([False, ("GPU:0", True), ("GPU:1", True)] if gpus else [])
-    saved_models._prepare_gpus.cache_clear()
+    processes._prepare_gpus.cache_clear()
 
 
 def test_keras_with_another_backend_is_refused_where_it_is_needed(hub_folder):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from programs import PEERS, run_python
 
-from xling_tf import compatibility
+from xling_tf import sentence_encoder
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
 
@@ -82,7 +82,7 @@ def check(cases, name, encode):
 
 
 def test_the_device_may_have_its_number(monkeypatch):
-    monkeypatch.setattr(compatibility, "device", lambda: "cuda")
+    monkeypatch.setattr(sentence_encoder, "device", lambda: "cuda")
     for device in ("cuda", "cuda:0", None):
         assert SentenceEncoder(unit, device=device).encode(TEXTS, device=device) == pytest.approx(
             np.array(UNIT)

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TWO_TASKS, WORDS, make_trainer, tiny_config, tiny_model
+from testing import TWO_TASKS, WORDS, find_task, make_trainer, tiny_config, tiny_model
 
 from xling_tf.errors import UserError
 from xling_tf.settings import apply_overrides
@@ -83,22 +83,15 @@ def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize(
-    ("budget", "rates"),
+@pytest.mark.parametrize(("steps", "minutes", "rates"), [(2, 0, [1, 1]), (0, 1, [1 / 30])])
+def test_no_step_learns_at_a_rate_of_0(steps, minutes, rates, tmp_path):
     # Of two steps, the first ends when the rise of half of the budget does. Of a minute, the first step is
     # taken to last a second, a thirtieth of the rise.
-    [
-        (["training.steps=2", "training.minutes=0"], [1, 1]),
-        (["training.steps=0", "training.minutes=1"], [1 / 30]),
-    ],
-)
-def test_no_step_learns_at_a_rate_of_0(budget, rates, tmp_path):
-    schedule = ["optimizer.learning_rate=1", "optimizer.warmup=0.5", "optimizer.decay=linear"]
-    trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, [*schedule, *budget]))
-    steps = [trainer._train_step(trainer._phase()).learning_rate]
-    for trainer.step in range(1, len(rates)):
-        steps.append(trainer._train_step(trainer._phase()).learning_rate)
-    assert steps == pytest.approx(rates)
+    settings = ["optimizer.learning_rate=1", "optimizer.warmup=0.5", "optimizer.decay=linear"]
+    settings += [f"training.steps={steps}", f"training.minutes={minutes}"]
+    trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, settings))
+    for trainer.step, rate in enumerate(rates):
+        assert trainer._train_step(trainer._phase()).learning_rate == pytest.approx(rate)
 
 
 def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_path, monkeypatch):
@@ -169,10 +162,14 @@ def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_a_batch_whose_loss_is_no_number_is_saved_and_named(tmp_path):
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_batch_whose_loss_is_no_number_is_saved_and_named(is_later, tmp_path, monkeypatch):
+    """Also where the graphs run for the first time, before the tasks after it are blamed."""
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["tasks.inference.weight=2"]))
-    weights = trainer.model.encoder.dense_variables[0]
-    weights.assign(weights * np.nan)
+    if is_later:
+        monkeypatch.setattr(trainer, "_run_graphs_once", lambda: None)
+    for weights in find_task(trainer.model, "inference").variables():
+        weights.assign(weights * np.nan)
     with pytest.raises(ValueError, match="diverged at step 0, in task inference"):
         trainer.train()
     saved = json.loads((tmp_path / "non_finite_batch.json").read_text(encoding="utf-8"))

@@ -243,12 +243,10 @@ def test_it_learns_to_translate_and_is_exported(tmp_path):
         trainer.model.export(tmp_path / tables, {}, trainer.model.module(tables))
         loaded = SentenceEncoder(tmp_path / tables)
         for source, target in rows_of(EXAMPLES):
-            assert loaded.translate([source], "es") == [target]
-            assert loaded.translate([target], "en") == [source]
-    assert loaded.translate(source, "es") == target
-    assert loaded.translate([], "es") == []
+            assert loaded.call("translate", input=source, language="es") == target
+            assert loaded.call("translate", input=[target], language="en") == [source]
     with pytest.raises(UserError, match="expected one of en, es for every text"):
-        loaded.translate(["a"], "fr")
+        loaded.call("translate", input=["a"], language="fr")
     translate = tf.saved_model.load(str(tmp_path / "float32")).translate
     (source, target), (more, other), _ = rows_of(EXAMPLES)
     both = translate([source, more], "es").numpy().tolist()

@@ -1,7 +1,8 @@
 """Converts texts in any common form to a list of strings, for every client."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+import sys
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,35 @@ def require_prompt(prompt: Any) -> None:
     """Raises a `UserError` unless a prompt is one string, or None."""
     if not isinstance(prompt, str | None):
         raise UserError(f"prompt cannot be {describe(prompt)}: give one string for all texts")
+
+
+# Values of sentence-transformers' options that change nothing, beside None, False and empty ones, which mean
+# that an option is not used.
+_ACCEPTED: Mapping[str, Container[Any]] = {
+    "backend": ("torch",),
+    "chunk_size": range(1, sys.maxsize),
+    "convert_to_numpy": (True,),
+    "normalize_embeddings": (None, True),
+    "output_value": ("sentence_embedding",),
+    "similarity_fn_name": ("cosine",),
+    "trust_remote_code": (True,),
+}
+# None or False asks for something else.
+_ALWAYS_USED = ("convert_to_numpy", "normalize_embeddings", "output_value")
+
+
+def require_unused(options: Mapping[str, Any], device: Callable[[], str]) -> None:
+    """Raises a `UserError` for an option of sentence-transformers with a value that would change something.
+
+    `device` returns the name of the device that the model runs on.
+    """
+    for name, value in options.items():
+        is_unused = value is None or value is False or value in ({}, [], ())
+        is_accepted = value in _ACCEPTED.get(name, ()) or (is_unused and name not in _ALWAYS_USED)
+        if name == "device" and value is not None:
+            is_accepted = str(value).removesuffix(":0") == device()
+        if not is_accepted:
+            raise UserError(f"{name}={describe(value)} is not supported; leave it out")
 
 
 def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:

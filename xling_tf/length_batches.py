@@ -1,10 +1,14 @@
 """Batches of texts of similar length, so that little is computed on padding; the number of processors."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
 
 from xling_tf.errors import UserError
 
@@ -39,6 +43,48 @@ def length_sorted_batches(
         start += size
 
 
+def compute_in_batches(
+    compute: Callable[[NDArray[np.intp]], Mapping[str, NDArray[Any]]],
+    lengths: Sequence[int],
+    *,
+    max_rows: int,
+    max_length: int = sys.maxsize,
+    threads: int = 1,
+    show_progress: bool | None = False,
+) -> dict[str, NDArray[Any]]:
+    """Computes arrays for rows of some lengths, in the batches of `length_sorted_batches`.
+
+    Args:
+        compute: Returns arrays `[batch, ...]` by name for the indices of a batch.
+        lengths: Length of each row.
+        max_rows: See `length_sorted_batches`.
+        max_length: See `length_sorted_batches`.
+        threads: Number of batches that are computed at once.
+        show_progress: True shows a progress bar on standard error, if there is one.
+
+    Returns:
+        Arrays `[rows, ...]` by name, in the order of the rows; {} without rows.
+    """
+    batches = [*length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length)]
+    results: dict[str, NDArray[Any]] = {}
+    pool = ThreadPoolExecutor(threads)
+    try:
+        try:
+            all_arrays = (pool.map if min(threads, len(batches)) > 1 else map)(compute, batches)
+        except RuntimeError:  # The interpreter is shutting down and starts no more threads.
+            all_arrays = map(compute, batches)
+        with tqdm(total=len(lengths), disable=not (show_progress and sys.stderr), unit="sentence") as bar:
+            for rows, arrays in zip(batches, all_arrays, strict=True):
+                for name, array in arrays.items():
+                    if name not in results:
+                        results[name] = np.empty((len(lengths), *array.shape[1:]), array.dtype)
+                    results[name][rows] = array
+                bar.update(len(rows))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return results
+
+
 def encode_in_batches(
     encode: Callable[..., ArrayLike], *columns: list[str], max_rows: int, max_length: int
 ) -> NDArray[np.generic]:
@@ -55,13 +101,13 @@ def encode_in_batches(
         >>> encode_in_batches(count_letters, ["a", "bcd", "ef"], max_rows=2, max_length=100).tolist()
         [[1], [3], [2]]
     """
+
+    def compute(rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        vectors = np.asarray(encode(*([column[row] for row in rows] for column in columns)))
+        if vectors.shape[:1] != rows.shape:
+            raise UserError(f"expected a vector for each of {len(rows)} texts, got shape {[*vectors.shape]}")
+        return {"vectors": vectors}
+
     lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
-    vectors: NDArray[np.generic] = np.zeros((0, 0), np.float32)
-    for rows in length_sorted_batches(lengths, max_rows=max_rows, max_length=max_length):
-        batch = np.asarray(encode(*([column[row] for row in rows] for column in columns)))
-        if batch.shape[:1] != rows.shape:
-            raise UserError(f"expected a vector for each of {len(rows)} texts, got shape {list(batch.shape)}")
-        if not vectors.size:
-            vectors = np.empty((len(lengths), *batch.shape[1:]), batch.dtype)
-        vectors[rows] = batch
-    return vectors
+    arrays = compute_in_batches(compute, lengths, max_rows=max_rows, max_length=max_length)
+    return arrays.get("vectors", np.zeros((0, 0), np.float32))

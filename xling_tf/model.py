@@ -19,13 +19,15 @@ from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json
 from xling_tf.importers.base import read_model
 from xling_tf.inputs import Texts, as_texts
 from xling_tf.layers.pooling import unit_length
+from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
-from xling_tf.savedmodel.module import ExportedModule, export, require_replaceable
-from xling_tf.savedmodel.saved_models import find_model, is_foreign, model_name, start_tensorflow
+from xling_tf.savedmodel.module import ExportedModule, require_replaceable
+from xling_tf.savedmodel.saved_models import find_model, is_foreign, model_name
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.weights import (
+    Weights,
     arrays,
     assign_weights,
     named_weights,
@@ -86,29 +88,16 @@ class Model:
         """
         start_tensorflow()
         folder = find_model(name)
-        if (folder / RUNTIME_SETTINGS).is_file():
-            raise UserError(
-                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model "
-                "that it was exported from, or load it with xling_tf.savedmodel.runtimes.load"
-            )
-        if is_foreign(folder):
-            config, files, weights = read_model(folder)
-            config["info"]["description"] = f"{model_name(name)}, imported"
-            model = cls.from_config(config, files.__getitem__)
-            assign_weights(model.weights, weights, str(folder))
-            return model
-        model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
-        if (folder / SAVED_MODEL).is_file():
-            exported = read_saved_model_weights(folder, "named_weights")
-            weights = restored_tables(exported, model.tokenizer, model.encoder)
-        else:
-            weights = read_weights(_weights_file(folder))
-        assign_weights(model.weights, weights, str(folder))
+        read = next(read for is_format, read in _FORMATS if is_format(folder))
+        config, read_file, read_weights_of = read(folder, model_name(name))
+        model = cls.from_config(config, read_file)
+        assign_weights(model.weights, read_weights_of(model), str(folder))
         return model
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by name."""
+        start_tensorflow()
         try:
             tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
             tokenizer_class = TOKENIZERS.implementation_of(tokenizer_config)
@@ -226,7 +215,53 @@ class Model:
         """
         folder = Path(path)
         require_replaceable(folder, "path")
-        export(module or self.module(), folder, {**self.description_files(), **files})
+        module = module or self.module()
+        with replacing_folder(folder) as temporary:
+            tf.saved_model.save(module, str(temporary), signatures=module.concrete_functions())
+            for name, content in {**self.description_files(), **files}.items():
+                (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+# The content of `config.json`, the function that reads a tokenizer file by name, and that of the weights.
+_Source = tuple[dict[str, Any], Callable[[str], bytes], Callable[[Model], Weights]]
+
+
+def _read_runtime(folder: Path, name: str) -> _Source:
+    raise UserError(
+        f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model that it was "
+        "exported from, or load it with xling_tf.savedmodel.runtimes.load"
+    )
+
+
+def _read_foreign(folder: Path, name: str) -> _Source:
+    config, files, weights = read_model(folder)
+    config["info"]["description"] = f"{name}, imported"
+    return config, files.__getitem__, lambda model: weights
+
+
+def _read_exported(folder: Path, name: str) -> _Source:
+    def restore(model: Model) -> Weights:
+        exported = read_saved_model_weights(folder, "named_weights")
+        return restored_tables(exported, model.tokenizer, model.encoder)
+
+    return *_read_folder(folder, name)[:2], restore
+
+
+def _read_folder(folder: Path, name: str) -> _Source:
+    return (
+        read_config(folder),
+        lambda file: (folder / file).read_bytes(),
+        lambda model: read_weights(_weights_file(folder)),
+    )
+
+
+# The formats of `Model.from_pretrained`: a test of a folder, and the reader; the first that fits is used.
+_FORMATS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str], _Source]], ...] = (
+    (lambda folder: (folder / RUNTIME_SETTINGS).is_file(), _read_runtime),
+    (is_foreign, _read_foreign),
+    (lambda folder: (folder / SAVED_MODEL).is_file(), _read_exported),
+    (lambda folder: True, _read_folder),
+)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -8,16 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.compatibility import require_unused
 from xling_tf.errors import UserError, first_line, require_known
-from xling_tf.inputs import Texts, as_texts, describe, is_single, require_as_many, require_prompt
+from xling_tf.inputs import (
+    Texts,
+    as_texts,
+    describe,
+    is_single,
+    require_as_many,
+    require_prompt,
+    require_unused,
+)
+from xling_tf.processes import require_not_forked
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, unpickled
-from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info, require_not_forked
+from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 _BATCH_SIZE = 2048
-_TRANSLATION_BATCH_SIZE = 64  # a decoder holds a row of the vocabulary for each text
 
 
 class SentenceEncoder:
@@ -63,7 +70,7 @@ class SentenceEncoder:
         truncate_dim: int | None = None,
         **options: Any,
     ) -> None:
-        require_unused(options)
+        require_unused(options, device)
         if truncate_dim is not None:
             require_positive(truncate_dim, "truncate_dim")
         model, info = model_name_or_path, {}
@@ -137,7 +144,7 @@ class SentenceEncoder:
         """
         texts = options.pop("sentences", None) if inputs is None else inputs
         contexts = options.pop("contexts", None)
-        require_unused(options)
+        require_unused(options, device)
         is_raw = normalize_embeddings is not None and not normalize_embeddings
         require_known("precision", precision, PRECISIONS)
         if precision == "int8" and is_raw:
@@ -277,18 +284,6 @@ class SentenceEncoder:
             )
         return self.call("same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2)
 
-    def translate(self, sentences: Texts, language: str) -> Any:
-        """Decodes the vectors of sentences into a language (Yu et al. 2018, sec. 2.2).
-
-        The decoder sees only the vector: this shows what a vector holds, and is not a good translator.
-
-        Returns:
-            A list of strings; a string for a single text.
-        """
-        if not is_single(sentences) and not (sentences := as_texts(sentences, "sentences")):
-            return []
-        return self.call("translate", batch_size=_TRANSLATION_BATCH_SIZE, input=sentences, language=language)
-
     similarity = staticmethod(cosine_similarity)
 
     @staticmethod
@@ -339,7 +334,7 @@ class SentenceEncoder:
         return self._encoder("raw")[0] if self._signatures else self._embed
 
     def _encoder(self, name: str) -> tuple[Callable[..., Any], int]:
-        """A signature as a function from texts and perhaps contexts to vectors, and its number of inputs."""
+        """A signature as a function from texts, and contexts if it takes them; and its number of inputs."""
         function = self._signature(name)
         inputs = function.structured_input_signature[1]
         names = [input_name for input_name in ("inputs", "input", "context") if input_name in inputs]
@@ -409,7 +404,7 @@ load = SentenceEncoder  # by the public name
 
 
 def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
-    """Inputs as columns of one length, single texts repeated; and True if all inputs are single texts."""
+    """Converts inputs to columns of one length, repeating single texts; also returns if all are single."""
     columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
     several = [name for name, texts in inputs.items() if not is_single(texts)]
     for name, column in columns.items():

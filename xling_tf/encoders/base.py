@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from xling_tf.config import ENCODERS
 from xling_tf.layers.embeddings import sum_groups
+from xling_tf.processes import require_not_forked
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
 # Number of tokens encoded at once in an exported graph, padding included. It bounds the memory, and fits a
@@ -88,6 +89,7 @@ class TokenEncoder(keras.Model, ABC):
 
     def call(self, features: TokenFeatures, training: bool = False) -> Tensor:
         """Maps token features to `[batch, hidden_dim]` float32, not normalised."""
+        require_not_forked()
         words, tokens, lengths = features
         return self.encode(self.embed_words(words, training), tokens, lengths, training)
 

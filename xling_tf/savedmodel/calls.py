@@ -1,19 +1,17 @@
 """Calls of a loaded model: in batches, in bfloat16, and in another process."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from xling_tf.errors import UserError
-from xling_tf.length_batches import available_cpus, length_sorted_batches
-from xling_tf.savedmodel.saved_models import require_not_forked
+from xling_tf.length_batches import available_cpus, compute_in_batches
+from xling_tf.processes import require_not_forked
 from xling_tf.search.neighbours import require_positive
 
+# One core splits a batch into words while another multiplies the matrices of the next.
 _BATCHES_AT_ONCE = min(4, available_cpus())
 
 
@@ -35,25 +33,13 @@ def call_in_batches(
         tensors = [tf.constant([column[row] for row in rows], tf.string) for column in columns]
         return {name: np.asarray(output) for name, output in function(*tensors).items()}
 
-    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
-    batches = [*length_sorted_batches(lengths, max_rows=batch_size, max_length=sys.maxsize)]
-    results: dict[str, NDArray[Any]] = {}
-    # One core splits a batch into words while another multiplies the matrices of the next.
-    pool = ThreadPoolExecutor(_BATCHES_AT_ONCE)
-    try:
-        try:
-            all_outputs = pool.map(call, batches) if len(batches) > 1 else map(call, batches)
-        except RuntimeError:  # The interpreter is shutting down and starts no more threads.
-            all_outputs = map(call, batches)
-        with tqdm(total=len(lengths), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
-            for rows, outputs in zip(batches, all_outputs, strict=True):
-                for name, output in outputs.items():
-                    if name not in results:
-                        results[name] = np.empty((len(lengths), *output.shape[1:]), output.dtype)
-                    results[name][rows] = output
-                bar.update(len(rows))
-    finally:
-        pool.shutdown(cancel_futures=True)
+    results = compute_in_batches(
+        call,
+        [sum(map(len, row)) for row in zip(*columns, strict=True)],
+        max_rows=batch_size,
+        threads=_BATCHES_AT_ONCE,
+        show_progress=show_progress_bar,
+    )
     return results or call(np.zeros(0, np.intp))
 
 

@@ -102,7 +102,7 @@ def model_card(
 def _metadata(
     title: str, languages: Sequence[str], licence: str, base_model: str, results: Mapping[str, Any]
 ) -> str:
-    """Returns the metadata of Hugging Face's model cards: a JSON value a line is YAML, too."""
+    """Returns the metadata of Hugging Face's model cards, with a JSON value a line, which is also YAML."""
     # Corpora in files have names that mean nothing to the hub.
     sources = results.get("config", {}).get("data", {}).get("sources", ())
     scores = [

@@ -7,7 +7,8 @@ import keras
 import tensorflow as tf
 
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.savedmodel.saved_models import find_model, load_saved_model, require_not_forked
+from xling_tf.processes import require_not_forked
+from xling_tf.savedmodel.saved_models import find_model, load_saved_model
 
 _Shape = tuple[int | None, ...]
 

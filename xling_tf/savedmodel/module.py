@@ -1,4 +1,4 @@
-"""The SavedModel: made from an encoder and its heads, exported, and saved again after fine-tuning."""
+"""The SavedModel: made from an encoder and its heads, and saved again after fine-tuning."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -106,16 +106,8 @@ class ExportedModule(SentenceSignature):
         return {**functions, "default": functions["serving_default"]}
 
 
-def export(module: ExportedModule, path: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes a SavedModel with further files, by name; an earlier one is replaced once it is complete."""
-    with replacing_folder(path) as temporary:
-        tf.saved_model.save(module, str(temporary), signatures=module.concrete_functions())
-        for name, content in files.items():
-            (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
-
-
 def reexport(model: Any, source: Path, path: Path) -> None:
-    """Saves an exported model that was loaded, and perhaps fine-tuned, with all its signatures.
+    """Saves an exported model that was loaded and may have been fine-tuned, with all its signatures.
 
     `tf.saved_model.save` alone leaves out the signatures of a loaded model. The other files of the folder are
     copied, and the model card says that the model may have changed.
@@ -164,7 +156,7 @@ def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_
 
 
 def _is_export(path: Path, mark: str) -> bool:
-    """Returns False for another library's model: most marks are files that such models have too."""
+    """Returns False for another library's model, which also has a file such as model.safetensors."""
     descriptions = (path / name for name in ("config.json", "README.md"))
     return mark == SAVED_MODEL or any(
         b"xling_tf" in description.read_bytes() for description in descriptions if description.is_file()

@@ -4,7 +4,6 @@ import codecs
 import json
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,13 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, as_user_error, library, require_known
 from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.inputs import Texts, as_texts, describe, is_single, require_prompt
-from xling_tf.length_batches import available_cpus, length_sorted_batches
+from xling_tf.inputs import Texts, as_texts, is_single, require_prompt, require_unused
+from xling_tf.length_batches import available_cpus, compute_in_batches
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.search.neighbours import require_positive, truncated
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
@@ -30,14 +28,6 @@ MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
 _MAX_TOKENS = 4096
 # Number of words outside the vocabulary whose n-grams are cached.
 _CACHED_WORDS = 100_000
-# Options of `SentenceEncoder.encode`, with the only value besides None.
-_NO_EFFECT: dict[str, Any] = {
-    "output_value": "sentence_embedding",
-    "convert_to_numpy": True,
-    "convert_to_tensor": False,
-}
-_NO_EFFECT |= {"normalize_embeddings": True, "device": "cpu"}
-_NO_EFFECT |= dict.fromkeys(("prompt_name", "pool", "chunk_size"))
 
 Inputs = dict[str, NDArray[np.int32]]
 Run = Callable[[Inputs], NDArray[np.float32]]
@@ -69,17 +59,9 @@ class RuntimeEncoder:
         truncate_dim: int | None = None,
         **options: Any,
     ) -> NDArray[Any]:
-        """Encodes any number of sentences in bounded memory.
+        """Encodes any number of sentences in bounded memory, as `SentenceEncoder.encode` does.
 
-        Args:
-            inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes; `sentences` is
-                another name of this argument.
-            prompt: Text that is put before each sentence; None for the model's default prompt.
-            batch_size: Maximum number of sentences that the model encodes at once.
-            show_progress_bar: True shows a progress bar.
-            precision: See `SentenceEncoder.encode`.
-            truncate_dim: Number of dimensions to keep, scaled to unit length again; None keeps all.
-            **options: Other options of `SentenceEncoder.encode`, with values that change nothing.
+        The arguments are those of that method; **options have values that change nothing.
 
         Returns:
             `[sentences, dim]` of unit length, float32 or as `precision` says; `[dim]` for a single text.
@@ -88,9 +70,7 @@ class RuntimeEncoder:
             UserError: The process was forked after the model was loaded, or an option is not supported.
         """
         sentences: Any = options.pop("sentences", None) if inputs is None else inputs
-        for name, value in options.items():
-            if name not in _NO_EFFECT or value not in (None, _NO_EFFECT[name]):
-                raise UserError(f"{name}={describe(value)} is not supported here; leave it out")
+        require_unused(options, lambda: "cpu")
         require_known("precision", precision, PRECISIONS)
         require_prompt(prompt)
         if os.getpid() != self._process:
@@ -99,12 +79,13 @@ class RuntimeEncoder:
         texts = as_texts(sentences, "sentences")
         prompt = self.prompt if prompt is None else prompt
         tokens = [self.text.tokenize(prompt + text) for text in texts]
-        vectors = np.empty((len(tokens), self.dim), np.float32)
-        lengths = [len(words) for words in tokens]
-        with tqdm(total=len(tokens), disable=not (show_progress_bar and sys.stderr), unit="sentence") as bar:
-            for batch in length_sorted_batches(lengths, max_rows=batch_size, max_length=_MAX_TOKENS):
-                vectors[batch] = self._run(self.text.inputs([tokens[i] for i in batch]))
-                bar.update(len(batch))
+        vectors = compute_in_batches(
+            lambda rows: {"vectors": self._run(self.text.inputs([tokens[row] for row in rows]))},
+            [len(words) for words in tokens],
+            max_rows=batch_size,
+            max_length=_MAX_TOKENS,
+            show_progress=show_progress_bar,
+        ).get("vectors", np.zeros((0, self.dim), np.float32))
         shorter = vectors if truncate_dim is None else truncated(vectors, truncate_dim)
         vectors = quantize_units(shorter, precision)
         return vectors[0] if is_single(sentences) else vectors

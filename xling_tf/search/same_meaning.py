@@ -66,7 +66,7 @@ def translation_cosines(
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
     """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong second one.
 
-    Also returns which cosines are those of translations: half of them.
+    The second result marks the cosines of translations, which are half of them.
     """
     pairs = pairs[:: -(-len(pairs) // _POOL) or 1]
     first_vectors, second_vectors = (encode([pair[side] for pair in pairs]) for side in (0, 1))

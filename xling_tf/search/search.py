@@ -1,7 +1,7 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
     Neighbours,
-    as_vectors,
     chunks,
     nearest,
     nearest_in_chunks,
@@ -46,18 +45,17 @@ def semantic_search(
     query_chunk_size: int = 100,
     corpus_chunk_size: int = 500_000,
     top_k: int = 10,
-    score_function: Callable[..., Any] | None = None,
+    score_function: None = None,
 ) -> list[list[Hit]]:
     """Finds the vectors of a corpus with the highest cosines to each query, by exact search.
 
     Args:
         query_embeddings: `[queries, dim]`, or one vector `[dim]`.
         corpus_embeddings: `[corpus, dim]`. Unit vectors may be memory-mapped; others are copied.
-        query_chunk_size: Number of queries that `score_function` gets at once.
-        corpus_chunk_size: Number of vectors of the corpus that it gets at once.
+        query_chunk_size: Without effect, also below: memory is bounded anyway.
+        corpus_chunk_size: Without effect.
         top_k: Number of hits for each query.
-        score_function: Gives `[n, m]` scores of vectors `[n, dim]` and `[m, dim]`, to search by them instead
-            of cosines, which FAISS computes.
+        score_function: Only None, for cosines, which FAISS computes.
 
     Returns:
         The hits of each query, best first; equal ones in the order of the corpus. If more are equal to the
@@ -67,19 +65,16 @@ def semantic_search(
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
+    _require_cosines(score_function)
     require_positive(top_k, "top_k")
-    as_rows = as_vectors if score_function else unit_vectors
-    queries = as_rows(query_embeddings, "query_embeddings")
-    corpus = as_rows(corpus_embeddings, "corpus_embeddings")
+    queries = unit_vectors(query_embeddings, "query_embeddings")
+    corpus = unit_vectors(corpus_embeddings, "corpus_embeddings")
     if not len(queries) or not len(corpus):
         return [[] for _ in queries]
     require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
-    rows, k, sizes = np.arange(len(queries)), min(top_k, len(corpus)), (query_chunk_size, corpus_chunk_size)
-    parts = nearest_in_chunks(
-        queries, rows, corpus, k, kind="flat", score_function=score_function, chunk_sizes=sizes
-    )
-    hits = (row for part in parts for row in zip(part.scores.tolist(), part.indices.tolist(), strict=True))
-    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True)] for row in hits]
+    hits = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
+    rows = zip(hits.scores.tolist(), hits.indices.tolist(), strict=True)
+    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True)] for row in rows]
 
 
 def paraphrase_mining(
@@ -91,7 +86,7 @@ def paraphrase_mining(
     corpus_chunk_size: int = 100_000,
     max_pairs: int = 500_000,
     top_k: int = 100,
-    score_function: Callable[..., Any] | None = None,
+    score_function: None = None,
     **options: Any,
 ) -> list[ScoredPair]:
     """Encodes sentences and finds the most similar pairs.
@@ -102,19 +97,21 @@ def paraphrase_mining(
         show_progress_bar: Whether to show progress bars.
         batch_size: Passed to `encode`; None: its default.
         query_chunk_size: See `paraphrase_mining_embeddings`, also for the following.
-        corpus_chunk_size: Number of vectors.
+        corpus_chunk_size: Without effect.
         max_pairs: Largest number of pairs.
         top_k: Number of neighbours.
-        score_function: None for cosines.
+        score_function: Only None.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
     """
+    _require_cosines(score_function)
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
         raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
     if batch_size is not None:
         options["batch_size"] = batch_size
     vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
-    search = query_chunk_size, corpus_chunk_size, max_pairs, top_k, score_function
-    return paraphrase_mining_embeddings(vectors, *search, show_progress_bar=show_progress_bar)
+    return paraphrase_mining_embeddings(
+        vectors, max_pairs=max_pairs, top_k=top_k, show_progress_bar=show_progress_bar
+    )
 
 
 def paraphrase_mining_embeddings(
@@ -123,7 +120,7 @@ def paraphrase_mining_embeddings(
     corpus_chunk_size: int = 100_000,
     max_pairs: int = 500_000,
     top_k: int = 100,
-    score_function: Callable[..., Any] | None = None,
+    score_function: None = None,
     *,
     show_progress_bar: bool = False,
 ) -> list[ScoredPair]:
@@ -131,11 +128,11 @@ def paraphrase_mining_embeddings(
 
     Args:
         embeddings: `[sentences, dim]`.
-        query_chunk_size: Number of vectors that `score_function` gets at once as its first argument.
-        corpus_chunk_size: Number of vectors that it gets as its second.
+        query_chunk_size: Without effect.
+        corpus_chunk_size: Without effect.
         max_pairs: Largest number of pairs.
         top_k: Number of neighbours of each vector that are considered.
-        score_function: Gives the `[n, m]` scores of vectors `[n, dim]` and `[m, dim]`; None for cosines.
+        score_function: Only None, for cosines.
         show_progress_bar: Whether to show a progress bar.
 
     Returns:
@@ -146,25 +143,19 @@ def paraphrase_mining_embeddings(
         >>> [(round(score, 3), first, second) for score, first, second in pairs]
         [(0.8, 1, 2), (0.6, 0, 2), (0.0, 0, 1)]
     """
+    _require_cosines(score_function)
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
-    vectors = (as_vectors if score_function else unit_vectors)(embeddings, "embeddings")
+    vectors = unit_vectors(embeddings, "embeddings")
     count = len(vectors)
     if count < 2:
         return []
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     k = min(top_k + 1, count)  # each vector is its own neighbour
-    parts = nearest_in_chunks(
-        vectors,
-        np.arange(count),
-        vectors,
-        k,
-        show_progress=show_progress_bar,
-        score_function=score_function,
-        chunk_sizes=(query_chunk_size, corpus_chunk_size),
-    )
     start = 0
-    for neighbours in parts:
+    for neighbours in nearest_in_chunks(
+        vectors, np.arange(count), vectors, k, show_progress=show_progress_bar
+    ):
         rows = np.arange(start, start := start + len(neighbours.indices))
         firsts = np.broadcast_to(rows[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)
@@ -179,6 +170,11 @@ def paraphrase_mining_embeddings(
         best = np.lexsort((keys, -scores))[:max_pairs]
         scores, keys = scores[best], keys[best]
     return _scored_pairs(scores, np.stack([keys // count, keys % count], axis=1))
+
+
+def _require_cosines(score_function: object) -> None:
+    if score_function is not None:
+        raise UserError("score_function is not supported: vectors are compared by cosine; leave it out")
 
 
 def bitext_mining(

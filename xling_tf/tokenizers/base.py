@@ -43,7 +43,7 @@ class Tokenizer(tf.Module, ABC):
     num_words: int  # number of rows of the word table
     num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
     file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
-    needs_text_ops: ClassVar[bool] = False  # true if loading a SavedModel of it needs tensorflow-text
+    needs_text_ops: ClassVar[bool] = False  # whether loading a SavedModel of it needs tensorflow-text
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -68,11 +68,11 @@ class Tokenizer(tf.Module, ABC):
         """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
 
     def tokenize_contexts(self, contexts: tf.Tensor) -> tf.RaggedTensor:
-        """Does what `tokenize` does, for paragraphs around answers, which may be longer than sentences."""
+        """Tokenizes the paragraphs around answers, which may be longer than sentences."""
         return self.tokenize(contexts, _MAX_CONTEXT_TOKENS)
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Maps `[n]` tokens of `tokenize` to `[n]` int32 rows of the word table; by default they are rows."""
+        """Maps `[n]` tokens to `[n]` int32 rows of the word table; by default, tokens are such rows."""
         return tokens
 
     @abstractmethod
@@ -81,7 +81,7 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def keep(self, is_used: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
-        """Makes a tokenizer of the used rows, `[num_words]` bool; also returns the rows that it keeps."""
+        """Makes a tokenizer of the used rows, `[num_words]` bool; also returns which rows it has."""
 
     @abstractmethod
     def rules(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.T
 def _compose_pairs(
     codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Composes each starter with the first character that combines with it; also returns if there was one."""
+    """Composes each starter with the first character that combines with it; the last result: if any was."""
     is_starter = tf.equal(classes, 0)
     starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
     starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))
@@ -116,7 +116,7 @@ def _compose_pairs(
 
 
 def _find(values: tf.Tensor, ascending: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Looks values up in a sorted array: their positions, and true where the array has the value."""
+    """Looks values up in a sorted array; returns their positions, and True where the array has the value."""
     indices = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
     return indices, tf.equal(tf.gather(ascending, indices), values)
 

@@ -66,7 +66,7 @@ class Checkpoints:
         return path
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest undamaged checkpoint, and returns its state; renames the damaged ones alone."""
+        """Restores the newest undamaged checkpoint and returns its state; newer, damaged ones are renamed."""
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):

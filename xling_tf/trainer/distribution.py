@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.trainer.run_folder import differences
 
 Value = TypeVar("Value")
@@ -84,7 +84,11 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     text = environment.get("TF_CONFIG", "").strip()
     if not text:
         return ALONE
-    try:
+    message = (
+        "TF_CONFIG expects JSON with workers and at most one chief, each at its own host:port, as "
+        f"{_EXAMPLE}, got {text[:200]}"
+    )
+    with as_user_error(message, LookupError, TypeError, ValueError):
         config = json.loads(text)
         jobs, task = dict(config["cluster"]), config["task"]
         # TensorFlow numbers the workers in this order.
@@ -97,14 +101,9 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         rank = names.index(f"{task['type']} {int(task['index'])}")
         hosts = [urlsplit(f"//{address}") for address in addresses]
         is_valid = not jobs and "chief 1" not in names and "worker 0" in names
-        is_valid = is_valid and all(host.hostname and host.port for host in hosts)
-    except (LookupError, TypeError, ValueError) as error:
-        raise UserError(f"TF_CONFIG expects JSON of this form: {_EXAMPLE}, got {text[:200]}") from error
-    if not is_valid or len({*addresses}) < len(addresses):
-        raise UserError(
-            "TF_CONFIG needs workers and at most one chief, each at its own host:port, as "
-            f"{_EXAMPLE}, got {text[:200]}"
-        )
+        is_valid = is_valid and len({*addresses}) == len(addresses)
+        if not (is_valid and all(host.hostname and host.port for host in hosts)):
+            raise UserError(message)
     return Cluster(names, addresses, rank)
 
 

@@ -28,10 +28,11 @@ from xling_tf.evaluators.encoding import Embedder
 from xling_tf.files import locked, require_writable_folder
 from xling_tf.importers.base import read_base_model
 from xling_tf.model import WEIGHTS, Model
+from xling_tf.processes import start_tensorflow
 from xling_tf.program import progress, provenance
 from xling_tf.savedmodel.card import model_card, training_card
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import find_model, start_tensorflow
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task

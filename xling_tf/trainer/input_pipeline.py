@@ -217,10 +217,10 @@ _SPACING = 4
 def neighbourhoods(
     places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int], *, length: int
 ) -> NDArray[np.int64]:
-    """Returns elements like `shuffled`, but of orders in which about `length` neighbours come together.
+    """Returns elements as `shuffled` does, of orders in which about `length` neighbours come together.
 
-    An order has a random part of each stretch of `_SPACING * length` elements, the stretches in random order,
-    and then another part of each, until every part has come.
+    The elements are divided into stretches of `_SPACING * length`. An order has a random part of each
+    stretch, the stretches in random order, then another part of each, and so on.
     """
     num_stretches = -(-size // (_SPACING * length))
     stretch = -(-size // num_stretches)

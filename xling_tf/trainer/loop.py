@@ -123,9 +123,8 @@ class Phase:
         self._streams.clear()
         self._is_closed = threading.Event()
 
-    def texts(self) -> Callable[[], list[list[str]]]:
-        """Returns a function that reads the texts of the next batch, see `TrainingInput.texts`."""
-        name = self.task.name
+    def texts(self, name: str) -> Callable[[], list[list[str]]]:
+        """Returns a function that reads the texts of a task's next batch, see `TrainingInput.texts`."""
         return partial(self.inputs[name].texts, self._schedule.count(name, self.steps))
 
 
@@ -255,15 +254,16 @@ class Trainer:
         """Makes the graphs of this phase and the later ones, and runs each once, without learning anything.
 
         Making a graph takes seconds, as does its first run, in which TensorFlow optimizes it and loads its
-        kernels. Later, this time would be part of the budget, and so change the learning rates.
+        kernels. Later, this time would be part of the budget, and so change the learning rates. A loss that
+        is not finite is an error here: even at a rate of 0, its gradient makes weights NaN for all tasks.
         """
         state = self._optimizers.named_variables.values()
         values = [variable.numpy() for variable in state]
         self._optimizers.set_rates_to_0()
         for phase in self._phases[self._phase_index() :]:
-            for name, task in phase.tasks.items():
+            for task in phase.tasks.values():
                 if (phase.name, task.trace_key) not in self._steps:
-                    self._step(phase, task)(phase.next_batch(name))
+                    self._read([self._dispatch(phase, task, 0.0)])
             phase.close()
         for variable, value in zip(state, values, strict=True):
             variable.assign(value)
@@ -305,10 +305,14 @@ class Trainer:
         return train_step.get_concrete_function()
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
-        task, texts, batch = phase.task, phase.texts(), phase.next_batch(phase.task.name)
         begin, end = phase.progress(self._progress()), phase.progress(self._progress(ahead=1), ahead=1)
         learning_rate = self._optimizers.set_progress(begin, end, phase.bow_rate)
+        dispatched = self._dispatch(phase, phase.task, learning_rate)
         phase.steps += 1
+        return dispatched
+
+    def _dispatch(self, phase: Phase, task: Task, learning_rate: float) -> DispatchedStep:
+        texts, batch = phase.texts(task.name), phase.next_batch(task.name)
         return DispatchedStep(self.step, task, learning_rate, texts, self._step(phase, task)(batch))
 
     def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
@@ -320,8 +324,8 @@ class Trainer:
                 path = self._save_batch(step, loss)
                 raise UserError(
                     f"training diverged at step {step.step}, in task {step.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); {path} has the batch, and the last checkpoint is older; try a "
-                    "lower optimizer.learning_rate in another run_dir"
+                    f"norm {norm}); {path} has the batch; start again in another run_dir, with a lower "
+                    "optimizer.learning_rate or another starting model"
                 )
             results.append(
                 StepResult(

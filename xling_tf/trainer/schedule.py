@@ -22,7 +22,7 @@ class Schedule:
     def from_weights(cls, weights: Mapping[str, int]) -> "Schedule":
         """Returns a schedule that spreads `weights[name]` steps of each task evenly over one cycle.
 
-        The next task is always the one that is furthest behind its share, and the first of several such.
+        The next task is the one that is furthest behind its share; of equals, the first.
         """
         total = sum(weights.values())
         credit = dict.fromkeys(weights, 0)

@@ -22,7 +22,7 @@ from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import BatchGraphs, BatchSampler, Examples, batch_graphs, make_dataset
 
 _BATCHES = 8  # on which each task is scored
-# Number of candidates in the paper, and of queries to a corpus. Smaller corpora have no score of their own.
+# Number of candidates in the paper, and of queries to one corpus. Smaller corpora are not scored alone.
 _CANDIDATES = 1000
 _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
