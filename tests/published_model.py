@@ -23,16 +23,8 @@ SENTENCES = [
     "Das Wetter wird morgen wieder besser.",
 ]
 WIDTHS = (2, 3, 5)
-DIM, FILTERS, INTERMEDIATE = 8, 4, 5
-
-
 SMALL = CnnConfig(
-    filter_widths=(1, *WIDTHS),
-    embedding_dim=DIM,
-    hidden_dim=DIM,
-    num_filters=FILTERS,
-    intermediate_dim=INTERMEDIATE,
-    num_layers=2,
+    filter_widths=(1, *WIDTHS), embedding_dim=8, hidden_dim=8, num_filters=4, intermediate_dim=5, num_layers=2
 )
 
 

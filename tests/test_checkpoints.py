@@ -41,7 +41,6 @@ DAMAGES = [
     lambda path: (path / WEIGHTS).write_bytes(flipped((path / WEIGHTS).read_bytes())),
     lambda path: (path / WEIGHTS).write_bytes((path / WEIGHTS).read_bytes()[:100]),
     lambda path: (path / "optimizer.safetensors").write_bytes(b""),
-    lambda path: (path / "state.json").write_text('{"step": 3'),
     lambda path: (path / "state.json").write_text('{"step": 9}'),
     lambda path: [file.unlink() for file in path.iterdir()],
     lambda path: (shutil.rmtree(path), path.write_text("")),

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from programs import read_lines
 from testing import (
     DIM,
@@ -33,30 +32,6 @@ COLUMNS = (
 )
 # Replicas may hold different numbers of rows, and none.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7], [*range(8)], []]
-# Replica 0 holds the first row and replica 1 the others, as queries and as their right candidates.
-ROWS = [[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
-
-
-def test_replicas_rank_among_the_candidates_of_all():
-    strategy = two_replicas()
-    with strategy.scope():
-        model = tiny_model()
-    task = find_task(model, "translation_ranking_en-es")
-
-    @tf.function
-    def losses():
-        def replica():
-            number = tf.distribute.get_replica_context().replica_id_in_sync_group
-            rows = tf.constant(ROWS)[number : 1 + 2 * number]
-            names = tf.range(3, dtype=tf.int64)[number : 1 + 2 * number]
-            return task.rank(rows, rows, tf.stack([names, names]))[0]
-
-        return strategy.run(replica)
-
-    # Scores, own candidate first: 1 0 0; 1 0 2; 4 0 2; the loss is log(1 + sum e^(s - own)).
-    expected = [1 + 2 / np.e, 1 + 1 / np.e + np.e, 1 + np.e**-4 + np.e**-2]
-    results = strategy.experimental_local_results(losses())
-    assert np.concatenate(results).tolist() == pytest.approx(np.log(expected).tolist(), abs=1e-6)
 
 
 def config_of(optimizer, normalize, overrides=()):
@@ -73,19 +48,11 @@ GRADED = ("tasks.graded_similarity.weight=1",)
 ANCHORED = ("similarity.matryoshka_dims=5", "tasks.translation_ranking.hard_negatives=1")
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
 DETECTED = ("tasks.translation_detection.weight=1",)
-YU = (
-    *(*LSTM, "tasks.translation.weight=1"),
-    *("tasks.translation.regularizer=contrastive", "tasks.translation.alpha=2"),
-)
+YU = (*LSTM, *(f"tasks.translation.{x}" for x in ("weight=1", "regularizer=contrastive", "alpha=2")))
 # Both encode in groups of similar length, of which a replica with few rows leaves some empty.
-BERT = (
-    *("encoder.kind=bert", "encoder.embedding_dim=8", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
-    *("encoder.num_heads=2", "tokenizer.ngram_sizes="),
-)
-CNN = (
-    *("encoder.kind=cnn", "encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=5"),
-    *("encoder.num_filters=4", "encoder.num_layers=1", "tokenizer.ngram_sizes="),
-)
+SIZES = ("encoder.embedding_dim=8", "encoder.intermediate_dim=12", "encoder.num_layers=1")
+BERT = ("encoder.kind=bert", *SIZES, "encoder.num_heads=2", "tokenizer.ngram_sizes=")
+CNN = ("encoder.kind=cnn", *SIZES, "encoder.hidden_dim=8", "encoder.num_filters=4", "tokenizer.ngram_sizes=")
 # Of "hello" the same, wherever it stands.
 VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float32)
 VECTORS[5] = VECTORS[1]

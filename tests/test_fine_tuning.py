@@ -89,34 +89,41 @@ def test_all_signatures_are_exported_again_and_started_from(start, tuned, tmp_pa
         assert np.array_equal(second[name], first[name]) == name.startswith("heads/"), name
 
 
-@pytest.mark.parametrize(("kind", "rate"), [("bert", 4e-5), ("static", 2e-4)])
-def test_the_learning_rate_is_that_of_the_kind_of_encoder(kind, rate, tmp_path, monkeypatch):
-    description = {"format": FORMAT, "xling_tf": "1", "encoder": {"kind": kind}}
-    (tmp_path / CONFIG).write_text(json.dumps(description))
+def describe(folder, description=None):
+    """Writes the description of a model, by default of averages of words."""
+    ours = {"format": FORMAT, "xling_tf": "1", "encoder": {"kind": "static"}}
+    (folder / CONFIG).write_text(json.dumps(description or ours))
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """The trainings that `fine_tune` starts, none of which runs."""
     runs = []
     monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("description", "rate"),
+    [(None, 2e-4), ({"model_type": "bert"}, 4e-5), ({"model_type": "model2vec"}, 2e-4)],
+)
+def test_the_learning_rate_is_that_of_the_kind_of_encoder(description, rate, tmp_path, runs):
+    describe(tmp_path, description)
     assert fine_tune(tmp_path, PAIRS, output=tmp_path / "mine") is None
     optimizer = runs[0].config.optimizer
     assert optimizer.learning_rate == optimizer.embedding_learning_rate == rate
 
 
-def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path, monkeypatch):
+def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path, runs):
     wrong = [f"wrong {number}" for number in range(100)]
-    (tmp_path / CONFIG).write_text(json.dumps({"format": FORMAT, "encoder": {"kind": "static"}}))
-    runs = []
-    monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
-    for first in (wrong, wrong[:3] * 9):
+    describe(tmp_path)
+    for first in (wrong, wrong, wrong[:3] * 9):
         rows = [{"anchor": source, "positive": target, "negative": []} for source, target in PAIRS]
         rows[0]["negative"] = first
         fine_tune(tmp_path, rows, output=tmp_path / "mine")
-        wide = [dict.fromkeys(f"negative_{n}" for n in range(len(first))) for _ in PAIRS]
-        wide[0] = dict(zip(wide[0], first, strict=True))
-        for row, (source, target) in zip(wide, PAIRS, strict=True):
-            row |= {"anchor": source, "positive": target}
-        fine_tune(tmp_path, wide, output=tmp_path / "mine")
     columns = [run.config.tasks["translation_ranking"].hard_negatives for run in runs]
-    (many, *others), again, (few, *_), _ = (run.corpora[0].pairs for run in runs)
-    assert columns == [5, 5, 3, 3]
+    (many, *others), again, (few, *_) = (run.corpora[0].pairs for run in runs)
+    assert columns == [5, 5, 3]
     assert many == again[0]
     assert len(set(many.negatives) & set(wrong)) == 5
     assert set(many.negatives) != set(wrong[:5])
@@ -206,7 +213,7 @@ def test_pairs_that_cannot_be_learnt_from_are_refused(pairs, said, tmp_path):
 
 @pytest.mark.parametrize("languages", [("en", "en"), "en", ("en", "es", "fr"), ("pt-BR", "en")])
 def test_languages_that_are_no_pair_are_refused_before_the_training(languages, tmp_path):
-    (tmp_path / CONFIG).write_text(json.dumps({"format": FORMAT, "encoder": {"kind": "static"}}))
+    describe(tmp_path)
     with pytest.raises(UserError, match=r"expects? (two different )?codes"):
         fine_tune(tmp_path, PAIRS, output=tmp_path / "mine", languages=languages)
 
@@ -220,13 +227,10 @@ def test_the_log_says_which_label_means_alike(caplog):
     # Equal texts have the label 0: the model's cosines are 1 for them, and 0 for the others.
     for scores, word in ((labels, "reverse the scores"), ([0, 1] * 50, "others 0.00")):
         second = [str(int(text) + 100 * (int(text) % 2 == 0)) for text in texts]
-        corpus = PairCorpus.from_pairs(
-            {"sentence1": texts, "sentence2": second, "score": scores}, ("en", "es")
-        )
+        pairs = {"sentence1": texts, "sentence2": second, "score": scores}
+        store = transient_store([PairCorpus.from_pairs(pairs, ("en", "es"))])
         caplog.clear()
-        check_scores(
-            lambda texts: np.eye(200, dtype=np.float32)[[*map(int, texts)]], transient_store([corpus]).corpora
-        )
+        check_scores(lambda texts: np.eye(200, dtype=np.float32)[[*map(int, texts)]], store.corpora)
         assert word in caplog.text
         assert [record.levelname for record in caplog.records].count("WARNING") == (scores is labels)
 

@@ -32,25 +32,18 @@ def computes_with_floats(node: Any) -> bool:
 
 def has_gpu_kernel(node: Any) -> bool:
     """Whether the wheel registers a kernel for the types of a node."""
-    for kernel in kernels.get_registered_kernels_for_op(node.op).kernel:
-        if kernel.device_type in ("GPU", "DEFAULT") and all(
-            node.attr[constraint.name].type in constraint.allowed_values.list.type
-            for constraint in kernel.constraint
-        ):
-            return True
-    return False
+    return any(
+        kernel.device_type in ("GPU", "DEFAULT")
+        and all(node.attr[c.name].type in c.allowed_values.list.type for c in kernel.constraint)
+        for kernel in kernels.get_registered_kernels_for_op(node.op).kernel
+    )
 
 
 def missing_kernels(graph: tf.Graph) -> set[str]:
     """The operations with floats that would run on the CPU."""
     functions = {function.signature.name for function in graph.as_graph_def().library.function}
-    return {
-        node.op
-        for node in nodes(graph)
-        if node.op not in {"Placeholder", *functions}
-        and computes_with_floats(node)
-        and not has_gpu_kernel(node)
-    }
+    computing = [node for node in nodes(graph) if node.op not in {"Placeholder", *functions}]
+    return {node.op for node in computing if computes_with_floats(node) and not has_gpu_kernel(node)}
 
 
 def test_an_operation_without_a_gpu_kernel_is_noticed():

@@ -23,7 +23,6 @@ from xling_tf.exporters.base import export
 from xling_tf.importers.base import read_base_model
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import is_foreign
-from xling_tf.trainer.fine_tuning import fine_tune
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 # Rows of a table, with their vectors in two dimensions.
@@ -44,10 +43,20 @@ def write_static(folder, tensors, *, modules=STATIC, **config):
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
     save_file(tensors, folder / "model.safetensors")
-    for name, content in {"modules": modules, "config": config}.items():
-        if content:
-            (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    contents = {"modules": modules, "config": config}
+    return write_json_files(folder, **{name: content for name, content in contents.items() if content})
+
+
+def write_json_files(folder, **files):
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def model2vec(tmp_path):
+    """The folder of a model of model2vec."""
+    return write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
 
 
 def test_static_models_are_averages_without_marks_around_the_sentence(tmp_path):
@@ -67,19 +76,16 @@ def test_static_models_are_averages_without_marks_around_the_sentence(tmp_path):
 def test_a_vocabulary_of_fewer_vectors_than_tokens_is_written_out(tmp_path):
     rows, factors = np.array([0, 0, 0, 0, 1, 2, 1, 2, 0]), np.arange(9).astype(np.float16)
     for kind in (np.float16, np.int8):
-        tensors = {
-            "embeddings": np.array([[9, 9], [3, 0], [0, 5]], kind),
-            "mapping": rows,
-            "weights": factors,
-        }
+        table = np.array([[9, 9], [3, 0], [0, 5]], kind)
+        tensors = {"embeddings": table, "mapping": rows, "weights": factors}
         model = Model.from_pretrained(write_static(tmp_path, tensors, normalize=False))
         # a is 4 times the first vector, dog 5 times the second; run and ##s 6 and 7 times.
         expected = [unit([4 * 3 + 6 * 3, 5 * 5 + 7 * 5])]
         np.testing.assert_allclose(model(["a dog runs"]), expected, atol=1e-6)
 
 
-def test_a_wheel_becomes_an_export_with_its_licence(tmp_path):
-    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
+def test_a_wheel_becomes_an_export_with_its_licence(model2vec, tmp_path):
+    folder = model2vec
     (folder / "README.md").write_text(
         "---\nlanguage:\n- multilingual\n- en\n- pt-br\nlicense: mit\n---\n# M\n"
     )
@@ -91,9 +97,7 @@ def test_a_wheel_becomes_an_export_with_its_licence(tmp_path):
         for path in folder.iterdir():
             archive.write(path, f"words/data/{path.name}")
     summary = import_model(str(wheel), tmp_path / "exported")
-    assert "static" in summary
-    assert "9 words" in summary
-    assert "licence mit" in summary
+    assert all(fact in summary for fact in ("static", "9 words", "licence mit"))
     model = Model.from_pretrained(tmp_path / "exported")
     assert model.info.languages == ("en", "pt-br")
     assert model.info.prompts == prompts["prompts"]
@@ -138,12 +142,6 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     assert not is_foreign(tmp_path)
 
 
-def write_json_files(folder, **files):
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    return folder
-
-
 @pytest.mark.parametrize("place", ["", "0_Static"])
 def test_an_adapter_is_refused_with_and_without_its_base_model(tmp_path, place):
     folder = tmp_path / "m"
@@ -160,19 +158,30 @@ def test_an_adapter_is_refused_with_and_without_its_base_model(tmp_path, place):
         xling_tf.load(alone)
 
 
-def test_special_tokens_are_refused_in_prompts_and_named_for_texts(tmp_path, caplog):
-    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
-    content = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+def test_prompts_are_texts_without_special_tokens_which_are_named_for_texts(model2vec, caplog):
+    content = json.loads((model2vec / "tokenizer.json").read_text("utf-8"))
     added = [{"id": row, "content": WORDS[row], "special": True} for row in (0, 3, 5)]
-    write_json_files(folder, tokenizer={**content, "added_tokens": added})
-    for prompt, message in (("dog: ", "the special token dog"), ("[SEP] ", "special token \\[SEP")):
-        write_json_files(folder, config_sentence_transformers={"prompts": {"query": prompt}})
+    write_json_files(model2vec, tokenizer={**content, "added_tokens": added})
+
+    def with_prompts(default=None, **prompts):
+        settings = {"prompts": prompts, "default_prompt_name": default}
+        return Model.from_pretrained(write_json_files(model2vec, config_sentence_transformers=settings))
+
+    for prompt, message in (
+        ("dog: ", "the special token dog"),
+        ("[SEP] ", r"special token \[SEP"),
+        (5, "prompt cannot be"),
+        (["a "], "prompt cannot be"),
+    ):
         with pytest.raises(UserError, match=message):
-            Model.from_pretrained(folder)
-    write_json_files(folder, config_sentence_transformers={"prompts": {"query": "a "}})
-    with caplog.at_level("WARNING"):
-        assert Model.from_pretrained(folder).info.prompts == {"query": "a "}
+            with_prompts(query=prompt)
+    for default, expected in ((None, None), ("query", "query"), ("document", None)):
+        with caplog.at_level("WARNING"):
+            info = with_prompts(default, query="a ", document="").info
+        assert (info.prompts, info.default_prompt_name) == ({"query": "a "}, expected)
     assert "are read as text here: dog" in caplog.text
+    with pytest.raises(UserError, match=r"default_prompt_name .* got 'passage'"):
+        with_prompts("passage", query="a ")
 
 
 @pytest.mark.parametrize(
@@ -198,31 +207,10 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog, name, has_n
         Model.from_pretrained(folder)
 
 
-def test_prompts_are_texts(tmp_path):
-    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
-    for prompt in (5, ["a "]):
-        write_json_files(folder, config_sentence_transformers={"prompts": {"query": prompt}})
-        with pytest.raises(UserError, match="prompt cannot be"):
-            Model.from_pretrained(folder)
-
-
-def test_a_static_model_needs_the_file_that_its_libraries_read(tmp_path):
-    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(WORDS))
+def test_a_static_model_needs_the_file_that_its_libraries_read(model2vec):
+    (model2vec / "tokenizer.json").rename(model2vec / "vocab.txt")
     with pytest.raises(UserError, match=r"expected a tokenizer in tokenizer\.json, but"):
-        Model.from_pretrained(folder)
-
-
-def test_a_default_prompt_must_be_one_of_the_prompts(tmp_path):
-    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec")
-    prompts = {"prompts": {"query": "a ", "document": ""}}
-    for default, expected in ((None, None), ("query", "query"), ("document", None)):
-        write_json_files(folder, config_sentence_transformers={**prompts, "default_prompt_name": default})
-        assert Model.from_pretrained(folder).info.default_prompt_name == expected
-    write_json_files(folder, config_sentence_transformers={**prompts, "default_prompt_name": "passage"})
-    with pytest.raises(UserError, match=r"default_prompt_name .* got 'passage'"):
-        Model.from_pretrained(folder)
+        Model.from_pretrained(model2vec)
 
 
 # Makes static models with random vectors, and saves them with the vectors that they give to texts.
@@ -291,9 +279,9 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
 
 
 @pytest.mark.parametrize("form", [pytest.param("sentence-transformers", marks=pytest.mark.slow), "model2vec"])
-def test_an_imported_model_comes_back_from_its_exports(form, tmp_path):
+def test_an_imported_model_comes_back_from_its_exports(form, model2vec, tmp_path):
     if form == "model2vec":
-        source = write_static(tmp_path / "static", {"embeddings": TABLE}, model_type="model2vec")
+        source = model2vec
         card = "---\nlanguage: [en, es]\nlicense: apache-2.0\nbase_model: a/b\n---\n"
         (source / "README.md").write_text(card)
         (source / "NOTICE").write_text("By us.")
@@ -335,11 +323,3 @@ def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
     np.testing.assert_allclose(served(tmp_path / "exported", texts), expected, atol=1e-5)
     export(tmp_path / "exported", "sentence-transformers", tmp_path / "st")
     np.testing.assert_allclose(Model.from_pretrained(tmp_path / "st")(texts), expected, atol=1e-5)
-    pairs = [*zip(texts[::2], texts[1::2], strict=True)]
-    options = {"steps": 20, "anchor_weight": 0, "settings": ["optimizer.learning_rate=2e-4"]}
-    places = {"output": tmp_path / "tuned", "run_dir": tmp_path / "run"}
-    tuned = fine_tune(tmp_path / "st", pairs, **options, **places)
-    vectors = tuned.encode(texts)
-    assert np.sum(vectors * expected, axis=1).mean() < 0.999
-    # Nine of ten pairs were trained on.
-    assert np.mean((vectors[::2] @ vectors[1::2].T).argmax(1) == np.arange(len(pairs))) > 0.85

@@ -288,10 +288,9 @@ def test_records_become_examples_of_the_tasks_on_them():
         corpus("parallel", [TranslationPair("a", "b")], languages="es-en"),  # of no task
     ]
     examples = task_examples(TASKS, transient_store(corpora).corpora, {})
-    train = {name: parts.train for name, parts in examples.items()}
     found = {
         name: (part.texts(np.arange(len(part))).tolist(), part.lengths.tolist(), part.corpora)
-        for name, part in train.items()
+        for name, part in ((name, parts.train) for name, parts in examples.items())
     }
     # Column after column; lengths are of the longest one in words, where "我爱你" is a word of 3 characters
     # without spaces. Tasks without examples are left out.
@@ -316,20 +315,12 @@ sys.path.insert(0, "tests")
 import test_input_pipeline as tests
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
 from xling_tf.trainer.loop import Phase
-tasks = []
-for number in range(14):
-    tasks.append(copy.copy(tests.TASKS[0]))
-    tasks[-1].name = str(number)
-phase = Phase(
-    "whole",
-    None,
-    tasks,
-    tokenizer=tests.TOKENIZER,
-    graphs=tests.GRAPHS,
-    config=tests.TINY,
-    examples={task.name: tests.PAIRS for task in tasks},
-    workers=Workers(make_strategy(ALONE), ALONE),
-)
+tasks = [copy.copy(tests.TASKS[0]) for _ in range(14)]
+for number, task in enumerate(tasks):
+    task.name = number
+inputs = {"tokenizer": tests.TOKENIZER, "graphs": tests.GRAPHS, "config": tests.TINY}
+examples, workers = dict.fromkeys(range(14), tests.PAIRS), Workers(make_strategy(ALONE), ALONE)
+phase = Phase("whole", None, tasks, examples=examples, workers=workers, **inputs)
 for _ in range(3 * len(tasks)):
     phase.next_batch(phase.task.name)
     phase.steps += 1

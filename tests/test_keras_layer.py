@@ -50,23 +50,18 @@ TOPICS = np.arange(len(SENTENCES), dtype=np.float32)
 
 
 @pytest.mark.parametrize(
-    "layers",
+    ("before", "options"),
     [
-        lambda path: [KerasEncoder(path)],
-        pytest.param(
-            # As hub.KerasLayer is made.
-            lambda path: [KerasEncoder(path, input_shape=[], dtype=tf.string)],
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            lambda path: [keras.Input((1,), dtype="string"), KerasEncoder(path, dtype="mixed_bfloat16")],
-            marks=pytest.mark.slow,
-        ),
+        ([], {}),
+        # As hub.KerasLayer is made.
+        pytest.param([], {"input_shape": [], "dtype": tf.string}, marks=pytest.mark.slow),
+        pytest.param([(1,)], {"dtype": "mixed_bfloat16"}, marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
-def test_sequential_models_can_begin_with_the_layer(layers, hub_folder, hub_vectors, tmp_path):
-    model = keras.Sequential([*layers(hub_folder), keras.layers.Dense(1)])
+def test_sequential_models_can_begin_with_the_layer(before, options, hub_folder, tmp_path):
+    inputs = [keras.Input(shape, dtype="string") for shape in before]
+    model = keras.Sequential([*inputs, KerasEncoder(hub_folder, **options), keras.layers.Dense(1)])
     model.compile("adam", "mse", jit_compile="auto")
     texts = np.array(SENTENCES, object)
     batches = tf.data.Dataset.from_tensor_slices((SENTENCES, TOPICS)).batch(4)

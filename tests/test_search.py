@@ -101,24 +101,19 @@ def test_int8_derived_by_hand():
     assert (codes.dtype, codes.tolist()) == (np.int8, [[0, 25, -128, 127]])
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"ranges": [[0.0, -1.0, 3.0], [2.55, 1.0, 3.0]]}, {"calibration_embeddings": None}]
-)
+@pytest.mark.parametrize("options", [{}, {"ranges": [[0.0, -1.0, 3.0], [2.55, 1.0, 3.0]]}])
 def test_the_ranges_of_a_byte_derived_by_hand(options):
     # Steps of .01 and 2 / 255; less 128 and cut off toward zero: 1.005 is 100.5 - 128 = -27.5, -27. Without a
     # range, 3 has the lowest code.
     vectors = np.float64([[0, 1, 3], [2.55, -1, 3], [1.005, 0, 3]])
-    if "calibration_embeddings" in options:
-        options = {"calibration_embeddings": vectors}
     signed, unsigned = (quantize_embeddings(vectors, kind, **options) for kind in ("int8", "uint8"))
-    assert (signed.dtype, signed.tolist()) == (
-        np.int8,
-        [[-128, 127, -128], [127, -128, -128], [-27, 0, -128]],
-    )
-    assert (unsigned.dtype, unsigned.tolist()) == (np.uint8, [[0, 255, 0], [255, 0, 0], [100, 127, 0]])
+    assert signed.tolist() == [[-128, 127, -128], [127, -128, -128], [-27, 0, -128]]
+    assert unsigned.tolist() == [[0, 255, 0], [255, 0, 0], [100, 127, 0]]
+    assert (signed.dtype, unsigned.dtype) == (np.int8, np.uint8)
     # What exceeds the ranges of others has the nearest code.
-    limits = np.sort(vectors, axis=0)[[0, 2]]
-    assert quantize_embeddings([[9.0, -9.0, 2.0]], "int8", ranges=limits).tolist() == [[127, -128, -128]]
+    limits, outside = np.sort(vectors, axis=0)[[0, 2]], [[9.0, -9.0, 2.0]]
+    for options in ({"ranges": limits}, {"calibration_embeddings": vectors}):
+        assert quantize_embeddings(outside, "int8", **options).tolist() == [[127, -128, -128]]
     assert quantize_embeddings([], "int8").shape == (0, 0)
     with pytest.raises(UserError, match="ranges must be"):
         quantize_embeddings(vectors, "int8", calibration_embeddings=vectors[:0])
@@ -182,34 +177,15 @@ def test_equal_vectors_come_in_their_order(num_queries):
     assert found == [[0, 2, 4, 6, 8]] * num_queries
 
 
-def dots(first, second):
-    return first @ second.T
-
-
-@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (100, 500_000)])
-def test_a_score_function_decides_in_chunks_of_any_size(sizes):
-    # By dot product, the longest vector is the nearest; by cosine, the second.
-    query, vectors = [1.0, 0.0], np.float32([[5, 5], [1, 0], [0, 9], [4, -4]])
-    (hits,) = semantic_search(query, vectors, *sizes, 2, dots)  # in sentence-transformers' order
-    assert hits == [{"corpus_id": 0, "score": 5.0}, {"corpus_id": 3, "score": 4.0}]
-    (hits,) = semantic_search(query, vectors, query_chunk_size=sizes[0], corpus_chunk_size=sizes[1], top_k=1)
+def test_arguments_have_the_order_of_sentence_transformers_and_scores_are_cosines():
+    vectors = np.float32([[5, 5], [1, 0], [0, 9], [4, -4]])
+    (hits,) = semantic_search([1.0, 0.0], vectors, 1, 1, 1)
     assert hits == [{"corpus_id": 1, "score": 1.0}]
-    # 45, 20 (5 x 4 - 5 x 4 = 0 for the last), 5 ...
-    pairs = paraphrase_mining_embeddings(vectors, *sizes, 2, 3, dots)
-    assert [tuple(pair) for pair in pairs] == [(45.0, 0, 2), (5.0, 0, 1)]
-    model = Model()
-    pairs = paraphrase_mining(model, ["0", "50", "51"], False, 7, *sizes, 1, 2, lambda a, b: -dots(a, b))
-    assert [(pair.first, pair.second) for pair in pairs] == [(0, 2)]
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [(lambda a, b: np.full((1, 2), np.nan), "scores with NaN"), ("dot", "must be a function")],
-)
-def test_score_functions_without_scores_are_refused(function, message):
-    for search in (semantic_search, lambda *both, **more: paraphrase_mining_embeddings(both[1], **more)):
-        with pytest.raises(UserError, match=message):
-            search(units(0), units(0, 1), score_function=function, query_chunk_size=1)
+    (pair,) = paraphrase_mining(Model(), ["0", "50", "51"], False, 7, 1, 1, 1, 2)
+    assert (pair.first, pair.second) == (1, 2)
+    for search in (semantic_search, paraphrase_mining):
+        with pytest.raises(UserError, match="score_function is not supported"):
+            search(Model(), vectors, score_function=np.dot)
 
 
 def test_empty_inputs_give_empty_results():

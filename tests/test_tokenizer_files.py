@@ -4,7 +4,7 @@ import base64
 import io
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +101,14 @@ def ids(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int = 16) -> lis
     return [encoding.ids for encoding in tokenizer.encode_batch(texts)]
 
 
-def write(folder: Path, content: Any) -> Path:
-    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+def write_files(folder: Path, **files: Any) -> Path:
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
+
+
+def write(folder: Path, content: Any) -> Path:
+    return write_files(folder, tokenizer=content)
 
 
 # --- SentencePiece
@@ -153,12 +158,8 @@ def test_t5_has_a_mark_at_the_end_alone(tmp_path):
 
 
 def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path):
-    vocabulary = [
-        ("<unk>", 0.0),
-        *((f"<0x{byte:02X}>", -9.0) for byte in range(256)),
-        ("▁a", -1.0),
-        ("▁", -2.0),
-    ]
+    pieces = [(f"<0x{byte:02X}>", -9.0) for byte in range(256)]
+    vocabulary = [("<unk>", 0.0), *pieces, ("▁a", -1.0), ("▁", -2.0)]
     reference = Tokenizer(models.Unigram(vocabulary, 0, byte_fallback=True))
     reference.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     reference.save(str(tmp_path / "tokenizer.json"))
@@ -186,17 +187,8 @@ def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path):
 
 def steps(*normalizer: dict[str, Any], split: bool = False, **metaspace: Any) -> dict[str, Any]:
     """A tokenizer.json with "▁" inside pieces, which `tokenizers` never finds if it splits texts there."""
-    pieces = {
-        "<unk>": 0,
-        "▁a": -1,
-        "▁b": -1.5,
-        "a": -3,
-        "b": -3,
-        "▁": -4,
-        "▁▁": -2,
-        "a▁b": -0.1,
-        "▁a▁b": -0.2,
-    }
+    pieces = {"<unk>": 0, "▁a": -1, "▁b": -1.5, "a": -3, "b": -3, "▁": -4, "▁▁": -2}
+    pieces |= {"a▁b": -0.1, "▁a▁b": -0.2}
     splits = [{"type": "WhitespaceSplit"}] * split + [{"type": "Metaspace", "replacement": "▁", **metaspace}]
     return {
         "normalizer": {"type": "Sequence", "normalizers": [*normalizer]},
@@ -204,6 +196,11 @@ def steps(*normalizer: dict[str, Any], split: bool = False, **metaspace: Any) ->
         "post_processor": None,
         "model": {"type": "Unigram", "unk_id": 0, "vocab": [*map(list, pieces.items())]},
     }
+
+
+def with_charsmap(content: Any, charsmap: bytes) -> Any:
+    encoded = f'"Precompiled", "precompiled_charsmap": "{base64.b64encode(charsmap).decode()}"'
+    return json.loads(json.dumps(content).replace('"Precompiled"', encoded))
 
 
 CHARSMAP = {"type": "Precompiled"}
@@ -228,12 +225,7 @@ RIGHT, BOTH = ({"type": "Strip", "strip_left": left, "strip_right": True} for le
     ],
 )
 def test_spaces_around_and_between_words(tmp_path, pieces, content):
-    charsmap = base64.b64encode(model_proto(pieces).normalizer_spec.precompiled_charsmap).decode()
-    content = json.loads(
-        json.dumps(content).replace(
-            '{"type": "Precompiled"', f'{{"type": "Precompiled", "precompiled_charsmap": "{charsmap}"'
-        )
-    )
+    content = with_charsmap(content, model_proto(pieces).normalizer_spec.precompiled_charsmap)
     reference = Tokenizer.from_str(json.dumps({"version": "1.0", "added_tokens": [], **content}))
     config, files = read_tokenizer(write(tmp_path, content), 16, is_static=True)
     tokenizer = TOKENIZERS.implementation_of(config).from_files(config, files)
@@ -257,22 +249,15 @@ def test_pieces_may_span_words_if_texts_are_not_split(tmp_path):
         (steps(COLLAPSE), "spaces like Replace"),
         (steps(RIGHT, COLLAPSE, prepend_scheme="never"), "spaces like Strip"),
         (steps(BOTH, COLLAPSE, prepend_scheme="first"), "spaces like Strip"),
-        (steps(RIGHT), "spaces like Strip"),
         (steps(COLLAPSE, RIGHT), "got Replace .*; Strip"),
-        (steps({"type": "Lowercase"}), "got Lowercase"),
         (steps(split=True), "spaces like WhitespaceSplit"),
-        (steps(CHARSMAP, split=True, prepend_scheme="never"), "spaces like Precompiled"),
         (steps(CHARSMAP, {**COLLAPSE, "content": "▁"}, split=True), "spaces like Precompiled"),
-        (steps({"type": "NFC", "form": 2}), "got NFC form=2"),
         (steps(fuse=True), "got Metaspace fuse=true"),
     ],
 )
 def test_spaces_that_sentencepiece_cannot_treat_so_are_refused(tmp_path, content, message):
-    content = json.loads(
-        json.dumps(content).replace('"Precompiled"', '"Precompiled", "precompiled_charsmap": ""')
-    )
     with pytest.raises(UserError, match=message):
-        read_tokenizer(write(tmp_path, content), 16, is_static=True)
+        read_tokenizer(write(tmp_path, with_charsmap(content, b"")), 16, is_static=True)
 
 
 # --- WordPiece
@@ -297,12 +282,6 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path):
     assert (read(tmp_path).config.lowercase, read(tmp_path).config.strip_accents) == (True, False)
 
 
-def write_files(folder: Path, **files: Any) -> Path:
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    return folder
-
-
 LOWER = {**BERT, "normalizer": {"type": "BertNormalizer", **NORMALIZER, "lowercase": True}}
 
 
@@ -315,7 +294,6 @@ LOWER = {**BERT, "normalizer": {"type": "BertNormalizer", **NORMALIZER, "lowerca
         (LOWER, {"do_lower_case": False, "tokenizer_class": "BertTokenizerFast"}, (False, False, True)),
         (BERT, {"strip_accents": True, "do_lower_case": False}, (False, True, True)),
         (BERT, {"do_lower_case": False, "tokenize_chinese_chars": False}, (False, False, False)),
-        (BERT, {"tokenizer_class": "DistilBertTokenizer"}, (True, True, True)),
         (LOWER, {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}, (True, True, True)),
         (BERT, {}, (True, True, True)),  # the class of the model's type, with its defaults
     ],
@@ -339,10 +317,8 @@ SPECIAL_D = {"content": "[D]", "special": True}
         ({"added_tokens": {"[D]": 8}}, r'not special must be .*"\[D\]"'),
         ({"tokenizer_config": {"added_tokens_decoder": {"8": {"content": "dog", "special": False}}}}, "dog"),
         ({"special_tokens_map": {"cls_token": {"content": "!"}}}, r'cls_token must be "\[CLS\]", got "!"'),
-        ({"tokenizer_config": {"unk_token": "!"}}, "unk_token"),
         ({"tokenizer_config": {"truncation_side": "left"}}, 'truncation_side must be "right", got "left"'),
         ({"tokenizer_config": {"padding_side": "left"}}, "padding_side"),  # it moves BERT's positions
-        ({"tokenizer_config": {"do_basic_tokenize": False}}, "do_basic_tokenize"),
         ({"tokenizer_config": {"tokenizer_class": "RoFormerTokenizer"}}, "RoFormerTokenizer"),
         ({"sentence_bert_config": {"query_length": 32}}, "query_length .* left out, got 32"),
         ({"sentence_bert_config": {"transformer_task": "fill-mask"}}, "must be feature-extraction"),
@@ -379,14 +355,7 @@ def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
     assert read(tmp_path).config.max_tokens == 16  # sentence-transformers sets another length
     write_files(tmp_path, tokenizer={**BERT, "truncation": {**cut, "direction": "Right"}})
     assert read_tokenizer(tmp_path, 16, is_static=True)[0].max_tokens == 5
-    fixed = {
-        "strategy": {"Fixed": 8},
-        "direction": "Right",
-        "pad_id": 0,
-        "pad_type_id": 0,
-        "pad_token": "[PAD]",
-    }
-    write_files(tmp_path, tokenizer={**BERT, "padding": fixed})
+    write_files(tmp_path, tokenizer={**BERT, "padding": {"strategy": {"Fixed": 8}, "direction": "Right"}})
     with pytest.raises(UserError, match="padding"):
         read_tokenizer(tmp_path, 16, is_static=True)
 
@@ -396,33 +365,24 @@ def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
 
 @pytest.mark.parametrize("kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"])
 def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pieces):
-    makers: dict[str, Callable[[], OurTokenizer]] = {
-        "wordpiece": lambda: WordPieceTokenizer(
-            [*SPECIAL, *"abcdeo!猫", *(f"##{c}" for c in "abcdeos")],
-            WordPieceConfig(max_tokens=16, lowercase=True, split_chinese=False),
-        ),
-        "marked pieces": lambda: SentencePieceTokenizer(
-            pieces, SentencePieceConfig(max_tokens=16, sentence_marks=True)
-        ),
-        "pieces": lambda: SentencePieceTokenizer(pieces, SentencePieceConfig(max_tokens=16)),
-        "pieces, nothing normalised": lambda: SentencePieceTokenizer(
-            train(normalization_rule_name="identity", byte_fallback=True), SentencePieceConfig(max_tokens=16)
-        ),
-    }
-    tokenizer = makers[kind]()
+    tokenizer: OurTokenizer
+    if kind == "wordpiece":
+        vocabulary = [*SPECIAL, *"abcdeo!猫", *(f"##{c}" for c in "abcdeos")]
+        config = WordPieceConfig(max_tokens=16, lowercase=True, split_chinese=False)
+        tokenizer = WordPieceTokenizer(vocabulary, config)
+    else:
+        if kind == "pieces, nothing normalised":
+            pieces = train(normalization_rule_name="identity", byte_fallback=True)
+        is_marked = kind == "marked pieces"
+        tokenizer = SentencePieceTokenizer(
+            pieces, SentencePieceConfig(max_tokens=16, sentence_marks=is_marked)
+        )
     content = tokenizer_json(tokenizer)
     written = Tokenizer.from_str(json.dumps(content))
     texts = [*sample_sentences(), *PLAIN]
-    has_tokens = [bool(written.encode(text, add_special_tokens=False).ids) for text in texts]
+    texts = [text for text in texts if written.encode(text, add_special_tokens=False).ids]
     ours = rows(tokenizer, texts)
-    differing = [
-        text
-        for text, row, encoding, any_tokens in zip(
-            texts, ours, written.encode_batch(texts), has_tokens, strict=True
-        )
-        if row != encoding.ids and any_tokens
-    ]
-    assert differing == []
+    assert ours == [encoding.ids for encoding in written.encode_batch(texts)]
     again = read(write(tmp_path, content))
     assert rows(again, texts) == ours
     assert tokenizer_json(again) == content
@@ -487,8 +447,6 @@ ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
     ("content", "message"),
     [
         (changed(model={"type": "BPE"}), 'must be "WordPiece" or "Unigram", got "BPE"'),
-        (changed(normalizer={"type": "Lowercase"}), "got Lowercase"),
-        (changed(normalizer=None), "got BertPreTokenizer"),
         (changed(normalizer={**BERT["normalizer"], "fold": 1}), "got BertNormalizer .*fold=1"),
         (changed(model={**BERT["model"], "max_pieces": 3}), "WordPiece .*max_pieces=3"),
         (changed(post_processor=TYPED), r"type_id of a sentence must be \[0\], got \[0, 1\]"),
@@ -496,8 +454,6 @@ ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
         (changed(post_processor=ODD_END), r'around a sentence must be .*got \["\[CLS\]", "!"\]'),
         (changed(added_tokens=[{"id": 8, "content": "x", "special": False}]), r'not special must be .*"x"'),
         (changed(model=3), "damaged or of another form"),
-        ([1], "damaged or of another form"),
-        ({"model": {"type": "Unigram"}}, "damaged or of another form"),
         ({"model": {"vocab": {}, "merges": []}}, 'must be "WordPiece" or "Unigram", got "BPE"'),
     ],
 )

@@ -10,30 +10,13 @@ from xling_tf.trainer.log import StepResult, TrainingLog
 
 
 def result(step, loss=2.0):
-    return StepResult(
-        step=step,
-        task="quick_thought_en",
-        loss=loss,
-        accuracy=0.5,
-        gradient_norm=3.0,
-        learning_rate=0.1,
-        sentences=6,
-        tokens=20,
-        seconds=0.5,
-    )
+    return StepResult(step, "quick_thought_en", loss, 0.5, 3.0, 0.1, 6, 20, 0.5)
 
 
 def train(folder, steps):
     with TrainingLog(folder, first_step=steps[0], progress=0.0) as log:
         for step in steps:
             log.report(result(step), 0.1)
-
-
-def wait_for(ready):
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def steps_of(folder):
@@ -82,6 +65,9 @@ def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, cap
     with caplog.at_level("INFO", logger="absl"), TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
         log.report(result(0, loss=2.0), 0.25)
         log.report(result(1, loss=4.0), 0.5)
+        deadline = time.monotonic() + 60
         # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
-        wait_for(lambda: re.search("50%, step 2,.* loss: qt-en 2.20", caplog.text))
+        while not re.search("50%, step 2,.* loss: qt-en 2.20", caplog.text):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     assert capsys.readouterr().out == ""

@@ -62,15 +62,11 @@ def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
     monkeypatch.setattr(module, "_CANDIDATES", 15)
     monkeypatch.setattr(module, "_QUERIES", 15)
     sizes = {"a.en-es": 400, "b.en-es": 800, "a.en-fr": 400}
-    parts = [
-        corpus(
-            "parallel",
-            [TranslationPair(f"sentence {n}", f"{languages} {n}") for n in range(size)],
-            name=name,
-            languages=languages,
-        )
-        for name, languages, size in ((*title.split("."), size) for title, size in sizes.items())
-    ]
+    parts = []
+    for title, size in sizes.items():
+        name, languages = title.split(".")
+        pairs = [TranslationPair(f"sentence {n}", f"{languages} {n}") for n in range(size)]
+        parts.append(corpus("parallel", pairs, name=name, languages=languages))
     store = transient_store(parts)
     texts = []
 

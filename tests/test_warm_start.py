@@ -23,7 +23,6 @@ from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
-from xling_tf.savedmodel.module import reexport
 from xling_tf.tasks.base import Anchor
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.distribution import Workers, make_strategy
@@ -55,11 +54,10 @@ def start(folder, run_dir, *overrides):
     return model, list(new_heads)
 
 
-def assert_same(weights, expected, prefix=""):
+def assert_same(weights, expected):
     assert weights.keys() == expected.keys()
     for name in weights:
-        if name.startswith(prefix):
-            np.testing.assert_allclose(weights[name], expected[name], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(weights[name], expected[name], atol=1e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,17 +70,6 @@ def test_a_start_from_an_export_is_the_exported_model(kind, exports, tmp_path):
     vectors = tf.saved_model.load(str(folder))(texts).numpy()
     assert len(np.unique(vectors.round(4), axis=0)) == len(texts)
     np.testing.assert_allclose(live(texts), vectors, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_fine_tuned_elsewhere_is_started_from_as_it_is_now(kind, exports, tmp_path):
-    _, folder = exports(kind)
-    loaded = tf.saved_model.load(str(folder))
-    for variable in loaded.trainable_variables:
-        variable.assign(variable + 0.01)
-    reexport(loaded, folder, tmp_path / "changed")
-    live, _ = start(tmp_path / "changed", tmp_path / "run")
-    np.testing.assert_allclose(live(SENTENCES), loaded(SENTENCES).numpy(), atol=1e-5)
 
 
 def test_a_start_from_a_run_has_its_newest_weights(tmp_path):
@@ -124,9 +111,8 @@ def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(
     folder = tmp_path / "nothing" if start == "none" else exports(start)[1]
     config = tiny_config(f"initial.model={folder}", setting)
     corpora = [corpus("parallel", [TranslationPair("a", "b")])]
-    run = Run(
-        name="x", config=config, corpora=corpora, run_dir=tmp_path / "run", output=tmp_path / "exported"
-    )
+    folders = {"run_dir": tmp_path / "run", "output": tmp_path / "exported"}
+    run = Run(name="x", config=config, corpora=corpora, **folders)
     with pytest.raises(UserError, match=message):
         run_experiment(run)
     assert not (run.run_dir / "corpora").exists()
@@ -191,9 +177,8 @@ def test_the_anchor_encodes_with_the_weights_of_the_start():
 
     added = losses(batch)
     after = encoder(batch.features).numpy()
-    cosines = np.sum(before * after, axis=1) / (
-        np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-    )
+    lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
+    cosines = np.sum(before * after, axis=1) / lengths
     assert cosines.min() < 0.99
     # Texts 0 to 5 are the sources and 6 to 11 the targets of the same examples.
     expected = 2 * (2 - cosines[:6] - cosines[6:]) / 2  # twice the mean of both columns

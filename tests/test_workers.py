@@ -17,7 +17,6 @@ from programs import Run as Finished
 from testing import two_replicas
 
 from xling_tf.errors import UserError
-from xling_tf.files import locked
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import experiment
@@ -57,11 +56,7 @@ def train_together(
     folder: Path, *more: str, stop: signal.Signals | None = None, at: int = 0
 ) -> list[Finished]:
     """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
-    flags = [
-        *("--preset=smoke", "--wandb=mine", f"--steps={STEPS}"),
-        *(f"--set={setting}" for setting in SETTINGS),
-        *more,
-    ]
+    flags = ["--preset=smoke", "--wandb=mine", f"--steps={STEPS}", *map("--set={}".format, SETTINGS), *more]
     environments = [{"TF_CONFIG": tf_config, "WANDB_MODE": "offline"} for tf_config in tf_configs()]
     # Each in a folder of its own, as on machines that share none.
     folders = [folder / "0", folder / "1"]
@@ -175,14 +170,6 @@ def test_numbers_values_variables_and_refusals_reach_all():
         assert same is None
         assert "worker 1 has optimizer.sizes=(1, 3), and worker 0 has (1, 2)" in config
         assert "worker 1 has data.nli/snli.en.train=5, and worker 0 has None" in data
-
-
-def test_a_second_training_in_a_run_folder_is_refused(tmp_path):
-    config = apply_overrides(get_preset("smoke"), ["training.steps=1"])
-    with locked(tmp_path), pytest.raises(UserError, match="another process"):
-        experiment.run_experiment(
-            Run(name="smoke", config=config, run_dir=tmp_path, output=tmp_path / "model")
-        )
 
 
 WORKERS = {"worker": ["a:1", "b:2", "c:3"]}

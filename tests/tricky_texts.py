@@ -1,17 +1,6 @@
 """Texts in five languages, and texts that tokenizers stumble over."""
 
-import gzip
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
-
-from programs import ROOT
-
 from xling_tf.corpora.folder import SAMPLE_FOLDER
-
-LANGUAGES = ("en", "es", "fr", "de", "zh")
-# The data that the project's servers have beside the checkout.
-KIT = ROOT.parent / "shared" / "data" / "parallel"
 
 # What rules look at, and what splits or joins words.
 _VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤ ½
@@ -27,21 +16,5 @@ FRAGMENTS = [
 
 def sample_sentences() -> list[str]:
     """The sentences of the built-in translations, in five languages."""
-    return [text for path in sorted((SAMPLE_FOLDER / "parallel").iterdir()) for text in _columns(path)]
-
-
-def kit_sentences(language: str, count: int) -> list[str]:
-    """Sentences of one language in the kit's translations, from several corpora."""
-    texts: list[str] = []
-    for path in sorted(KIT.glob(f"*.*{language}*.tsv.gz")):
-        column = path.name.split(".")[1].split("-").index(language)
-        texts += islice(_columns(path), column, 400, 2)
-    return texts[:: max(1, len(texts) // count)][:count]
-
-
-def _columns(path: Path) -> Iterator[str]:
-    with (
-        gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open("r", encoding="utf-8")
-    ) as lines:
-        for line in lines:
-            yield from line.rstrip("\n").split("\t")[:2]
+    files = [path.read_text("utf-8") for path in sorted((SAMPLE_FOLDER / "parallel").iterdir())]
+    return [text for file in files for line in file.splitlines() for text in line.split("\t")[:2]]
