@@ -249,7 +249,7 @@ def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatc
         ([], "https://tfhub.dev/google/universal-sentence-encoder-multilingual/3", "download"),
         (["model.tar.gz"], "model.tar.gz", "download it again"),
         (["notes.txt"], "notes.txt", "is neither"),
-        (["run/checkpoints/1/state.json"], "run", "--output"),
+        (["run/checkpoints/1/state.json"], "run", "run folder"),
         (["lite/runtime.json"], "lite", "runtimes.load"),
         (["torch/modules.json"], "torch", "import_model.py"),
         (["old/tfhub_module.pb"], "old", "TensorFlow 1"),

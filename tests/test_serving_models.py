@@ -193,7 +193,7 @@ def test_a_start_without_a_model_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     put_export(tmp_path / "wreck", 1, wrecked=True)
     for folder, message in (
-        ("empty", "--model m=.*empty must be an exported model, .* but has none"),
+        ("empty", "m=.*empty must be an exported model, .* but has none"),
         ("wreck", "has 1: .*cannot be loaded: Read less bytes"),
     ):
         with pytest.raises(UserError, match=message):

@@ -172,30 +172,28 @@ class TextFiles:
             arrays = [_cast(batch.column(column.name), column.type) for column in self.schema]
             return pa.record_batch(arrays, schema=self.schema)
 
-    def _blocks(self, rows: Iterable[Any], parse: Callable[[Any], Any], name: str) -> Iterator[list[Any]]:
-        """Yields blocks of parsed rows; a row where that raises a `UserError` is damaged.
-
-        An error in `rows` comes after the rows before it.
-        """
-        block: list[Any] = []
-        try:
-            for number, row in enumerate(rows, 1):
-                try:
-                    block.append(parse(row))
-                except UserError as error:
-                    self._damaged("row", f"row {number} of {name} {error}")
-                if len(block) == _TEXT_ROWS:
-                    yield block
-                    block = []
-        except UserError:
-            yield block
-            raise
-        yield block
+    def _parsed(
+        self, blocks: Iterable[list[Any]], parse: Callable[[list[Any]], list[Any]], name: str
+    ) -> Iterator[list[Any]]:
+        """Yields blocks of parsed rows; rows alone where `parse` raises a `UserError` are damaged."""
+        before = 0
+        for block in blocks:
+            try:
+                parsed = parse(block)
+            except UserError:
+                parsed = []
+                for number, row in enumerate(block, before + 1):
+                    try:
+                        parsed += parse([row])
+                    except UserError as error:
+                        self._damaged("row", f"row {number} of {name} {error}")
+            yield parsed
+            before += len(block)
 
     def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
-        for block in self._blocks(_split_lines(stream, name), _text, name):
-            texts = [text.removesuffix("\r") for text in block]
-            yield pa.record_batch([pa.array(texts, pa.string())], [self.text_column])
+        for block in self._parsed(_line_blocks(stream, name), _texts, name):
+            column = pa.array([text.removesuffix("\r") for text in block], pa.string())
+            yield pa.record_batch([column], [self.text_column])
 
     def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
         rows, begin = _table_rows(unpacked(stream, name), delimiter), list[Any]()
@@ -208,29 +206,40 @@ class TextFiles:
             raise UserError(f"its first row {first}")
         if not first:
             return
-        names = (
-            _in_utf8(first, "its header ") if self.header else [f"f{number}" for number in range(len(first))]
-        )
+        if self.header:
+            _require_utf8(first, "its header ")
+        else:
+            rows = chain(begin, rows)
+        names = first if self.header else [f"f{number}" for number in range(len(first))]
         columns = self._chosen(names, name)
         places = [names.index(column) for column in columns]
 
-        def chosen(row: list[str] | UserError) -> list[str]:
-            if isinstance(row, UserError):
-                raise row
-            cells = row or [""]  # an empty line of a single column is an empty text
-            if len(cells) != len(names):
-                raise UserError(f"has {len(cells)} columns, not {len(names)}")
-            return _in_utf8([cells[place] for place in places])
+        def chosen(rows: list[list[str] | UserError]) -> list[list[str]]:
+            cells = []
+            for row in rows:
+                if isinstance(row, UserError):
+                    raise row
+                if len(row) != len(names):
+                    raise UserError(f"has {len(row)} columns, not {len(names)}")
+                cells.append([row[place] for place in places])
+            _require_utf8(chain.from_iterable(cells))
+            return cells
 
-        rows = rows if self.header else chain(begin, rows)
-        for block in self._blocks(rows if len(names) == 1 else filter(None, rows), chosen, name):
-            arrays = [pa.array([row[n] for row in block], pa.string()) for n in range(len(columns))]
-            yield pa.record_batch(arrays, columns)
+        # An empty line of a single column is an empty text.
+        blocks = _blocks((row or [""] for row in rows) if len(names) == 1 else filter(None, rows))
+        for block in self._parsed(blocks, chosen, name):
+            if block:
+                yield pa.record_batch(
+                    [pa.array(texts, pa.string()) for texts in zip(*block, strict=True)], columns
+                )
 
     def _json_lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         columns: list[str] = []
-        parse = partial(_json_object, text_column=self.text_column)
-        for block in self._blocks(_split_lines(stream, name), parse, name):
+
+        def parse(lines: list[bytes | None]) -> list[dict[str, Any] | None]:
+            return [_json_object(text, self.text_column) for text in _texts(lines)]
+
+        for block in self._parsed(_line_blocks(stream, name), parse, name):
             arrays, rows = {}, [row for row in block if row is not None]
             if not rows:
                 continue
@@ -292,25 +301,37 @@ def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.Recor
     return _READERS.get(path.suffix, TextFiles._lines)
 
 
-def _split_lines(stream: BinaryIO, name: str) -> Iterator[bytes | None]:
-    return chain.from_iterable(split_blocks(unpacked(stream, name), b"\n", MAX_LINE))
+def _line_blocks(stream: BinaryIO, name: str) -> Iterator[list[bytes | None]]:
+    return split_blocks(unpacked(stream, name), b"\n", MAX_LINE)
 
 
-def _text(line: bytes | None) -> str:
-    text = decoded(line)
+def _blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yields blocks of rows; an error in `rows` comes after the rows before it."""
+    block: list[Any] = []
+    try:
+        for row in rows:
+            block.append(row)
+            if len(block) == _TEXT_ROWS:
+                yield block
+                block = []
+    except UserError:
+        yield block
+        raise
+    yield block
+
+
+def _texts(lines: list[bytes | None]) -> list[str]:
+    """Decodes lines; raises a `UserError` if one of them is too long (None) or not UTF-8."""
+    text = decoded(None if None in lines else b"\n".join(lines))  # type: ignore[arg-type]
     if isinstance(text, Unreadable):
         raise UserError(f"is {text}")
-    return text
+    return text.split("\n")
 
 
-def _in_utf8(cells: list[str], place: str = "") -> list[str]:
-    """Returns cells in which `_table_rows` found no other bytes than UTF-8, and no NUL."""
-    text = "".join(cells)
-    with suppress(UnicodeEncodeError):
-        text.encode()
-        if "\0" not in text:
-            return cells
-    raise UserError(f"{place}is {Unreadable.NOT_UTF8}")
+def _require_utf8(cells: Iterable[str], place: str = "") -> None:
+    """Raises a `UserError` if `_table_rows` found other bytes than UTF-8 in cells, or NUL."""
+    if isinstance(decoded("\n".join(cells).encode("utf-8", "surrogateescape")), Unreadable):
+        raise UserError(f"{place}is {Unreadable.NOT_UTF8}")
 
 
 def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] | UserError]:
@@ -332,22 +353,23 @@ def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] |
 
     quoting: Any = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     rows = csv.reader(lines(), delimiter=delimiter, quoting=quoting, strict=True)
-    limit = csv.field_size_limit(_MAX_ROW)  # of the whole process
-    try:
-        while True:
-            try:
-                yield from rows
-                return
-            except csv.Error as error:
-                if "unquoted" in str(error):
-                    yield UserError(f"has an unquoted {other_end}")
-                elif "expected after" in str(error):
-                    advice = 'quotes in a text must be doubled (in Spark: option("escape", "\\""))'
-                    yield UserError(f"has text behind a closing quote; {advice}")
-                else:
-                    raise too_long from error
-    finally:
-        csv.field_size_limit(limit)
+    cells: Any = []
+    while cells is not None:
+        limit = csv.field_size_limit(_MAX_ROW)  # of the whole process
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            if "unquoted" in str(error):
+                cells = UserError(f"has an unquoted {other_end}")
+            elif "expected after" in str(error):
+                advice = 'quotes in a text must be doubled (in Spark: option("escape", "\\""))'
+                cells = UserError(f"has text behind a closing quote; {advice}")
+            else:
+                raise too_long from error
+        finally:
+            csv.field_size_limit(limit)
+        if cells is not None:
+            yield cells
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -370,9 +392,8 @@ def _family(kind: pa.DataType) -> tuple[Any, ...]:
     return *(test(kind) for test in tests), getattr(kind, "tz", None), inner
 
 
-def _json_object(line: bytes | None, text_column: str) -> dict[str, Any] | None:
+def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
     """Parses a line of JSON, None if it is empty; raises a `UserError` for no object with a text or null."""
-    text = _text(line)
     if not text.strip():
         return None
     with suppress(AttributeError, RecursionError, ValueError):
