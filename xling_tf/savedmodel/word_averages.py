@@ -109,21 +109,28 @@ class WordAverages:
         return self.encode(text).tolist()
 
     def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        words = self._split(texts)
-        begins = np.cumsum([0, *map(len, words[:-1])])
-        ids = [*map(self._ids.get, chain.from_iterable(words))]
-        unknown: list[int] = []
-        if None in ids:
-            unknown = [position for position, row in enumerate(ids) if row is None]
-            ids = [row or 0 for row in ids]
-        rows = self._rows("words", np.array(ids, np.intp))
+        words = sorted(enumerate(self._split(texts)), key=lambda item: -len(item[1]))
+        lengths = np.array([len(row) for _, row in words])
+        begins = np.cumsum(lengths) - lengths
+        flat = [word for _, row in words for word in row]
+        found = [*map(self._ids.get, flat)]
+        unknown = [position for position, row in enumerate(found) if row is None]
+        ids = np.array([row or 0 for row in found], np.intp)
+        table, scales = self._weights["words"], self._weights["words_scales"][ids]
+        scales[unknown] = 0
+        sums = np.zeros((len(texts), self.dim), np.float32)
+        # The first word of each text, then the second of those that have one, and so on: five times as fast
+        # as `np.add.reduceat`.
+        for place in range(lengths[0]):
+            positions = begins[lengths > place] + place
+            sums[: len(positions)] += table[ids[positions]] * scales[positions]
         if unknown:
-            flat = [*chain.from_iterable(words)]
-            rows[unknown] = self._spell([flat[position] for position in unknown])
-        # The length of a sum is that of a mean times a number, which the last line divides out.
-        sums = np.add.reduceat(rows, begins, axis=0)
-        squares = np.einsum("nd,nd->n", sums, sums)
-        return sums / np.sqrt(np.maximum(squares, 1e-24))[:, None]
+            rows = np.searchsorted(begins, unknown, side="right") - 1
+            np.add.at(sums, rows, self._spell([flat[position] for position in unknown]))
+        # A sum has the direction of the mean.
+        vectors = np.empty_like(sums)
+        vectors[[index for index, _ in words]] = sums
+        return vectors / np.sqrt(np.maximum(np.sum(vectors**2, axis=1, keepdims=True), 1e-24))
 
     def _rows(self, table: str, ids: NDArray[np.intp]) -> NDArray[np.float32]:
         """Returns rows of a table of 8-bit numbers with a scale for each row."""
@@ -179,6 +186,7 @@ class WordSplitter:
         # around Chinese and Japanese characters.
         self._separators = _compiled(r"[\pZ\pC]+", settings)
         self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", settings)
+        self._either = _compiled(r"[\pZ\pC\p{Han}\p{Hiragana}\p{Katakana}]", settings)
         self._rules = [(_compiled(pattern, settings), new) for pattern, new in settings["rules"][1:]]
         self._words: dict[str, list[str]] = {}
 
@@ -203,10 +211,9 @@ class WordSplitter:
         text = readable(text, self._settings["max_bytes"])
         if self._settings["lowercase"]:
             text = text.lower()
-        if not text.isascii():
+        is_simple = text.isascii() and text.isprintable()
+        if not is_simple and self._either.search(text.replace(" ", "")):
             text = self._ideographs.sub(r" \1 ", self._separators.sub(" ", text))
-        elif not text.isprintable():
-            text = self._separators.sub(" ", text)
         return text.split()
 
 
