@@ -28,8 +28,8 @@ from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import LANGUAGE, as_cell, read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.corpora.readers import SNLI_COLUMNS
+from xling_tf.corpora.tables import read_table
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import read_table
 from xling_tf.program import run
 
 
@@ -247,7 +247,7 @@ def pawsx(source: Path) -> Iterator[Table]:
 @published("dev-v1.1.json, train-v1.1.json or <name>.<language>.json")
 def squad(source: Path) -> Iterator[Table]:
     """SQuAD v1.1 and data in its layout (XQuAD, MLQA, PIAF, CMRC 2018), as retrieval (ReQA)."""
-    for match, path in files_in(source, r"(?:([^.]+\.([a-z-]+))|(dev|train)-v1\.1)\.json"):
+    for match, path in files_in(source, rf"(?:([^.]+\.({LANGUAGE}))|(dev|train)-v1\.1)\.json"):
         name = match[1] or f"squad_{match[3]}.en"
         paragraphs: list[tuple[str, str]] = []
         sentences: list[tuple[str, str, str]] = []

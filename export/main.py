@@ -31,9 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.corpora.tables import header_of, is_header
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import read_table
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
@@ -118,12 +116,7 @@ def _make(model: Path) -> Iterator[str]:
         is_smaller = _TO.value == "savedmodel"
         options: dict[str, Any] = {f.name: f.value for f in (_TABLES, _LANGUAGES) if is_smaller}
         if _SAME_MEANING.value:
-            table = Path(_SAME_MEANING.value)
-            if not is_header(names := header_of(table)):
-                expected = "must name its columns in line 1, as sentence1, sentence2 and score"
-                raise UserError(f"{table} {expected}, but that is {' | '.join(names)[:80]!r}; add the line")
-            columns = zip(*read_table(table, names), strict=True)
-            options["same_meaning"] = dict(zip(names, columns, strict=True))
+            options["same_meaning"] = _SAME_MEANING.value
         if _TO.value == "wheel":
             name = _NAME.value or model_name(_MODEL.value)
             options = {"name": name, "version": _VERSION.value or 1, "megabytes": _MEGABYTES.value}

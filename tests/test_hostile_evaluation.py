@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_report import RESULTS
 
+from xling_tf.corpora.tables import read_table
 from xling_tf.errors import UserError
 from xling_tf.evaluators import running
-from xling_tf.evaluators.data import read_table
 from xling_tf.evaluators.reqa import read_tables
 from xling_tf.evaluators.semantic_retrieval import read_pairs
 from xling_tf.evaluators.sts import read_scored

@@ -6,6 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+from raw_files import write_files
 
 from xling_tf.corpora.pairs import Pair, read_pairs
 from xling_tf.corpora.records import TranslationPair
@@ -91,6 +92,19 @@ def test_names_of_columns_say_what_they_are(frame):
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
     for pairs in (frame, records, iter(records), frame.to_dict("list"), arrow, arrow.to_batches()[0]):
         assert read_pairs(pairs) == SCORED
+
+
+def test_a_file_is_a_table(tmp_path):
+    files = {
+        "named.csv": table("score", "query", "answer", at=0).to_csv(index=False),
+        "plain.tsv": "".join("\t".join(row) + "\n" for row in rows(WRONG)),
+    }
+    write_files(tmp_path, files)
+    assert read_pairs(tmp_path / "named.csv") == SCORED
+    assert read_pairs(str(tmp_path / "plain.tsv")) == TRIPLETS
+    for content, message in (("a\tb\nc\n", "line 2: not 2 columns"), ("id\tquery\ttext\n", "name all columns")):
+        with pytest.raises(UserError, match=message):
+            read_pairs(write_files(tmp_path, {"x.tsv": content}) / "x.tsv")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +204,7 @@ def test_words_are_texts():
 @pytest.mark.parametrize(
     "pairs",
     [
-        *([], {}, "a file.csv", None, {"hello": "hola"}, {"anchor": ["a"], "positive": ["b", "c"]}),
+        *([], {}, "no file.csv", None, {"hello": "hola"}, {"anchor": ["a"], "positive": ["b", "c"]}),
         *(
             ["ab"],
             [("a", "b"), None],
@@ -202,5 +216,5 @@ def test_words_are_texts():
     ],
 )
 def test_anything_else_is_refused(pairs):
-    with pytest.raises(UserError, match=r"pair|expected"):
+    with pytest.raises(UserError, match=r"pair|expected|cannot be read"):
         read_pairs(pairs)

@@ -100,14 +100,6 @@ def test_options_of_another_format_are_refused(flag, tmp_path):
     assert (done.status, done.errors) == (2, f"error: {name} needs --to savedmodel\n")
 
 
-def test_pairs_without_names_of_columns_lose_no_row(small, tmp_path):
-    (tmp_path / "pairs.tsv").write_text("hello\thallo\ndog\tHund\n")
-    flags = [f"--model={small}", "--to=savedmodel", "--output=out", "--same_meaning=pairs.tsv"]
-    done = run_python(tmp_path, PROGRAM, *flags)
-    assert done.status == 2
-    assert "pairs.tsv must name its columns in line 1" in done.errors
-
-
 def test_models_names_and_places_that_cannot_be_published_are_refused(small, tmp_path):
     serving = tmp_path / "serving"
     bare = tmp_path / "bare"

@@ -8,9 +8,9 @@ from pyarrow import parquet
 from raw_files import write_files
 
 from xling_tf.corpora.readers import read_nli, read_parallel, read_similarity, read_snli
-from xling_tf.corpora.tables import read_columns
+from xling_tf.corpora.tables import read_columns, read_table
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import find_bitexts, read_table, tables_in
+from xling_tf.evaluators.data import find_bitexts, tables_in
 from xling_tf.evaluators.sts import read_scored
 
 ROWS = [('one, "1"', "uno"), ("Caf\u00e9 two", "dos")]

@@ -112,7 +112,7 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
         if not folder.is_dir():
             raise UserError(
                 f"the default corpora of {folder} are missing; prepare them with python data/default.py "
-                f"--target {target}, or give corpora with --data DIR"
+                f"--target {target}, or give a folder of corpora"
             )
         for corpus in load(folder, targets=[target]):
             # The folders of all pairs hold the same corpora in the source language.

@@ -1,4 +1,4 @@
-"""Reads pairs of texts from any table or sequence, for every function that takes pairs.
+"""Reads pairs of texts from any table, file or sequence, for every function that takes pairs.
 
 The names of columns say what they hold. Without names, two texts are a pair, and three are a text, the right
 and a wrong one, as in sentence-transformers; anything else needs names.
@@ -9,9 +9,10 @@ import os
 import re
 from collections.abc import ItemsView, Iterable, Mapping, Sequence, Set
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from xling_tf.corpora.tables import is_header, name_key, role_of
+from xling_tf.corpora.tables import header_of, is_header, name_key, read_table, role_of
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.inputs import as_python, describe, encodable, is_blank
 
@@ -21,6 +22,7 @@ _DIFFERENT = re.compile(f"(not?|non|dis|un){_SAME}|false|no|different")
 _OTHER_CLASSES = {"neutral", "contradiction"}  # of inference
 # Classes of inference are not scores: 0 is entailment and 2 contradiction.
 _INFERENCE = {-1.0, 0.0, 1.0, 2.0}
+_UNNAMED = ("anchor", "positive", "negative")
 _ADVICE = 'name the columns "anchor", "positive", "negative", or "sentence1", "sentence2", "score"'
 
 
@@ -34,7 +36,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(pairs: Any) -> list[Pair]:
-    """Reads pairs of texts from rows or a table; all have a score, or none has.
+    """Reads pairs of texts from rows, a table or the path of a table; all have a score, or none has.
 
     Raises:
         UserError: The columns have no names and are not two or three texts, or a row is not a pair.
@@ -75,7 +77,13 @@ def read_pairs(pairs: Any) -> list[Pair]:
 def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     """Splits a table or rows into column names, none if there are none, and rows of values."""
     names: Any = None
-    if hasattr(pairs, "itertuples"):  # pandas
+    if isinstance(pairs, str | os.PathLike):
+        first = header_of(Path(pairs))
+        names = first if any(map(role_of, first)) else None
+        if names and not is_header(names):
+            raise UserError(f"{pairs} must name all columns or none, but has {', '.join(names)}; {_ADVICE}")
+        table: list[Any] = read_table(Path(pairs), names or _UNNAMED[: len(first)])
+    elif hasattr(pairs, "itertuples"):  # pandas
         names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
     elif hasattr(pairs, "to_pydict"):  # Arrow, where several columns may have one name
         names, table = pairs.schema.names, [*zip(*(c.to_pylist() for c in pairs.columns), strict=True)]
@@ -84,8 +92,8 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
             names, table = [*pairs], [*zip(*map(as_python, pairs.values()), strict=True)]
     else:
         rows = [*pairs] if isinstance(pairs, ItemsView) else as_python(pairs)
-        if isinstance(rows, str | bytes | os.PathLike | Mapping | Set) or not isinstance(rows, Iterable):
-            raise UserError(f"expected pairs in a list of rows or a table, got {describe(pairs)}")
+        if isinstance(rows, bytes | Mapping | Set) or not isinstance(rows, Iterable):
+            raise UserError(f"expected pairs in a list of rows, a table or its path, got {describe(pairs)}")
         table = [*map(as_python, rows)]
     if not table:
         raise UserError("expected pairs, but there are none; an iterator gives its rows only once")

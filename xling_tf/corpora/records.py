@@ -121,7 +121,7 @@ class RecordType:
         """Returns the message for users whose data lack this type in some languages or pairs."""
         source, _, target = languages[0].partition("-")
         file = f"{self.name}/{self.template.format(source=source, target=target)}"
-        return f"no {self.description} in {', '.join(languages)}; add {file} to --data"
+        return f"no {self.description} in {', '.join(languages)}; add {file} to the data folder"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,6 +124,26 @@ def read_columns(
                 yield number, cells
 
 
+def read_table(
+    path: Path, columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
+) -> list[tuple[str, ...]]:
+    """Reads the rows of a table, see `read_columns`; one that cannot be used raises a `UserError`."""
+
+    def refuse(reason: str, number: int) -> None:
+        is_encoded = reason == Unreadable.NOT_UTF8
+        advice = "convert it with `iconv -f ENCODING -t UTF-8`" if is_encoded else "correct it"
+        raise UserError(
+            f"{path} must have the columns {', '.join(columns)}, in this order or named in line 1; line "
+            f"{number}: {reason}; {advice}"
+        )
+
+    read = read_columns(path, columns, refuse, others=others, optional=optional)
+    rows = [tuple(cells) for _, cells in read]
+    if not rows:
+        raise UserError(f"{path} has no rows; fetch it again or remove it")
+    return rows
+
+
 def header_of(path: Path) -> list[str]:
     """Returns the names of the columns, or what the first line has in their place; none of a faulty file."""
     with suppress(UserError):

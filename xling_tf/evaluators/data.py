@@ -11,8 +11,9 @@ from typing import NamedTuple
 from absl import logging
 
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import LANGUAGE, Unreadable
-from xling_tf.corpora.tables import TABLE_ENDINGS, header_of, read_columns
+from xling_tf.corpora.line_files import LANGUAGE
+from xling_tf.corpora.tables import TABLE_ENDINGS, header_of
+from xling_tf.corpora.tables import read_table as read_table  # for the other modules
 from xling_tf.errors import UserError, require_known
 from xling_tf.evaluators.encoding import Evaluator
 
@@ -57,13 +58,13 @@ def select(
     the layouts of suites without data; raises a `UserError` if a pattern matches nothing.
     """
     if not folder.is_dir():
-        raise UserError(f"--data must be a folder with evaluation data, but {folder} is not one")
+        raise UserError(f"expected a folder with evaluation data, but {folder} is not one")
     patterns = [name if "/" in name else f"{name}/*" for name in wanted or suites]
     selected: dict[str, Dataset] = {}
     missing: dict[str, str] = {}
     for pattern in patterns:
         name = pattern.partition("/")[0]
-        require_known("--suite", name, suites)
+        require_known("suite", name, suites)
         datasets = {f"{name}/{dataset.name}": dataset for dataset in suites[name].find(folder, seed)}
         matches = {key: dataset for key, dataset in datasets.items() if fnmatchcase(key, pattern)}
         if wanted and not matches:
@@ -73,31 +74,8 @@ def select(
             missing[name] = suites[name].layout
     if not selected:
         layout = next(iter(missing.values()))
-        raise UserError(f"{folder} has none of the expected files, such as {layout}; correct --data")
+        raise UserError(f"{folder} has none of the expected files, such as {layout}; choose another")
     return selected, missing
-
-
-def read_table(
-    path: Path, columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
-) -> list[tuple[str, ...]]:
-    """Reads some columns of a table, see `read_columns`.
-
-    Every line must be valid, since scores on a part of the data could not be compared.
-    """
-
-    def refuse(reason: str, number: int) -> None:
-        is_encoded = reason == Unreadable.NOT_UTF8
-        advice = "convert it with `iconv -f ENCODING -t UTF-8`" if is_encoded else "correct it"
-        raise UserError(
-            f"{path} must have the columns {', '.join(columns)}, in this order or named in line 1; line "
-            f"{number}: {reason}; {advice}"
-        )
-
-    read = read_columns(path, columns, refuse, others=others, optional=optional)
-    rows = [tuple(cells) for _, cells in read]
-    if not rows:
-        raise UserError(f"{path} has no rows; fetch it again or remove it")
-    return rows
 
 
 def find_file(folder: Path, name: str) -> Path | None:

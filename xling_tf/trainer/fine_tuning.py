@@ -71,11 +71,11 @@ def fine_tune(
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
         pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
-            a list, an iterator or a table are (text, text) or (text, right, wrong). In tables (pandas, Arrow,
-            `datasets`) and dictionaries, columns have names: "anchor", "positive", "negative", "negative_2",
-            ...; or "sentence1", "sentence2" and "score" or "label". Of a row's wrong texts, at most 5 are
-            drawn. The highest score means alike, as does a class such as "duplicate" rather than
-            "not_duplicate".
+            a list, an iterator, a table or its file are (text, text) or (text, right, wrong). In tables
+            (pandas, Arrow, `datasets`) and dictionaries, columns have names: "anchor", "positive",
+            "negative", "negative_2", ...; or "sentence1", "sentence2" and "score" or "label". Of a row's
+            wrong texts, at most 5 are drawn. The highest score means alike, as does a class such as
+            "duplicate" rather than "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
