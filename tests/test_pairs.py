@@ -102,7 +102,8 @@ def test_a_file_is_a_table(tmp_path):
     write_files(tmp_path, files)
     assert read_pairs(tmp_path / "named.csv") == SCORED
     assert read_pairs(str(tmp_path / "plain.tsv")) == TRIPLETS
-    for content, message in (("a\tb\nc\n", "line 2: not 2 columns"), ("id\tquery\ttext\n", "name all columns")):
+    faults = {"a\tb\nc\n": "line 2: not 2 columns", "id\tquery\ttext\n": "name all columns"}
+    for content, message in faults.items():
         with pytest.raises(UserError, match=message):
             read_pairs(write_files(tmp_path, {"x.tsv": content}) / "x.tsv")
 
