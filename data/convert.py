@@ -96,16 +96,6 @@ def _plain_name(path: Path) -> str:
     return re.sub(f"{PACKED}$", "", path.name)
 
 
-def aligned(*paths: Path) -> Iterator[tuple[str, ...]]:
-    """Yields the lines of several files side by side; all must have the same number of lines."""
-    texts = [(line.strip() for _, line in read_every_line(path)) for path in paths]
-    for number, lines in enumerate(itertools.zip_longest(*texts), start=1):
-        if None in lines:
-            short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
-            raise UserError(f"{short} ends before line {number}, but {names} must have as many lines")
-        yield lines
-
-
 def fields(
     path: Path, count: int, *, separator: str = "\t", max_splits: int = -1, read: Lines = read_every_line
 ) -> Iterator[list[str]]:
@@ -125,8 +115,8 @@ def moses(source: Path) -> Iterator[Table]:
     """Sentences and their translations: Moses, the UN Parallel Corpus, LASER's Tatoeba sets."""
     for match, path in files_in(source, rf"(.+\.({LANGUAGE})-({LANGUAGE}))\.\2"):
         name, first, second = match.groups()
-        rows = aligned(path, beside(path, f"{name}.{second}"))
-        yield Table(f"bitext/{name}", (first, second), rows)
+        sides = path, beside(path, f"{name}.{second}")
+        yield Table(f"bitext/{name}", (first, second), read_table(sides, (first, second)))
 
 
 @published("<name>.<language> of two languages or more, a sentence a line, as europarl.en")
@@ -137,7 +127,8 @@ def parallel_lines(source: Path) -> Iterator[Table]:
         sets[match[1]][match[2]] = path
     for name, paths in sets.items():
         if len(paths) > 1:
-            yield Table(f"similarity_search/{name}", tuple(paths), aligned(*paths.values()))
+            rows = read_table((*paths.values(),), [*paths])
+            yield Table(f"similarity_search/{name}", [*paths], rows)
 
 
 _SCORED = ("sentence1", "sentence2", "score")
@@ -170,7 +161,9 @@ def semeval_sts(source: Path) -> Iterator[Table]:
 
 def _judged(path: Path, gold_path: Path) -> Iterator[tuple[str, str, str]]:
     """Yields pairs with scores; a pair whose line of scores is empty was not judged (as in SentEval)."""
-    for (first, second, *_), (_, gold) in zip(fields(path, 2), aligned(path, gold_path), strict=True):
+    for (first, second, *_), (_, gold) in zip(
+        fields(path, 2), read_table((path, gold_path), ("pair", "score")), strict=True
+    ):
         if gold:
             yield first, second, gold
 
@@ -408,7 +401,8 @@ def argument_mining(source: Path) -> Iterator[Table]:
     for match, path in files_in(source, rf"(?:(argMinPE)|amClaims)\.({LANGUAGE})"):
         labels = beside(path, "labels" if match[1] else "amClaims.labels")
         name = f"argument/{'AM' if match[1] else 'AC'}.{match[2]}"
-        yield Table(name, ("label", "text"), aligned(labels, path))
+        columns = ("label", "text")
+        yield Table(name, columns, read_table((labels, path), columns))
 
 
 def main() -> None:

@@ -117,10 +117,10 @@ def test_moses(tmp_path):
         TranslationPair("two", "dos"),
         TranslationPair("five", "cinco"),
     ]
-    assert reading.first_lines == {"empty side": (2, 6, 7), "not UTF-8": (4,)}
+    assert reading.first_lines == {"empty column": (2, 6, 7), "not UTF-8": (4,)}
 
     source, target = write(tmp_path / "x.en", "a\n" * 2), write(tmp_path / "x.es", "b\n" * 3)
-    with pytest.raises(UserError, match=r"x\.en has 2 lines and .*x\.es has 3"):
+    with pytest.raises(UserError, match=r"x\.en ends before line 3"):
         read(read_moses(source, target))
 
 

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,7 +20,7 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.corpora.split import text_hash
-from xling_tf.corpora.tables import is_header, read_columns
+from xling_tf.corpora.tables import read_columns
 from xling_tf.errors import UserError
 from xling_tf.inputs import is_blank
 
@@ -83,7 +82,7 @@ class Reading(Generic[R]):
 
 
 def read_records(
-    path: Path,
+    path: Path | tuple[Path, ...],
     columns: Sequence[str],
     make: Callable[..., R],
     *,
@@ -107,7 +106,8 @@ def read_records(
             except MalformedLineError as error:
                 reading.leave_out(str(error), number)
 
-    return Reading(path, f"rows of {', '.join(columns)}", rows)
+    first = path if isinstance(path, Path) else path[0]
+    return Reading(first, f"rows of {', '.join(columns)}", rows)
 
 
 def read_parallel(path: Path, languages: Sequence[str] = ()) -> Reading[TranslationPair]:
@@ -229,30 +229,9 @@ def _digest(document: list[str]) -> str:
     return f"{text_hash(' '.join(document)):x}"
 
 
-def read_moses(source_path: Path, target_path: Path) -> Reading[TranslationPair]:
+def read_moses(source: Path, target: Path) -> Reading[TranslationPair]:
     """Reads two files in which lines with the same number are translations."""
-
-    def rows(reading: Reading[TranslationPair]) -> Iterator[tuple[TranslationPair, None]]:
-        counts = [0, 0]
-        sides = zip_longest(read_lines(source_path), read_lines(target_path), fillvalue=(0, ""))
-        for (source_number, source), (target_number, target) in sides:
-            counts = [source_number or counts[0], target_number or counts[1]]
-            if isinstance(source, Unreadable) or isinstance(target, Unreadable):
-                fault = source if isinstance(source, Unreadable) else target
-                reading.leave_out(str(fault), counts[0])
-            elif is_blank(source) or is_blank(target):
-                reading.leave_out("empty side", counts[0])
-            elif source_number == 1 and is_header((source, target)):
-                reading.leave_out("line of names of columns", 1)
-            else:
-                yield TranslationPair(source.strip(), target.strip()), None
-        if counts[0] != counts[1]:
-            raise UserError(
-                f"{source_path} has {counts[0]} lines and {target_path} has {counts[1]}, but both must have "
-                "as many; download or make both again"
-            )
-
-    return Reading(source_path, f"a sentence a line, translated in {target_path.name}", rows)
+    return read_records((source, target), ("source", "target"), TranslationPair)
 
 
 def mined_path(data: Path, name: str, languages: str) -> Path:

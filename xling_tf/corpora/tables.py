@@ -76,7 +76,7 @@ def find_columns(
 
 
 def read_columns(
-    path: Path,
+    path: Path | tuple[Path, ...],
     columns: Sequence[str],
     leave_out: Callable[[str, int], None],
     *,
@@ -89,7 +89,7 @@ def read_columns(
     columns. JSON lines and Parquet files name them always. The file may be compressed.
 
     Args:
-        path: The table, in the format of its name's ending.
+        path: The table, in the format of its name's ending; or a file of lines for each column.
         columns: The names of the columns, see `find_columns`.
         leave_out: Called with the reason and the number of each row that cannot be used.
         others: Another name of each column, such as the code of its language.
@@ -125,22 +125,23 @@ def read_columns(
 
 
 def read_table(
-    path: Path, columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
+    path: Path | tuple[Path, ...], columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
 ) -> list[tuple[str, ...]]:
     """Reads the rows of a table, see `read_columns`; one that cannot be used raises a `UserError`."""
+    name = path if isinstance(path, Path) else " and ".join(map(str, path))
 
     def refuse(reason: str, number: int) -> None:
         is_encoded = reason == Unreadable.NOT_UTF8
         advice = "convert it with `iconv -f ENCODING -t UTF-8`" if is_encoded else "correct it"
         raise UserError(
-            f"{path} must have the columns {', '.join(columns)}, in this order or named in line 1; line "
+            f"{name} must have the columns {', '.join(columns)}, in this order or named in line 1; line "
             f"{number}: {reason}; {advice}"
         )
 
     read = read_columns(path, columns, refuse, others=others, optional=optional)
     rows = [tuple(cells) for _, cells in read]
     if not rows:
-        raise UserError(f"{path} has no rows; fetch it again or remove it")
+        raise UserError(f"{name} has no rows; fetch it again or remove it")
     return rows
 
 
@@ -156,9 +157,20 @@ def header_of(path: Path) -> list[str]:
 _Row = tuple[int, tuple[str, ...], Sequence[Any] | Unreadable]
 
 
-def _rows(path: Path) -> Iterator[_Row]:
+def _rows(path: Path | tuple[Path, ...]) -> Iterator[_Row]:
+    if not isinstance(path, Path):
+        return _side_by_side(path)
     ending = re.search(rf"\.({TABLE_ENDINGS}){PACKED}$", path.name, re.IGNORECASE)
     return _READERS[ending[1].lower() if ending else "tsv"](path)
+
+
+def _side_by_side(paths: tuple[Path, ...]) -> Iterator[_Row]:
+    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
+        if None in lines:
+            short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
+            raise UserError(f"{short} ends before line {number}, but {names} must have as many lines")
+        texts = [text for _, text in lines]
+        yield number, (), next((text for text in texts if isinstance(text, Unreadable)), texts)
 
 
 def _tsv(path: Path) -> Iterator[_Row]:
