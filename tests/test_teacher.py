@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
 from programs import ONE_TASK, SHORT, train
-from testing import DIM, make_examples, rows_of, scored, tiny_config, tiny_model
+from testing import DIM, make_examples, rows_of, scored, tiny_config
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.settings import apply_overrides
-from xling_tf.tasks.distillation import Distillation
 from xling_tf.trainer import teacher as module
+from xling_tf.trainer.experiment import plan_tasks
 from xling_tf.trainer.input_pipeline import TaskExamples
-from xling_tf.trainer.teacher import Teacher, open_teacher, require_width, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = tiny_config(
@@ -22,7 +22,7 @@ CONFIG = tiny_config(
     "tasks.distillation.teacher=python:encode_functions:constant",
     "data.targets=es,fr",
 )
-TASKS = [task for task in tiny_model(CONFIG).tasks if isinstance(task, Distillation)]
+TASKS = [task for task in plan_tasks(CONFIG, CONFIG.data) if task.teacher]
 
 
 def with_targets(sources: list[str]) -> TaskExamples:
@@ -113,13 +113,14 @@ def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(value, encode, tmp
 
 
 def test_a_teacher_of_another_width_is_refused_with_what_to_do():
-    teacher = open_teacher(CONFIG)
+    teacher = open_teacher(TASKS, "en")
     # Nothing but its name tells a function from another one, and it gives 4 numbers.
     assert (teacher.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
-    require_width(CONFIG, teacher, 4)
+    TASKS[0].require_teacher("it", 4, 4)
     with pytest.raises(UserError, match=r"student's, 8, .*score_scale=20"):
-        require_width(CONFIG, teacher, 8)
-    require_width(apply_overrides(CONFIG, ["tasks.distillation.score_scale=20"]), teacher, 8)
+        TASKS[0].require_teacher("it", 4, 8)
+    scaled = apply_overrides(CONFIG, ["tasks.distillation.score_scale=20"])
+    plan_tasks(scaled, scaled.data)[-1].require_teacher("it", 4, 8)
 
 
 def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch):
@@ -132,7 +133,8 @@ def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch):
 
     monkeypatch.setattr(module, "open_embedder", school)
     two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
-    teacher = open_teacher(apply_overrides(CONFIG, two))
+    config = apply_overrides(CONFIG, two)
+    teacher = open_teacher(plan_tasks(config, config.data), "en")
     assert (teacher.dim, teacher.checksum) == (5, "one two")
     first, second = teacher.system(["a", "b"])
     cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
@@ -144,7 +146,7 @@ def test_a_teacher_of_other_languages_is_refused(monkeypatch):
     system = Embedder(name="school", sentences=random_vectors(dim=DIM), description=description)
     monkeypatch.setattr(module, "open_embedder", lambda name: system)
     with pytest.raises(UserError, match=r"must know data\.source, 'en', .* knows fi, sv"):
-        open_teacher(CONFIG)
+        open_teacher(TASKS, "en")
 
 
 @pytest.mark.slow

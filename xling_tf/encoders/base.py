@@ -48,6 +48,11 @@ class TokenEncoder(keras.Model, ABC):
     # Number of groups of similar length in which a training step encodes a batch's sentences. More groups
     # compute less on padding, but the graph has a copy of the encoder for each.
     length_groups: ClassVar[int] = 1
+    # False if the layers are those of another part of an encoder, too; true if not, and if the encoder, as a
+    # `bow_encoder`, has `assign_teacher_words`.
+    is_separate: ClassVar[bool] = True
+    # Name in `importers.bert.FAMILIES` of the same architecture in transformers; "" if there is none.
+    transformers_family: ClassVar[str] = ""
     # Formats of `exporters` that cannot express the encoder, and what they expect instead.
     unsupported: ClassVar[Mapping[str, str]] = {"model2vec": "an average of word vectors"}
 
@@ -98,7 +103,7 @@ class TokenEncoder(keras.Model, ABC):
         """The part of the encoder that averages words, which the first phase of a training trains alone.
 
         It has what a task uses of an encoder: `embed_words`, `encode`, `average`, `dense_variables`,
-        `hidden_dim` and `length_groups`. None if the encoder has no such part.
+        `hidden_dim`, `length_groups` and `is_separate`. None if the encoder has no such part.
         """
         return None
 

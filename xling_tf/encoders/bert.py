@@ -41,6 +41,7 @@ class BertEncoder(TokenEncoder):
     config_type = BertConfig
     sizes = ("num_words", "max_tokens")
     length_groups: ClassVar[int] = 3
+    transformers_family: ClassVar[str] = "bert"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

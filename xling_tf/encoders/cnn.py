@@ -88,6 +88,7 @@ class _WithoutConvolutions:
     """A CNN as if its convolutions were zero: an average of words, which trains several times as fast."""
 
     length_groups = 1
+    is_separate = False
 
     def __init__(self, cnn: CnnEncoder) -> None:
         self._cnn, self.hidden_dim = cnn, cnn.hidden_dim

@@ -18,7 +18,6 @@ from xling_tf.exporters.base import PROBES, Encode, Source, read_texts
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.search.same_meaning import fit_pairs
-from xling_tf.tokenizers.words import WordTokenizer, ngram_buckets
 from xling_tf.weights import arrays, assign_weights
 
 _CARD = """
@@ -109,9 +108,8 @@ def _keep_words(model: Model, texts: Iterator[str]) -> Model:
     weights = arrays(model.weights)
     weights[_WORDS] = weights[_WORDS][is_left]
     settings = {**model.encoder_settings, "num_words": smaller.num_words}
-    if isinstance(tokenizer, WordTokenizer) and tokenizer.ngram_rows is not None:
-        assert isinstance(smaller, WordTokenizer)
-        buckets = np.unique(ngram_buckets(tf.constant(smaller.vocabulary), smaller.config).values)
+    if tokenizer.ngram_rows is not None and smaller.ngram_rows is not None:
+        buckets = np.flatnonzero(smaller.ngram_rows)
         weights[_NGRAMS] = weights[_NGRAMS][[0, *tokenizer.ngram_rows[buckets]]]
         settings["num_ngrams"] = smaller.num_ngrams
     model.tokenizer, model.encoder_settings = smaller, settings

@@ -18,7 +18,6 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
 from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, load
-from xling_tf.tokenizers.words import WordTokenizer
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
@@ -120,7 +119,7 @@ class IdGraph(tf.Module):
             tf.TensorSpec([None, None], tf.int32, name="ids"),
             tf.TensorSpec([None], tf.int32, name="lengths"),
         ]
-        self._ngram_rows = tokenizer.ngram_rows if isinstance(tokenizer, WordTokenizer) else None
+        self._ngram_rows = tokenizer.ngram_rows
         tables = [variable.numpy() for variable in body.table_variables]
         if self._ngram_rows is not None:
             served = ExportedEncoder(tokenizer, body).named_weights

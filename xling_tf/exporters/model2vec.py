@@ -13,7 +13,6 @@ from xling_tf.exporters.base import Encode, Source, compare_unknown_words, rejec
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.files import write_json
-from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import read_weights, write_weights
 
 _CARD = """# A static sentence encoder for model2vec
@@ -36,8 +35,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     if rules.get("begin") or rules.get("end"):
         reject(source, "model2vec", "no special tokens around sentences")
     description = tokenizer_json(model.tokenizer)
-    is_words = isinstance(model.tokenizer, WordTokenizer)
-    rows = vocabulary_rows(model) if is_words else encoder.embedding.words.table.numpy()
+    rows = vocabulary_rows(model) if model.tokenizer.known_words else encoder.embedding.words.table.numpy()
     # The average of projected words is the projected average.
     vectors = encoder.project(tf.constant(rows)).numpy()
     tokens = description["model"]

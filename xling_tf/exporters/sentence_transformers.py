@@ -9,18 +9,16 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.encoders.bert import BertEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
 from xling_tf.exporters.litert_onnx import embed_ids, to_onnx
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.files import write_json
-from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, tensor_names
+from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, Family, tensor_names
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
-from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import Weights, arrays, write_weights
 
 _CARD = """# A sentence encoder for sentence-transformers
@@ -50,7 +48,7 @@ _SPECIAL = {
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes an ONNX model, a tokenizer and settings; for the encoder `bert`, also weights for torch."""
+    """Writes an ONNX model, a tokenizer and settings; for a `transformers_family`, also weights for torch."""
     model, encoder = source.model, source.model.encoder
     config = {
         "model_type": "bert",
@@ -62,15 +60,15 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     }
     pooling, pooled_dim = "cls", encoder.hidden_dim
     modules = ["Transformer", "Pooling", "Normalize"]
-    if is_bert := isinstance(encoder, BertEncoder):
-        config |= {theirs: getattr(encoder, ours) for ours, theirs in FAMILIES["bert"].sizes.items()}
+    if family := FAMILIES.get(encoder.transformers_family):
+        config |= {theirs: getattr(encoder, ours) for ours, theirs in family.sizes.items()}
         config |= {
             "hidden_act": _ACTIVATIONS[encoder.activation],
             "layer_norm_eps": encoder.epsilon,
             "max_position_embeddings": encoder.max_positions,
             "type_vocab_size": 1,
         }
-        write_weights(folder / "model.safetensors", _bert_tensors(model))
+        write_weights(folder / "model.safetensors", _tensors(model, family))
         pooling, pooled_dim = encoder.pooling, encoder.embedding_dim
         modules[2:2] = ["Dense"] * len(encoder.dense)
     _write_tokenizer(folder, model)
@@ -80,7 +78,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     write_modules(folder, dict(zip(names, modules, strict=True)))
     switches = {switch: name == pooling for name, (_, switch) in POOLINGS.items()}
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": pooled_dim, **switches})
-    for index, layer in enumerate(encoder.dense if is_bert else ()):
+    for index, layer in enumerate(encoder.dense if family else ()):
         _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])
     (folder / names[-1]).mkdir()
     info = model.info
@@ -92,13 +90,13 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     (folder / "onnx" / "model.onnx").write_bytes(to_onnx(graph.encode, graph.tables, graph.signature))
     tokenizer, encode = _load(folder, source.prompt)
     texts, cost = list(PROBES), ""
-    if isinstance(model.tokenizer, WordTokenizer):
+    if model.tokenizer.known_words:
         unknown = tokenizer.token_to_id(UNKNOWN_WORD)
         cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)
     card = _CARD.format(
         dim=encoder.hidden_dim,
-        backend="" if is_bert else ', backend="onnx"',
-        states=_STATES if is_bert else _REPEATED,
+        backend="" if family else ', backend="onnx"',
+        states=_STATES if family else _REPEATED,
         prompts=source.about_prompts and source.about_prompts + _PROMPTED,
         cost=cost,
     )
@@ -118,12 +116,12 @@ class _Graph:
         self._body = model.encoder
         self.tables = [table.value for table in model.encoder.table_variables]
         self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(self._body, tables, ids)
-        if isinstance(model.tokenizer, WordTokenizer):
+        if model.tokenizer.known_words:
             self.tables = [tf.Variable(vocabulary_rows(model))]
             if model.tokenizer.num_ngrams:  # the rows include them
                 self._embed = lambda tables, ids: tf.gather(tables[0], ids)
         rules = model.tokenizer.rules()
-        empty = 0 if isinstance(model.tokenizer, WordTokenizer) else rules["empty"]
+        empty = 0 if model.tokenizer.known_words else rules["empty"]
         begin, end = rules.get("begin", ()), rules.get("end", ())
         self._empty = [] if empty is None else [*begin, empty, *end]
 
@@ -133,7 +131,7 @@ class _Graph:
         """Computes `sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens, any]`."""
         body, lengths = self._body, tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.int32)
         ids = tf.cast(input_ids * attention_mask, tf.int32)
-        if isinstance(body, BertEncoder):
+        if body.transformers_family:
             states, is_token = body.hidden_states(self._embed(tables, ids), lengths)
             return {
                 "last_hidden_state": states,
@@ -159,7 +157,7 @@ class _Graph:
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
     """Returns a word model's table, where the row after the known words stands for all other words."""
-    num_known = len(model.tokenizer.vocabulary)
+    num_known = len(model.tokenizer.known_words)
     if model.tokenizer.num_ngrams:
         served = ExportedEncoder(model.tokenizer, model.encoder).named_weights
         known = served[KNOWN_WORDS].numpy()
@@ -236,8 +234,8 @@ def _write_dense(folder: Path, layer: Any, activation: str) -> None:
     write_weights(folder / "model.safetensors", {"linear.weight": kernel.T, "linear.bias": bias})
 
 
-def _bert_tensors(model: Model) -> Weights:
-    """Returns the weights by the names of transformers' BertModel; inverts `importers.bert`."""
+def _tensors(model: Model, family: Family) -> Weights:
+    """Returns the weights by transformers' names; inverts `importers.bert`."""
     weights = arrays(model.weights)
     table = weights["encoder/embedding/words/table"]
     dim = table.shape[1]
@@ -245,7 +243,7 @@ def _bert_tensors(model: Model) -> Weights:
     # Unused, but without them transformers warns of missing weights.
     tensors["pooler.dense.weight"] = np.zeros((dim, dim), np.float32)
     tensors["pooler.dense.bias"] = np.zeros(dim, np.float32)
-    for name, parts in tensor_names(FAMILIES["bert"], model.encoder.num_layers).items():
+    for name, parts in tensor_names(family, model.encoder.num_layers).items():
         for part, array in zip(parts, np.split(weights[name], len(parts), axis=-1), strict=True):
             tensors[part] = array.T
     return tensors

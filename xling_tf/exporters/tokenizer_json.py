@@ -4,14 +4,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from xling_tf.config import TOKENIZERS
 from xling_tf.errors import library, require_known
 from xling_tf.savedmodel.runtimes import wordpiece
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.sentencepiece import CONTROL, UNKNOWN, SentencePieceTokenizer, model_proto
+from xling_tf.tokenizers.sentencepiece import CONTROL, UNKNOWN, model_proto
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
-from xling_tf.tokenizers.wordpiece import SPECIAL, WordPieceTokenizer
-from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.tokenizers.wordpiece import SPECIAL
 
 UNKNOWN_WORD = "[UNK]"
 # `treebank.RULES` as insertions of a space between what is before and what is after it: the library's rules
@@ -49,13 +47,12 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
 
     Texts are cut at `max_tokens`, special tokens included. Three things differ in `tokenizers`: it reads the
     names of special tokens in a text as these tokens, gives a text without tokens none, and lowercases a
-    capital sigma at the end of a word to "σ", where `WordTokenizer` has "ς".
+    capital sigma at the end of a word to "σ", where our words have "ς".
     """
-    kind = TOKENIZERS.name_of(tokenizer.config)
-    require_known("the kind of a tokenizer for tokenizer.json", kind, _WRITERS)
-    tokenizers = library("tokenizers", "tokenizers", "export")
-    built, tokens, special = _WRITERS[kind](tokenizers, tokenizer)
     rules = {"begin": (), "end": (), **tokenizer.rules()}
+    require_known("the kind of rules of a tokenizer for tokenizer.json", rules["kind"], _WRITERS)
+    tokenizers = library("tokenizers", "tokenizers", "export")
+    built, tokens, special = _WRITERS[rules["kind"]](tokenizers, tokenizer)
     built.add_special_tokens([tokens[row] for row in special])
     built.enable_truncation(rules["max_tokens"])
     if marks := [*rules["begin"], *rules["end"]]:
@@ -69,13 +66,13 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     return content
 
 
-def _wordpiece(tokenizers: Any, tokenizer: WordPieceTokenizer) -> _Parts:
+def _wordpiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     tokens = tokenizer.vocabulary
     special = [row for row, token in enumerate(tokens) if token in SPECIAL]
     return wordpiece(tokens, tokenizer.rules()), tokens, special
 
 
-def _sentencepiece(tokenizers: Any, tokenizer: SentencePieceTokenizer) -> _Parts:
+def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     (serialized,) = tokenizer.files().values()
     model = model_proto(serialized)
     pieces, spaces, normalizers = model.pieces, model.normalizer_spec, tokenizers.normalizers
@@ -99,7 +96,7 @@ def _sentencepiece(tokenizers: Any, tokenizer: SentencePieceTokenizer) -> _Parts
     return built, [piece.piece for piece in pieces], special
 
 
-def _words(tokenizers: Any, tokenizer: WordTokenizer) -> _Parts:
+def _words(tokenizers: Any, tokenizer: Any) -> _Parts:
     """Any word outside the vocabulary is `UNKNOWN_WORD`, whose id is that of the first hash bucket."""
     scripts = "".join(
         f"{chr(first)}-{chr(last)}"
@@ -115,7 +112,7 @@ def _words(tokenizers: Any, tokenizer: WordTokenizer) -> _Parts:
         *((pattern, " ") for pattern in _SENTENCE_ENDS),
         (r"^\s*$", EMPTY_TOKEN),
     ]
-    words, normalizers = [*tokenizer.vocabulary, UNKNOWN_WORD], tokenizers.normalizers
+    words, normalizers = [*tokenizer.known_words, UNKNOWN_WORD], tokenizers.normalizers
     rows = {word: row for row, word in enumerate(words)}
     built = tokenizers.Tokenizer(tokenizers.models.WordLevel(rows, UNKNOWN_WORD))
     steps = [normalizers.NFC(), *([normalizers.Lowercase()] if tokenizer.config.lowercase else [])]
@@ -125,8 +122,9 @@ def _words(tokenizers: Any, tokenizer: WordTokenizer) -> _Parts:
     return built, words, []
 
 
+# By the kind of the tokenizer's rules.
 _WRITERS: Mapping[str, Callable[[Any, Any], _Parts]] = {
     "wordpiece": _wordpiece,
-    "sentencepiece": _sentencepiece,
+    "pieces": _sentencepiece,
     "words": _words,
 }

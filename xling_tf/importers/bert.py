@@ -18,7 +18,7 @@ from xling_tf.importers.sentence_transformers import (
 from xling_tf.weights import Weights, require_shapes
 
 
-class _Family(NamedTuple):
+class Family(NamedTuple):
     """Where models of one family keep what an encoder needs."""
 
     sizes: Mapping[str, str]  # our settings, and their names in `config.json`
@@ -28,7 +28,7 @@ class _Family(NamedTuple):
     has_offset: bool = False  # the first position is that after the padding's id, as in fairseq
 
 
-_BERT = _Family(
+_BERT = Family(
     sizes={
         "embedding_dim": "hidden_size",
         "intermediate_dim": "intermediate_size",
@@ -47,7 +47,7 @@ _BERT = _Family(
     },
 )
 _ROBERTA = _BERT._replace(has_offset=True)
-_DISTILBERT = _Family(
+_DISTILBERT = Family(
     sizes={
         "embedding_dim": "dim",
         "intermediate_dim": "hidden_dim",
@@ -141,7 +141,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     return encoder, arranged(tensors, family, settings["num_layers"], offset) | dense
 
 
-def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
+def tensor_names(family: Family, num_layers: int) -> dict[str, list[str]]:
     """Maps each of our weights, except for tables, to the tensors that it is concatenated from."""
     layers: dict[str, Sequence[str]] = {"encoder/embedding_norm": ["embeddings.LayerNorm"]}
     for index in range(num_layers):
@@ -155,7 +155,7 @@ def tensor_names(family: _Family, num_layers: int) -> dict[str, list[str]]:
     return names
 
 
-def arranged(tensors: Weights, family: _Family, num_layers: int, offset: int = 0) -> Weights:
+def arranged(tensors: Weights, family: Family, num_layers: int, offset: int = 0) -> Weights:
     """Names and arranges tensors as the encoder does: its matrices multiply from the right."""
     positions = tensors[POSITIONS][offset:]
     if family.has_types:

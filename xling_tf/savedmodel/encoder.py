@@ -12,7 +12,6 @@ from xling_tf.errors import UserError
 from xling_tf.layers.base import float32_copy
 from xling_tf.layers.embeddings import EmbeddingTable
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.weights import Weights, named_weights
 
 _WORDS_PER_CHUNK = 8192
@@ -134,11 +133,11 @@ class ExportedEncoder(tf.Module):
 class _SpelledWords(tf.Module):
     """Looks up the vocabulary's words in a table; computes only other words from n-grams at run time."""
 
-    def __init__(self, tokenizer: WordTokenizer, body: _EncoderGetter, tables: str) -> None:
+    def __init__(self, tokenizer: Any, body: _EncoderGetter, tables: str) -> None:
         super().__init__()
         self._tokenizer = tokenizer
         self._body = body
-        self._num_known = len(tokenizer.vocabulary)
+        self._num_known = len(tokenizer.known_words)
         embedding = body().embedding
         self._known = QuantizedTable(
             _by_chunks(tokenizer, lambda words, _: body().embed_words(words)), tables, "known_words"
@@ -186,7 +185,6 @@ def restored_tables(
                     f"{name}, of shape {tuple(variable.shape)}, is missing from the exported model"
                 )
             variable.assign(weights[name])
-    assert isinstance(tokenizer, WordTokenizer)
 
     def separate(words: Any, rows: slice) -> tf.Tensor:
         return embedding.separate(known[rows], words.ngram_ids, words.ngram_words)
@@ -195,9 +193,9 @@ def restored_tables(
     return weights
 
 
-def _by_chunks(tokenizer: WordTokenizer, compute: Callable[[Any, slice], tf.Tensor]) -> NDArray[np.float32]:
+def _by_chunks(tokenizer: Tokenizer, compute: Callable[[Any, slice], tf.Tensor]) -> NDArray[np.float32]:
     """Computes a row for each known word, in chunks: `compute` takes the words' features and their rows."""
-    words = np.array(tokenizer.vocabulary, object)
+    words = np.array(tokenizer.known_words, object)
     chunks = [slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)]
     return np.concatenate(
         [compute(tokenizer.word_features(tf.constant(words[rows])), rows) for rows in chunks]

@@ -11,6 +11,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import DataConfig, ExperimentConfig, SimilarityConfig
+from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder, in_micro_batches, shortest_first
 from xling_tf.layers.pooling import unit_entries
@@ -62,6 +63,7 @@ class Task:
     # The text fields of a record that the task encodes, in the order of `score`; may depend on the settings.
     columns: tuple[str, ...]
     roles: tuple[str, ...] = ()  # prompts of the columns, see `ModelInfo.role_prompts`; () for the default
+    hard_negatives: int = 0  # number of mined wrong texts that each example has; they are read if above 0
     num_contexts: int = 0  # how many of the last columns are contexts: longer, encoded as averages of words
     group: str = ""  # name of the task and its heads in `TASKS`
     kind: ClassVar[str]  # of record, in `RECORD_TYPES`
@@ -76,7 +78,7 @@ class Task:
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
         """Returns the languages or pairs of the task; there is one task for each (see `mirrored`)."""
-        if cls.kind == "parallel":
+        if RECORD_TYPES[cls.kind].is_bilingual:
             return data.language_pairs
         return [data.source, *(data.targets if getattr(config, "in_targets", True) else ())]
 
@@ -110,6 +112,14 @@ class Task:
             task.group = name
             tasks.append(task)
         return tasks
+
+    @property
+    def teacher(self) -> str:
+        """Name of the model whose vectors of the first column are `Batch.vectors`; "" for none."""
+        return ""
+
+    def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
+        """Raises a `UserError` if an encoder of this width cannot learn from vectors of `dim` numbers."""
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Selects the records of a corpus that are examples of the task; by default all."""

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from xling_tf.config import DataConfig, DistillationConfig
 from xling_tf.corpora.store import StoredRecords
+from xling_tf.errors import UserError
 from xling_tf.layers.pooling import unit_length
 from xling_tf.losses import cosine_distance, in_batch_softmax, score_divergence
 from xling_tf.tasks.base import Batch, Task, gather_candidates
@@ -28,6 +29,20 @@ class Distillation(Task):
     def languages_of(cls, config: DistillationConfig, data: DataConfig) -> list[str]:
         """See `Task.languages_of`: a pair for each target, because the teacher knows the source language."""
         return [f"{data.source}-{target}" for target in data.targets]
+
+    @property
+    def teacher(self) -> str:
+        """See `Task.teacher`."""
+        return self.config.teacher
+
+    def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
+        """See `Task.require_teacher`: vectors must be as wide as the encoder's; similarities need not."""
+        if dim != hidden_dim and not self.config.score_scale:
+            raise UserError(
+                f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of {name} "
+                f"have width {dim}: set encoder.hidden_dim={dim}, or learn similarities instead of vectors, "
+                f"with tasks.{self.group}.score_scale=20"
+            )
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Keeps every n-th pair, where n is `config.every`."""

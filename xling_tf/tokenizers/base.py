@@ -42,12 +42,18 @@ class Tokenizer(tf.Module, ABC):
 
     num_words: int  # number of rows of the word table
     num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
+    ngram_rows: NDArray[np.int32] | None = None  # of each bucket of n-grams; None if words have no n-grams
     file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
     needs_text_ops: ClassVar[bool] = False  # whether loading a SavedModel of it needs tensorflow-text
 
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
+
+    @property
+    def known_words(self) -> tuple[str, ...]:
+        """The words of the first rows, if tokens are words; hash buckets of all other words follow."""
+        return ()
 
     @classmethod
     @abstractmethod

@@ -46,7 +46,6 @@ class WordTokenizer(VocabularyTokenizer):
 
     file_names = ("vocabulary.txt",)
     config: WordsConfig
-    ngram_rows: NDArray[np.int32] | None = None  # [num_ngram_buckets] rows; None without n-grams
 
     def __init__(self, vocabulary: Sequence[str], config: WordsConfig) -> None:
         super().__init__(vocabulary, config)
@@ -63,6 +62,11 @@ class WordTokenizer(VocabularyTokenizer):
             self.ngram_rows = np.zeros(config.num_ngram_buckets, np.int32)
             self.ngram_rows[buckets] = 1 + np.arange(len(buckets))
             self._rows = tf.constant(self.ngram_rows)
+
+    @property
+    def known_words(self) -> tuple[str, ...]:
+        """See `Tokenizer.known_words`."""
+        return self.vocabulary
 
     @classmethod
     def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "WordTokenizer":

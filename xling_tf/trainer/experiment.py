@@ -21,7 +21,6 @@ from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
-from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
@@ -36,14 +35,12 @@ from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
-from xling_tf.tasks.distillation import Distillation
-from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import Teacher, open_teacher, require_width, start_words, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teacher, start_words, with_vectors
 from xling_tf.trainer.validation import calibrate, check_scores, evaluate
 from xling_tf.weights import Weights, assign_weights, read_weights
 
@@ -104,7 +101,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
     if workers.is_chief:
         read_start(run)
-    teacher = open_teacher(run.config) if run.config.task("distillation").weight else None
+    teacher = open_teacher(plan_tasks(run.config, data), data.source)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     checksum = teacher.checksum if teacher else ""
     workers.require_same({"config": to_dict(run.config), "data": store.contents(), "teacher": checksum})
@@ -141,14 +138,15 @@ def _with_teacher(
     examples: dict[str, TaskExamples],
 ) -> dict[str, TaskExamples]:
     """Returns all examples, with the teacher's vectors; also initialises a new average of words with them."""
-    require_width(run.config, teacher, model.encoder.hidden_dim)
     folder = run.run_dir / "teacher" if workers.is_chief else None
     if run.cache and teacher.system.checksum:  # without a checksum, it may have changed since another run
         folder = run.cache
-    learners = [task for task in tasks if isinstance(task, Distillation)]
+    learners = [task for task in tasks if task.teacher]
+    for task in learners:
+        task.require_teacher(teacher.system.name, teacher.dim, model.encoder.hidden_dim)
     examples = with_vectors(learners, examples, teacher, folder)
-    has_words = isinstance(model.tokenizer, WordTokenizer)
-    if has_words and isinstance(model.encoder.bow_encoder, StaticEncoder) and not run.config.initial.model:
+    has_average = getattr(model.encoder.bow_encoder, "is_separate", False)
+    if model.tokenizer.known_words and has_average and not run.config.initial.model:
         if workers.is_chief:
             start_words(model, teacher, folder, [examples[task.name].train for task in learners])
         workers.share([v.value for v in model.encoder.trainable_variables])
@@ -162,7 +160,7 @@ def read_start(run: Run) -> None:
         return
     model = Model.from_pretrained(start)
     run.config.similarity.require_below(model.encoder.hidden_dim)
-    if run.config.training.bow_share and not isinstance(model.encoder.bow_encoder, StaticEncoder):
+    if run.config.training.bow_share and not getattr(model.encoder.bow_encoder, "is_separate", False):
         raise UserError(
             "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
             f"{start}; set training.bow_share=0"
@@ -170,33 +168,43 @@ def read_start(run: Run) -> None:
     model.save_pretrained(run.run_dir / START)
 
 
-def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
-    """Opens the corpora; the chief stores them in its run folder, for restarts."""
+def plan_tasks(config: ExperimentConfig, data: DataConfig) -> list[Task]:
+    """Makes the tasks that are trained if they have examples, without their heads, to ask what they need."""
+    return [
+        task
+        for name in config.active_tasks
+        for task in TASKS.implementation(name).mirrored(name, config, data, {})
+    ]
+
+
+def find_corpora(run: Run, data: DataConfig) -> Sequence[Corpus]:
+    """Returns the corpora that the tasks, and a new tokenizer, learn from."""
     config, corpora = run.config, run.corpora
     if corpora is None:
-        # What the tasks read; the heads, which they do not have yet, do not matter.
-        learned = {
-            (task.kind, task.languages)
-            for name in config.active_tasks
-            for task in TASKS.implementation(name).mirrored(name, config, data, {})
-        }
-        with_targets = any(("nli", target) in learned for target in data.targets)
+        tasks = plan_tasks(config, data)
+        with_targets = any(task.kind == "nli" and task.languages != data.source for task in tasks)
         corpora = load_corpora(
             run.data,
             data,
-            with_mined=config.task("translation_ranking").hard_negatives > 0,
+            with_mined=any(task.hard_negatives for task in tasks),
             target_inference=with_targets,
         )
         for source in data.sources:
             corpora += read_source(source, data.languages, target_inference=with_targets)
-        kinds = {"parallel", *(kind for kind, _ in learned)}
+        kinds = {"parallel", *(task.kind for task in tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
             kinds |= {"documents", "conversations", "nli"}
         corpora = [corpus for corpus in corpora if corpus.kind in kinds]
+    return corpora
+
+
+def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
+    """Opens the corpora; the chief stores them in its run folder, for restarts."""
+    corpora = find_corpora(run, data)
     if not is_chief:
         return transient_store(corpora)
     return open_store(
-        run.run_dir / "corpora", corpora, lambda store: run.folder.require_same(config, store.contents())
+        run.run_dir / "corpora", corpora, lambda store: run.folder.require_same(run.config, store.contents())
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from absl import logging
 
 from xling_tf.config import (
+    ENCODERS,
     DataConfig,
     ExperimentConfig,
     InitialConfig,
@@ -41,11 +42,6 @@ _PAIRS_PER_BATCH = 128
 # texts would make every step fifty times as long.
 _MAX_WRONG = 5
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
-# Learning rates, by the kind of encoder. At a higher rate, a BERT forgets more of what it knows, but learns a
-# new language sooner: all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 / .886
-# of the answers to 500 other questions (.878 before) or .362 / .456 of 500 Spanish translations (.204). On a
-# third of STSb dev it scores .878 / .873 after the questions and .886 / .867 after the translations (.879).
-_RATES, _RATE = {"bert": 4e-5}, 2e-4
 
 
 def fine_tune(
@@ -123,7 +119,7 @@ def fine_tune(
         tasks = {"translation_ranking": ranking}
     folder = find_model(model)
     kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
-    rate = _RATES.get(kind, _RATE)
+    rate = ENCODERS.config_type(kind).fine_tuning_rate
     config = ExperimentConfig(
         description="fine-tuned on pairs of texts that belong together",
         tokenizer=None,

@@ -19,7 +19,6 @@ from absl import logging
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import write_json
 from xling_tf.model import CHECKPOINTS, Model
@@ -373,8 +372,8 @@ class Trainer:
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
     """Makes the optimizers of the tables and of each part of the model that counts its own steps."""
     encoder = model.encoder
-    # A CNN's layers are a group of their own only where a first phase trains them.
-    has_average = config.training.bow_share or isinstance(encoder.bow_encoder, StaticEncoder)
+    # Layers that other parts share are a group of their own only where a first phase trains them.
+    has_average = config.training.bow_share or getattr(encoder.bow_encoder, "is_separate", False)
     bow = encoder.bow_encoder.dense_variables if has_average else []
     bow_ids = {id(variable) for variable in bow}
     # Layers that the bow phase does not train count their own steps, as each head does.

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from tqdm import tqdm
 
-from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.embedders import open_embedder
@@ -24,7 +23,7 @@ from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Task
-from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
 # Number of texts that the teacher gets at once, from which it makes batches of similar length.
@@ -47,15 +46,19 @@ class Teacher(NamedTuple):
     dim: int  # width of the vectors
 
 
-def open_teacher(config: ExperimentConfig) -> Teacher:
-    """Returns the teacher of distillation.
+def open_teacher(tasks: Sequence[Task], source: str) -> Teacher | None:
+    """Returns the teacher of tasks, which must know the source language; None if none has a teacher.
 
     Several teachers are joined into one that concatenates their vectors: its cosines are the means of theirs.
 
     Raises:
-        UserError: A teacher does not know the source language.
+        UserError: A teacher does not know the source language, or tasks have different ones.
     """
-    name, source = config.task("distillation").teacher, config.data.source
+    if not (names := {task.teacher for task in tasks if task.teacher}):
+        return None
+    if len(names) > 1:
+        raise UserError(f"all tasks must have the same teacher, but have {' and '.join(sorted(names))}")
+    (name,) = names
     logging.info("opening the teacher %s", name)
     systems = [open_embedder(part.strip()) for part in name.split(",")]
     for system in systems:
@@ -64,7 +67,7 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
         if source not in languages:
             raise UserError(
                 f"a teacher must know data.source, {source!r}, but {system.name} knows "
-                f"{', '.join(languages)}: choose another tasks.distillation.teacher"
+                f"{', '.join(languages)}: choose another teacher"
             )
     checksums = [system.checksum or "" for system in systems]
     system = systems[0]
@@ -76,16 +79,6 @@ def open_teacher(config: ExperimentConfig) -> Teacher:
         )
     # Only the name identifies a teacher without a checksum.
     return Teacher(system, system.checksum or name, encode_checked(system, ["Hello"]).shape[1])
-
-
-def require_width(config: ExperimentConfig, teacher: Teacher, hidden_dim: int) -> None:
-    """Raises a `UserError` if the student learns the teacher's vectors, but its own have another width."""
-    if teacher.dim != hidden_dim and not config.task("distillation").score_scale:
-        raise UserError(
-            f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of "
-            f"{teacher.system.name} have width {teacher.dim}: set encoder.hidden_dim={teacher.dim}, "
-            "or learn similarities instead of vectors, with tasks.distillation.score_scale=20"
-        )
 
 
 def with_vectors(
@@ -147,8 +140,7 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
         folder: Cache of the teacher's vectors; None for a temporary one.
         pairs: Translations with the teacher's vectors of the sources, of unit length.
     """
-    assert isinstance(model.tokenizer, WordTokenizer)
-    bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.vocabulary
+    bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.known_words
     system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
     encode = cached(system, folder or folder_of_this_process(), show_progress=True)
     begins = range(0, len(vocabulary), _CHUNK)
@@ -178,10 +170,10 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
 
 
 def _contexts(
-    tokenizer: WordTokenizer, pairs: Iterable[Examples], dim: int
+    tokenizer: Tokenizer, pairs: Iterable[Examples], dim: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Returns for each word the mean centred vector of the sentences with it, and their number."""
-    num_words = len(tokenizer.vocabulary)
+    num_words = len(tokenizer.known_words)
     sums, counts = np.zeros((num_words, dim), np.float32), np.zeros(num_words, np.int64)
     total, num_pairs = np.zeros(dim), 0
     for part in pairs:
