@@ -42,6 +42,7 @@ MODELS = {
     "words alone": ("tokenizer.ngram_sizes=", "tokenizer.max_tokens=32", "tokenizer.lowercase=true"),
     "static words": STATIC,
     "static pieces": (*PIECES, *STATIC),
+    "marked pieces": (*PIECES, *STATIC, "tokenizer.sentence_marks=true"),
     "cnn": (*KINDS["cnn"], *PIECES),
     "lstm": LSTM,
 }
@@ -174,9 +175,9 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
 @pytest.mark.parametrize(
     ("kind", "form", "message"),
     [
-        ("words", "model2vec", r"a static encoder .* has the encoder transformer .* to savedmodel, keras"),
+        ("words", "model2vec", r"an average of word vectors.* has the encoder transformer .* to savedmodel"),
         ("words", "onxx", "did you mean onnx"),
-        pytest.param("cnn", "model2vec", "without special tokens", marks=pytest.mark.slow),
+        pytest.param("marked pieces", "model2vec", "no special tokens", marks=pytest.mark.slow),
         pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
     ],
 )

@@ -15,14 +15,14 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import without_country
-from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError, library
 from xling_tf.exporters.base import Source, read_texts, reject
 from xling_tf.model import Model
 from xling_tf.savedmodel import word_averages
 from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
 from xling_tf.savedmodel.saved_models import licence_files
-from xling_tf.tokenizers.words import WordTokenizer, count_words, ngram_buckets
+from xling_tf.tokenizers.base import Tokenizer
+from xling_tf.tokenizers.words import count_words, ngram_buckets
 from xling_tf.weights import write_weights
 
 # Measured (docs/experiments.md, "A model in the hand"): 256 numbers of the sentence vectors' principal
@@ -92,9 +92,8 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
     """
     model = source.model
     tokenizer = model.tokenizer
-    is_average = isinstance(model.encoder, StaticEncoder) and isinstance(tokenizer, WordTokenizer)
-    if not is_average or source.prompt:
-        reject(source, "wheel", "a static encoder of words, without prompts")
+    if not tokenizer.known_words or source.prompt:
+        reject(source, "wheel", "words, without prompts")
     # The client computes no other hashes.
     if tokenizer.config.num_oov_buckets != 1 or max(tokenizer.config.ngram_sizes, default=0) > 4:
         raise UserError(
@@ -164,11 +163,11 @@ def principal_components(vectors: NDArray[np.float32], dim: int) -> NDArray[np.f
 
 
 def word_importance(
-    tokenizer: WordTokenizer, texts: Sequence[str], languages: Sequence[str]
+    tokenizer: Tokenizer, texts: Sequence[str], languages: Sequence[str]
 ) -> NDArray[np.float64]:
     """Returns the share of each known word among the words of texts, plus its share in the languages."""
     counts = count_words(texts, tokenizer.config)
-    words = tokenizer.vocabulary
+    words = tokenizer.known_words
     importance = np.array([counts[word] for word in words]) / max(1, counts.total())
     wordfreq = library("wordfreq", "wordfreq", "data")
     for code in {*map(without_country, languages)} & wordfreq.available_languages().keys():
@@ -183,8 +182,6 @@ def small_tables(
 ) -> tuple[list[str], dict[str, NDArray[Any]]]:
     """Returns the most important words, and the weights of `WordAverages`, in at most `size` bytes."""
     tokenizer, encoder = model.tokenizer, model.encoder
-    assert isinstance(tokenizer, WordTokenizer)
-    assert isinstance(encoder, StaticEncoder)
     # The projection of an average is the average of the projections, whose bias each word gets.
     kernel = encoder.input_projection.kernel.numpy() @ components
     bias = encoder.input_projection.bias.numpy() @ components
@@ -197,7 +194,7 @@ def small_tables(
         named = ExportedEncoder(tokenizer, encoder).named_weights
         known, unknown = named[KNOWN_WORDS].numpy(), named[BUCKET_WORDS].numpy()[0] / 2
         counts = np.bincount(
-            ngram_buckets(tf.constant(tokenizer.vocabulary), tokenizer.config).values.numpy(),
+            ngram_buckets(tf.constant(tokenizer.known_words), tokenizer.config).values.numpy(),
             minlength=len(tokenizer.ngram_rows),
         )
         table = encoder.embedding.ngrams.table.numpy()
@@ -212,10 +209,10 @@ def small_tables(
         ngram_bytes = sum(array.nbytes for array in weights.values())
     weights["unknown_bias"] = unknown @ kernel + bias
     best = np.argsort(-importance, kind="stable")
-    sizes = np.array([len(tokenizer.vocabulary[row].encode()) for row in best]) + kernel.shape[1] + 5
+    sizes = np.array([len(tokenizer.known_words[row].encode()) for row in best]) + kernel.shape[1] + 5
     kept = best[: np.searchsorted(np.cumsum(sizes), size - ngram_bytes, side="right")]
     weights |= _quantized("words", known[kept] @ kernel + bias)
-    return [tokenizer.vocabulary[row] for row in kept], weights
+    return [tokenizer.known_words[row] for row in kept], weights
 
 
 def _quantized(name: str, rows: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
