@@ -44,11 +44,12 @@ def test_clusters_are_separated_and_equal_vectors_get_the_commonest_label(fit):
 def test_rows_encode_each_text_once():
     vectors = looked_up({"a": [0, 1], "b": [1, 1], "c": [2, 1]})
     encode = Counting(vectors)
-    (single, labels), (none, no_labels) = encode_rows(encode, [[("x", "a"), ("y", "c"), ("x", "b")], []])
+    sets = encode_rows(encode, {"x": {"": [("x", "a"), ("y", "c"), ("x", "b")]}, "y": {"": [("z", "a")]}})
+    single, labels = sets["x"][""]
     assert single.tolist() == [[0.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
-    assert (labels.tolist(), none.shape, no_labels.tolist()) == (["x", "y", "x"], (0, 2), [])
+    assert (labels.tolist(), sets["y"][""][0].tolist()) == (["x", "y", "x"], [[0.0, 1.0]])
     # |0 - 1|, |1 - 1|, 0 * 1, 1 * 1; |2 - 2|, |1 - 1|, 2 * 2, 1 * 1.
-    ((pairs, _),) = encode_rows(vectors, [[("x", "a", "b"), ("x", "c", "c")]])
+    pairs, _ = encode_rows(vectors, {"x": {"": [("x", "a", "b"), ("x", "c", "c")]}})["x"][""]
     assert pairs.tolist() == [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 4.0, 1.0]]
     assert sorted(encode.texts) == ["a", "b", "c"]
 

@@ -10,7 +10,7 @@ from evaluation_data import write_table
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
-from xling_tf.evaluators.reqa import SUITE, ReqaData, RetrievalQuestionAnswering, bm25, tokens_of
+from xling_tf.evaluators.reqa import SUITE, ReqaData, RetrievalQuestionAnswering, Unit, bm25, tokens_of
 
 
 def scores_of(data, system):
@@ -86,9 +86,9 @@ def test_questions_in_one_language_find_answers_in_another():
     assert not any("bm25" in name for name in scores)
     others = [(text, text, answer) for _, text, answer in data["de"].questions]
     data["fr"] = data["de"]._replace(questions=others)
-    with pytest.raises(UserError, match="with the same ids"):
+    with pytest.raises(UserError, match="and the same ids"):
         RetrievalQuestionAnswering(data, name="x")
-    with pytest.raises(UserError, match="must have answered questions"):
+    with pytest.raises(UserError, match="must have questions with answers"):
         scores_of(ReqaData([], [("a", "")]), constant)
 
 
@@ -96,12 +96,13 @@ def test_bm25_is_its_formula():
     # Three documents of 1, 2 and 3 tokens, on average 2; "fox" is in two: idf log(1 + 1.5 / 2.5).
     # Once in two tokens: 1 / (1 + 1.2 (0.25 + 0.75)) = 1 / 2.2; twice in three:
     # 2 / (2 + 1.2 (0.25 + 0.75 * 1.5)) = 2 / 3.65.
-    scores = list(bm25(["Fox!", "whale"], ["owl", "a fox", "fox fox den"]))
+    unit = Unit(["owl", "a fox", "fox fox den"], *[np.arange(3)] * 2)
+    scores = list(bm25(["Fox!", "whale"], unit))
     idf = math.log(1 + 1.5 / 2.5)
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65], [0, 0, 0]], rtol=1e-6)
     # In the paper's, a word of two of three documents counts against them: idf log(1.5 / 2.5).
     idf = math.log(1.5 / 2.5)
-    scores = list(bm25(["Fox!"], ["owl", "a fox", "fox fox den"], negative_weights=True))
+    scores = list(bm25(["Fox!"], unit, negative_weights=True))
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65]], rtol=1e-6)
 
 

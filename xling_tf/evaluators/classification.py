@@ -63,9 +63,8 @@ class CrossLingualClassification:
         "few_shot/<language>/<percent>/accuracy" that of a classifier that learned from this share of the
         language's examples too, "monolingual/..." that of one that learned from nothing else.
         """
-        sets = classifiers.encode_rows(encode, [*self._train.values(), *self._test.values()])
-        train = dict(zip(self._train, sets, strict=False))
-        test = dict(zip(self._test, sets[len(train) :], strict=True))
+        sets = classifiers.encode_rows(encode, {"train": self._train, "test": self._test})
+        train, test = sets["train"], sets["test"]
         fit = partial(classifiers.fit_tanh_network, seed=self._seed)
         jobs = []
         if SOURCE in train:

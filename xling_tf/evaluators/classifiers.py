@@ -5,18 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.data import Rows
-from xling_tf.evaluators.encoding import Encode, encode_checked
+from xling_tf.evaluators.encoding import Array, Encode, encode_checked
 from xling_tf.length_batches import available_cpus
 
-Array = NDArray[Any]
 Predict = Callable[[Array], Array]
 Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`
 
@@ -58,21 +55,23 @@ TANH: dict[str, Any] = {
 }
 
 
-def encode_rows(encode: Encode, sets: Iterable[Rows]) -> list[Labelled]:
+def encode_rows(encode: Encode, sets: Mapping[str, Mapping[str, Rows]]) -> dict[str, dict[str, Labelled]]:
     """Encodes sets of (label, text) rows to vectors, or of (label, text, text) rows to `pair_features`.
 
-    Each distinct text is encoded once.
+    Each distinct text of all sets is encoded once.
     """
-    sets = list(sets)
-    width = max((len(row) for rows in sets for row in rows), default=2) - 1
-    columns = [[row[1 + side] for row in rows] for rows in sets for side in range(width)]
-    texts = list(dict.fromkeys(chain.from_iterable(columns)))
+    texts = [
+        *dict.fromkeys(t for parts in sets.values() for rows in parts.values() for r in rows for t in r[1:])
+    ]
     encoded = encode_checked(encode, texts).astype(np.float32)
     row_of = {text: row for row, text in enumerate(texts)}
-    vectors: Iterable[Array] = [encoded[[row_of[text] for text in column]] for column in columns]
-    if width == 2:
-        vectors = map(pair_features, *([*vectors][side::2] for side in (0, 1)))
-    return [(x, np.array([row[0] for row in rows])) for x, rows in zip(vectors, sets, strict=True)]
+
+    def labelled(rows: Rows) -> Labelled:
+        labels, *columns = zip(*rows, strict=True)
+        vectors = [encoded[[row_of[text] for text in column]] for column in columns]
+        return pair_features(*vectors) if len(vectors) > 1 else vectors[0], np.array(labels)
+
+    return {name: {part: labelled(rows) for part, rows in parts.items()} for name, parts in sets.items()}
 
 
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -166,14 +165,9 @@ def _network(
     from sklearn.neural_network import MLPClassifier
 
     batch = min(settings["batch"], len(x))
-    return MLPClassifier(
-        hidden_layer_sizes=hidden,
-        activation=activation,
-        batch_size=batch,
-        learning_rate_init=settings["rate"],
-        alpha=decay * batch,  # scikit-learn divides it by the size of a batch
-        random_state=seed,
-    )
+    alpha = decay * batch  # scikit-learn divides it by the size of a batch
+    options = {"alpha": alpha, "batch_size": batch, "learning_rate_init": settings["rate"]}
+    return MLPClassifier(hidden, activation, random_state=seed, **options)
 
 
 def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from xling_tf.errors import UserError, as_user_error
 from xling_tf.inputs import Texts, as_texts, is_single, require_as_many
 from xling_tf.length_batches import encode_in_batches
 
+Array = NDArray[Any]
 Encode = Callable[[list[str]], np.ndarray]
 _TEXTS_PER_CHUNK = 65_536
 

@@ -5,8 +5,8 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from xling_tf.evaluators.encoding import Array
 from xling_tf.search.neighbours import nearest
 
 # Scores that differ by less than the rounding error of vectors in float32 are ties.
@@ -28,9 +28,7 @@ def directions(languages: Collection[str]) -> dict[tuple[str, str], str]:
     return pairs or {(language, language): "" for language in languages}
 
 
-def inner_products(
-    queries: NDArray[np.float64], candidates: NDArray[np.float64]
-) -> Iterator[NDArray[np.float64]]:
+def inner_products(queries: Array, candidates: Array) -> Iterator[Array]:
     """Yields the rows of `queries @ candidates.T`."""
     size = max(1, _SCORES_PER_CHUNK // len(candidates))
     for start in range(0, len(queries), size):
@@ -38,17 +36,14 @@ def inner_products(
 
 
 def relevant_ranks(
-    rows: Iterable[NDArray[np.floating]],
-    relevant: Sequence[Sequence[int] | NDArray[np.integer]],
-    *,
-    itself: NDArray[np.integer] | None = None,
-) -> list[NDArray[np.int64]]:
+    rows: Iterable[Array], relevant: Sequence[Sequence[int] | Array], *, itself: Array | None = None
+) -> list[Array]:
     """Returns the ranks of each query's relevant candidates, the best first.
 
     `rows` are each query's scores `[candidates]`. Irrelevant candidates rank before relevant ones with the
     same score, so that ties count as errors. One candidate of each query, `itself`, is left out.
     """
-    ranks: list[NDArray[np.int64]] = []
+    ranks: list[Array] = []
     for scores in rows:
         right = np.asarray(relevant[len(ranks)])
         floors = np.sort(scores[right])[::-1] - TIE * np.abs(scores).max()
@@ -62,7 +57,7 @@ def relevant_ranks(
     return ranks
 
 
-def average_precision(ranks: NDArray[np.int64], k: int) -> float:
+def average_precision(ranks: Array, k: int) -> float:
     """Returns the mean precision at the ascending ranks of the relevant candidates; ranks above k count 0.
 
     The sum is divided by the number of relevant candidates or by k, if that is smaller: 1 is possible.
@@ -74,17 +69,13 @@ def average_precision(ranks: NDArray[np.int64], k: int) -> float:
 class Nearest(NamedTuple):
     """The best candidates of each query, `[queries, k]`."""
 
-    rows: NDArray[np.int64]  # of the candidates
-    is_nearest: NDArray[np.bool_]  # True for the nearest candidate and those that tie with it
-    is_found: NDArray[np.bool_]  # `[queries]`: True if all of these are right
+    rows: Array  # of the candidates
+    is_nearest: Array  # True for the nearest candidate and those that tie with it
+    is_found: Array  # `[queries]`: True if all of these are right
 
 
 def search(
-    queries: NDArray[np.float32],
-    candidates: NDArray[np.float32],
-    right: tuple[NDArray[np.int64], NDArray[np.int64]],
-    *,
-    leave_out_itself: bool = False,
+    queries: Array, candidates: Array, right: tuple[Array, Array], *, leave_out_itself: bool = False
 ) -> Nearest:
     """Searches unit vectors by cosine, exactly up to 200,000 candidates (see `index_kind`).
 

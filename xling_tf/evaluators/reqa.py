@@ -5,18 +5,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
-from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Embedder, Encode, as_embedder, encode_checked, encode_units
+from xling_tf.evaluators.encoding import Array, Embedder, Encode, as_embedder, encode_checked, encode_units
 from xling_tf.evaluators.ranking import directions, inner_products, relevant_ranks
 
 # Lucene's defaults, and those of the implementation that Yang et al. 2019, footnote 16, name.
@@ -35,15 +33,15 @@ class ReqaData(NamedTuple):
     sentences: Sequence[tuple[str, str]]  # the candidates, each with its paragraph; "" if that is not known
 
 
-class _Unit(NamedTuple):
+class Unit(NamedTuple):
     """Sentences or paragraphs to find: their texts, the first sentence of each, each sentence's unit."""
 
     texts: list[str]
-    firsts: NDArray[np.int64]
-    places: NDArray[np.int64]
+    firsts: Array
+    places: Array
 
 
-_Score = Callable[[_Unit], Iterable[NDArray[np.floating]]]  # yields each query's scores of a unit's texts
+_Score = Callable[[Unit], Iterable[Array]]  # yields each query's scores of a unit's texts
 
 
 class _Pool:
@@ -60,11 +58,11 @@ class _Pool:
         for row, text in enumerate(self.texts):
             self.rows[text].append(row)
         every = np.arange(len(distinct))
-        self.units = {"sentence": _Unit(self.texts, every, every)}
+        self.units = {"sentence": Unit(self.texts, every, every)}
         paragraphs = np.array([context for _, context in distinct], object)
         if "" not in paragraphs:
             texts, firsts, places = np.unique(paragraphs, return_index=True, return_inverse=True)
-            self.units["paragraph"] = _Unit(list(texts), firsts, places)
+            self.units["paragraph"] = Unit(list(texts), firsts, places)
 
 
 class RetrievalQuestionAnswering:
@@ -87,9 +85,7 @@ class RetrievalQuestionAnswering:
         self._right = {direction: self._answers(*direction) for direction in directions(parts)}
         if not all(self._right.values()):
             counts = {language: len(part.questions) for language, part in parts.items()}
-            raise UserError(
-                f"{name} must have answered questions, with the same ids in each language: {counts}"
-            )
+            raise UserError(f"{name} must have questions with answers and the same ids: {counts}")
         self._has_bm25 = len(parts) == 1
         self.protocol: Mapping[str, Any] = {"bm25s": version("bm25s") if self._has_bm25 else None}
 
@@ -104,27 +100,26 @@ class RetrievalQuestionAnswering:
         encoded = {language: _encoded(as_embedder(encode), pool) for language, pool in self._pools.items()}
         for (source, target), prefix in directions(self._pools).items():
             pool, right = self._pools[target], self._right[source, target]
-            systems: dict[str, _Score] = {}
             texts = [self._pools[source].questions[row] for row in right]
-            lexical = partial(_lexical, texts)
+            systems: dict[str, _Score] = {}
             for name, (_, candidates) in encoded[target].items():
-                questions, _ = encoded[source][name]
-                systems[name] = partial(_best, questions[list(right)], candidates)
+                systems[name] = partial(_best, encoded[source][name][0][list(right)], candidates)
                 if self._has_bm25:
-                    systems[f"{name}_and_bm25"] = partial(_fused, systems[name], lexical)
+                    systems[f"{name}_and_bm25"] = partial(_fused, systems[name], partial(bm25, texts))
             if self._has_bm25:
-                systems |= {"bm25": lexical, "bm25_of_paper": partial(lexical, negative_weights=True)}
-            for (name, score), (kind, unit) in product(systems.items(), pool.units.items()):
-                relevant = [np.unique(unit.places[rows]) for rows in right.values()]
-                best = np.array([ranks[0] for ranks in relevant_ranks(score(unit), relevant)])
-                scores[f"{prefix}{name}/{kind}/precision_at_1"] = float(np.mean(best == 1))
-                scores[f"{prefix}{name}/{kind}/mean_reciprocal_rank"] = float(np.mean(1 / best))
-            scores[f"{prefix}num_queries"] = float(len(right))
+                systems["bm25"] = partial(bm25, texts)
+                systems["bm25_of_paper"] = partial(bm25, texts, negative_weights=True)
             for kind, unit in pool.units.items():
+                relevant = [np.unique(unit.places[rows]) for rows in right.values()]
+                for name, score in systems.items():
+                    best = np.array([ranks[0] for ranks in relevant_ranks(score(unit), relevant)])
+                    scores[f"{prefix}{name}/{kind}/precision_at_1"] = float(np.mean(best == 1))
+                    scores[f"{prefix}{name}/{kind}/mean_reciprocal_rank"] = float(np.mean(1 / best))
                 scores[f"{prefix}num_{kind}s"] = float(len(unit.texts))
+            scores[f"{prefix}num_queries"] = float(len(right))
         return scores
 
-    def _answers(self, source: str, target: str) -> dict[int, NDArray[np.int64]]:
+    def _answers(self, source: str, target: str) -> dict[int, Array]:
         """The rows of the right sentences of each question that has some."""
         by_key: defaultdict[str, set[int]] = defaultdict(set)
         for key, _, answer in self._pools[target].part.questions:
@@ -136,7 +131,7 @@ class RetrievalQuestionAnswering:
         return {row: np.array(sorted(right)) for row, right in rows if right}
 
 
-def _encoded(embedder: Embedder, pool: _Pool) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _encoded(embedder: Embedder, pool: _Pool) -> dict[str, tuple[Array, Array]]:
     """The vectors of a pool's questions and candidates, by the name of their encoders."""
     vectors = {}
     if embedder.questions or embedder.responses:
@@ -147,50 +142,40 @@ def _encoded(embedder: Embedder, pool: _Pool) -> dict[str, tuple[NDArray[np.floa
     return vectors
 
 
-def _best(
-    queries: NDArray[np.float64], candidates: NDArray[np.float64], unit: _Unit
-) -> Iterator[NDArray[np.float64]]:
+def _best(queries: Array, candidates: Array, unit: Unit) -> Iterator[Array]:
     """Yields the scores of each unit's best sentence."""
     return (np.maximum.reduceat(row, unit.firsts) for row in inner_products(queries, candidates))
 
 
-def _lexical(
-    queries: Sequence[str], unit: _Unit, *, negative_weights: bool = False
-) -> Iterator[NDArray[np.float32]]:
-    return bm25(queries, unit.texts, negative_weights=negative_weights)
-
-
-def _fused(semantic: _Score, lexical: _Score, unit: _Unit) -> Iterator[NDArray[np.floating]]:
+def _fused(semantic: _Score, lexical: _Score, unit: Unit) -> Iterator[Array]:
     return map(fuse, semantic(unit), lexical(unit))
 
 
-def bm25(
-    queries: Sequence[str], documents: Sequence[str], *, negative_weights: bool = False
-) -> Iterator[NDArray[np.float32]]:
-    """Yields the scores of all documents for each query: the lexical baseline.
+def bm25(queries: Sequence[str], unit: Unit, *, negative_weights: bool = False) -> Iterator[Array]:
+    """Yields the scores of a unit's texts for each query: the lexical baseline.
 
-    With `negative_weights`, words of more than half of the documents count against a document, as in the
+    With `negative_weights`, words of more than half of the texts count against a text, as in the
     implementation of Yang et al. 2019, footnote 16: log((N - n + .5) / (n + .5)), without Lucene's "1 +".
     """
     index = library("bm25s", "bm25s", "evaluation").BM25(**_BM25)
-    index.index([tokens_of(document) for document in documents], show_progress=False)
+    index.index([tokens_of(text) for text in unit.texts], show_progress=False)
     if negative_weights:
         counts = np.diff(index.scores["indptr"])
-        odds = (len(documents) - counts + 0.5) / (counts + 0.5)
+        odds = (len(unit.texts) - counts + 0.5) / (counts + 0.5)
         ratios = (np.log(odds) / np.log1p(odds)).astype(np.float32)
         index.scores["data"] = index.scores["data"] * np.repeat(ratios, counts)
     for query in queries:
         yield index.get_scores_from_ids(index.get_tokens_ids(tokens_of(query)))
 
 
-def fuse(semantic: NDArray[np.floating], lexical: NDArray[np.floating]) -> NDArray[np.floating]:
+def fuse(semantic: Array, lexical: Array) -> Array:
     """Adds two scores of a query's documents, each scaled to 0 to 1 over the documents.
 
     The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of Fusion
     Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF and CMRC 2018.
     """
 
-    def scaled(scores: NDArray[np.floating]) -> NDArray[np.floating]:
+    def scaled(scores: Array) -> Array:
         # The scores are all 0 if a question shares no word with the documents.
         return (scores - scores.min()) / (np.ptp(scores) or 1)
 
@@ -232,9 +217,8 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
             sets[f"cross-lingual.{name}"] = with_questions
 
     def load(name: str) -> RetrievalQuestionAnswering:
-        return RetrievalQuestionAnswering(
-            {code: read_tables(tables) for code, tables in sets[name].items()}, name=name
-        )
+        parts = {code: read_tables(tables) for code, tables in sets[name].items()}
+        return RetrievalQuestionAnswering(parts, name=name)
 
     for name, parts in sets.items():
         files = tuple(path for tables in parts.values() for path in tables.values())

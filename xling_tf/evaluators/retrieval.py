@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Encode, encode_checked, encode_in_chunks
+from xling_tf.evaluators.encoding import Array, Encode, encode_checked, encode_in_chunks
 from xling_tf.evaluators.ranking import inner_products, relevant_ranks, search
 from xling_tf.evaluators.sts import find_translated_sts
 from xling_tf.search.neighbours import index_kind
@@ -149,14 +148,12 @@ class SimilaritySearch:
         mean, overall = (float(np.mean([*rates.values()])) for rates in (errors, errors | within))
         return {"mean/error_rate": mean, "all/error_rate": overall, **errors, **within}
 
-    def _encoded(self, encode: Encode) -> dict[str, tuple[NDArray[np.float32], NDArray[np.int64]]]:
+    def _encoded(self, encode: Encode) -> dict[str, tuple[Array, Array]]:
         """The vectors of each language's distinct texts, and the place of each row's text among them."""
-        return {
-            code: (encode_in_chunks(encode, [*texts]), rows) for code, (texts, rows) in self._sides.items()
-        }
+        return {c: (encode_in_chunks(encode, [*texts]), rows) for c, (texts, rows) in self._sides.items()}
 
 
-def _precisions(sides: Mapping[str, tuple[NDArray[Any], NDArray[np.int64]]]) -> dict[str, float]:
+def _precisions(sides: Mapping[str, tuple[Array, Array]]) -> dict[str, float]:
     """The share of rows whose translation is found, by "<query language>-<candidate language>"."""
     return {
         f"{source}-{target}": float(np.mean(search(queries, candidates, (rows, answers)).is_found[rows]))

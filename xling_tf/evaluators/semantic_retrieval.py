@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Encode, as_embedder, encode_units
+from xling_tf.evaluators.encoding import Array, Encode, as_embedder, encode_units
 from xling_tf.evaluators.ranking import average_precision, directions, inner_products, relevant_ranks
 from xling_tf.search.same_meaning import calibration_error, probabilities
 
@@ -35,7 +34,7 @@ class SemanticRetrieval:
     def __init__(self, pairs: Mapping[str, Pairs], *, name: str) -> None:
         self.name = name
         self._texts: dict[str, list[str]] = {}
-        self._rows: dict[str, NDArray[np.int64]] = {}
+        self._rows: dict[str, Array] = {}
         self.pairs = [row[:2] for rows in pairs.values() for row in rows]
         labels = [[same for _, _, same in rows] for rows in pairs.values()]
         for language, rows in pairs.items():
@@ -77,7 +76,7 @@ class SemanticRetrieval:
             scores["expected_calibration_error"] = error
         return scores
 
-    def _closure(self, language: str) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    def _closure(self, language: str) -> tuple[Array, list[Array]]:
         """The texts that have paraphrases, and the other texts of each one's connected component."""
         edges, size = self._rows[language][self._is_positive].T, len(self._texts[language])
         graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), [size, size])

@@ -1,6 +1,6 @@
 """SentEval's transfer tasks (Conneau and Kiela 2018): classifiers on frozen vectors."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ class TransferClassification:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/accuracy" and "network/accuracy"."""
-        (sets,) = _encoded(encode, [self._parts])
+        sets = classifiers.encode_rows(as_embedder(encode).encode_raw, {"": self._parts})[""]
         jobs = [
             classifiers.Job(fit, train, dev, {f"{name}/accuracy": test})
             for train, dev, test in _folds(sets, self._seed)
@@ -95,7 +95,7 @@ class TransferRelatedness:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "pearson" and "spearman", which are 0 for constant predictions."""
-        (sets,) = _encoded(encode, [self._parts])
+        sets = classifiers.encode_rows(as_embedder(encode).encode_raw, {"": self._parts})[""]
         (train_x, train_y), (dev_x, dev_y), (test_x, test_y) = (
             (x, y.astype(np.float64)) for x, y in sets.values()
         )
@@ -150,8 +150,8 @@ class CrossLingualTransfer:
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "logistic/en-<language>/accuracy" and "logistic/<language>/accuracy"."""
         fit = partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=self._seed)
-        encoded = _encoded(encode, self._rows.values())
-        folds = {code: _folds(sets, self._seed) for code, sets in zip(self._rows, encoded, strict=True)}
+        encoded = classifiers.encode_rows(as_embedder(encode).encode_raw, self._rows)
+        folds = {code: _folds(sets, self._seed) for code, sets in encoded.items()}
         jobs = []
         for source in folds:
             targets = [*folds] if source == SOURCE else [source]
@@ -176,32 +176,26 @@ def _pairs(examples: Rows) -> list[tuple[str, str]]:
     return [(example[1], example[2]) for example in examples if len(example) == 3]
 
 
-def _encoded(encode: Encode, sets: Collection[Mapping[str, Rows]]) -> list[dict[str, classifiers.Labelled]]:
-    """Encodes sets of rows together."""
-    rows = [rows for parts in sets for rows in parts.values()]
-    encoded = iter(classifiers.encode_rows(as_embedder(encode).encode_raw, rows))
-    return [{part: next(encoded) for part in parts} for parts in sets]
-
-
 _PAIR = ("sentence1", "sentence2")
 
 
-def _all(stem: str) -> dict[str, str]:
+_TEXT = ("label", "text")
+
+
+def _stems(stem: str) -> dict[str, str]:
     return {split: f"{stem}.{split}" for split in ("train", "dev", "test")}
 
 
-_TEXT = ("label", "text")
-_PARTS = ("", "train", "dev", "test")
 # The papers give the score of the development set too, which is all that many folders have.
 _STSB_DEV = {"train": "sts/stsb.en.train", "test": "sts/stsb.en.dev"}
 # The tables of each task by split; their columns, the label first; and the evaluator.
 _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evaluator]]] = {
     **{n: ({"train": f"senteval/{n}"}, _TEXT, TransferClassification) for n in ("MR", "CR", "SUBJ", "MPQA")},
-    **{n: (_all(f"senteval/{n}"), _TEXT, TransferClassification) for n in ("TREC", "SST2", "SST5")},
-    "MRPC": (_all("senteval/MRPC"), ("label", *_PAIR), TransferClassification),
-    "SICK-E": (_all("senteval/SICK"), ("entailment", *_PAIR), TransferClassification),
-    "SICK-R": (_all("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
-    "STSB": (_all("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
+    **{n: (_stems(f"senteval/{n}"), _TEXT, TransferClassification) for n in ("TREC", "SST2", "SST5")},
+    "MRPC": (_stems("senteval/MRPC"), ("label", *_PAIR), TransferClassification),
+    "SICK-E": (_stems("senteval/SICK"), ("entailment", *_PAIR), TransferClassification),
+    "SICK-R": (_stems("senteval/SICK"), ("relatedness", *_PAIR), TransferRelatedness),
+    "STSB": (_stems("sts/stsb.en"), ("score", *_PAIR), TransferRelatedness),
     "STSB.dev": (_STSB_DEV, ("score", *_PAIR), TransferRelatedness),
 }
 
@@ -209,26 +203,27 @@ _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evalua
 def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[data.Dataset]:
     """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
 
-    def load(name: str, paths: Mapping[str, Path]) -> Evaluator:
-        _, columns, make = _TASKS[name]
-        rows = {split: data.read_table(path, columns) for split, path in paths.items()}
-        settings = {"hidden": hidden} if make is TransferClassification else {}
-        return make(**rows, **settings, name=name, seed=seed)
+    def paths_of(stems: Mapping[str, str]) -> dict[str, Path]:
+        paths = ((split, data.find_file(folder, f"{stem}.tsv")) for split, stem in stems.items())
+        return {split: path for split, path in paths if path}
 
-    for name, (tables, _, _) in _TASKS.items():
-        split_paths = {split: data.find_file(folder, f"{stem}.tsv") for split, stem in tables.items()}
-        paths = {split: path for split, path in split_paths.items() if path}
-        if tables.keys() - {"dev"} <= paths.keys():
-            yield data.Dataset(name=name, files=tuple(paths.values()), load=partial(load, name, paths))
+    def make_in_english(rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:
+        make = _TASKS[name][-1]
+        settings = {"hidden": hidden} if make is TransferClassification else {}
+        return make(**rows[SOURCE], **settings, name=name, seed=seed)
+
+    for name, (stems, columns, _) in _TASKS.items():
+        paths = paths_of(stems)
+        if stems.keys() - {"dev"} <= paths.keys():
+            yield data.tables_dataset(name, {SOURCE: paths}, make_in_english, columns)
 
     # SentEval's tasks in other languages, sentiment and XNLI.
     make_cross_lingual = partial(CrossLingualTransfer, seed=seed)
     for name, languages in data.find_tables(folder / "senteval").items():
         if name in _TASKS:
-            part_paths = {p: data.find_file(folder, f"senteval/{name}{p and '.'}{p}.tsv") for p in _PARTS}
-            splits = {SOURCE: {part: path for part, path in part_paths.items() if path}, **languages}
-            full_name = f"cross-lingual.{name}"
-            yield data.tables_dataset(full_name, splits, make_cross_lingual, _TASKS[name][1])
+            stem = f"senteval/{name}"
+            splits = {SOURCE: paths_of({"": stem, **_stems(stem)}), **languages}
+            yield data.tables_dataset(f"cross-lingual.{name}", splits, make_cross_lingual, _TASKS[name][1])
     for name, languages in data.find_tables(folder / "sentiment").items():
         splits = {code: parts for code, parts in languages.items() if {"train", "test"} <= parts.keys()}
         if SOURCE in splits and len(splits) > 1:

@@ -68,9 +68,9 @@ class SubsampleValidation:
         "en-<language>/macro_f1" and ".../accuracy" come from training on English and testing in another
         language, "<language>/macro_f1" and ".../accuracy" from training and testing in one.
         """
-        sets = classifiers.encode_rows(as_embedder(encode).encode_raw, self._rows.values())
-        length = float(np.mean(np.concatenate([np.linalg.norm(x, axis=1) for x, _ in sets]))) or 1.0
-        vectors = {code: (x / length, y) for code, (x, y) in zip(self._rows, sets, strict=True)}
+        sets = classifiers.encode_rows(as_embedder(encode).encode_raw, {"": self._rows})[""]
+        length = float(np.mean(np.concatenate([np.linalg.norm(x, axis=1) for x, _ in sets.values()]))) or 1.0
+        vectors = {code: (x / length, y) for code, (x, y) in sets.items()}
         others = [language for language in vectors if language != SOURCE]
         transfers = {SOURCE: [*others, SOURCE]} if SOURCE in vectors else {}
         scores = {}
