@@ -181,13 +181,13 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
                 for system, measured in systems.items():
                     rates[workload][system].append(measured())
                 for name in names:
-                    of, _, system = name.partition(": ")
-                    if of == workload and name.partition(", ")[2] in ("", *dtypes):
+                    theirs, _, system = name.partition(": ")
+                    if theirs == workload and name.partition(", ")[2] in ("", *dtypes):
                         rates[workload][system].append(rate(name))
 
     if _PYTHON.value:
-        with peers(_PYTHON.value, inputs) as theirs:
-            measure_all(*theirs)
+        with peers(_PYTHON.value, inputs) as (names, rate):
+            measure_all(names, rate)
     else:
         measure_all((), lambda name: 0.0)
     figures = {

@@ -101,7 +101,7 @@ class PaperTable:
         source: The paper's name, and the table or section.
         columns: The suite, data set and metric of each column; `stand_in`, data sets to use without that one,
             and a `note` how they differ; or `mean_of`, the scores to average; or a `heading` with a `reason`
-            why nothing is measured. Error rates are `shown` as accuracies.
+            why nothing is measured. Error rates are `printed` as accuracies.
         values: Each system's figures; fractions and correlations.
         quoted: Systems whose figures the paper quotes from others.
         ours: The names of our systems beside each of the paper's; those of other seeds end in "-seed-2".
@@ -118,7 +118,7 @@ class PaperTable:
 
     def headings(self) -> tuple[list[str], str]:
         """Names the columns; the parts of the metric that all of them share are the second result."""
-        paths = [column["shown"].split("/") for column in self.columns]
+        paths = [column["printed"].split("/") for column in self.columns]
         measured = [path for path in paths if path != [""]] or [[]]
         shared = [part for part in measured[0] if all(part in path for path in measured)]
         datasets = {column.get("dataset", "") for column in self.columns}
@@ -136,7 +136,7 @@ def label(metric: str) -> str:
     return ", ".join(part.replace("_", " ") for part in (*path, _WORDS.get(name, name)))
 
 
-def shown(metric: str, value: float) -> str:
+def formatted(metric: str, value: float) -> str:
     """Formats a value as the papers do: fractions in percent, correlations unchanged."""
     name = metric.rpartition("/")[2]
     if any(part in name for part in _CORRELATIONS):
@@ -161,8 +161,8 @@ def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
     present = [value for value in values if value is not None]
     name = metric.rpartition("/")[2]
     is_cost, is_compared = any(cost in name for cost in _COSTS), len(present) > 1 and name not in _NEITHER
-    winner = shown(metric, min(present) if is_cost else max(present)) if is_compared else None
-    texts = ["" if value is None else shown(metric, value) for value in values]
+    winner = formatted(metric, min(present) if is_cost else max(present)) if is_compared else None
+    texts = ["" if value is None else formatted(metric, value) for value in values]
     return [Cell(text, bool(text) and text == winner) for text in texts]
 
 
@@ -170,10 +170,10 @@ def papers() -> Iterator[PaperTable]:
     """Reads the tables of `papers.json`."""
     content = read_json(_PAPERS)
     for table in content["tables"]:
-        columns = [{"shown": "", **table.get("column", {}), **column} for column in table["columns"]]
+        columns = [{"printed": "", **table.get("column", {}), **column} for column in table["columns"]]
         for column in columns:
             metric = column.get("metric") or next((_key(name)[2] for name in column.get("mean_of", ())), "")
-            column["shown"] = metric.replace("error_rate", "accuracy")
+            column["printed"] = metric.replace("error_rate", "accuracy")
         scale = 100 if table["percent"] else 1
         paper, number = content["papers"][table["paper"]], table["table"]
         quoted = table.get("prior_work", {})
@@ -212,7 +212,7 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
         rows = []
         for group, kind in ((ours, "measured"), (table.values, "published")):
             values = zip(*group.values(), strict=True)
-            cells = [marked(c["shown"], column) for c, column in zip(table.columns, values, strict=True)]
+            cells = [marked(c["printed"], column) for c, column in zip(table.columns, values, strict=True)]
             by_row = zip(group, zip(*cells, strict=True), strict=True)
             rows += [Row([name], row, kind) for name, row in by_row]
         title = f"{table.source}: {table.title}{shared and f' ({shared})'}"
@@ -231,7 +231,7 @@ def _measured(scores: Scores, column: Mapping[str, Any], learned: Iterable[str] 
     _, dataset, metric = used[0]
     is_own = "stand_in" in column and dataset == column["dataset"]
     return Measured(
-        mean if column["shown"] == metric else 1 - mean,
+        mean if column["printed"] == metric else 1 - mean,
         "" if is_own else column.get("note", ""),
         dataset.startswith(tuple(learned)),
     )
@@ -319,8 +319,8 @@ class Beside:
         for row, figures in table.values.items():
             ours = [
                 [f"**`{name}`**", *(_text(*pair) for pair in zip(table.columns, cells, strict=True))]
-                for (of, name), cells in self.measured.items()
-                if of == row and any(cell.value is not None for cell in cells)
+                for (other, name), cells in self.measured.items()
+                if other == row and any(cell.value is not None for cell in cells)
             ]
             theirs = [_text(*pair) for pair in zip(table.columns, map(Measured, figures), strict=True)]
             lines += [[row, *theirs], *ours] if ours else []
@@ -339,7 +339,7 @@ class Beside:
         partly = {row for row, _ in self.scores}
         reasons = []
         for why, parts in self.reasons().items():
-            names = [f"{name} ({', '.join(of)})" if name in partly else name for name, of in parts.items()]
+            names = [f"{n} ({', '.join(lacking)})" if n in partly else n for n, lacking in parts.items()]
             reasons.append(f"{', '.join(names)}: {why}.")
         below += ["No score of ours: " + " ".join(reasons)] if reasons else []
         title = f"{table.source.partition(', ')[2].capitalize()}: {table.title}{shared and f' ({shared})'}"
@@ -377,9 +377,9 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
     for column, cell, figure in on_own:
         if cell.value is None or cell.is_learned:
             continue
-        if is_fraction(column["shown"]):
+        if is_fraction(column["printed"]):
             gaps["{:.1f} points"].append(100 * (cell.value - figure))
-        elif is_correlation(column["shown"]):
+        elif is_correlation(column["printed"]):
             gaps["{:.2f} of correlation"].append(cell.value - figure)
     sentences = [
         f"[{paper['title']}]({paper['url']}), {paper['where']}.",
@@ -401,7 +401,7 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
 def _text(column: Mapping[str, Any], cell: Measured) -> str:
     if cell.value is None:
         return ""
-    return shown(column["shown"], cell.value) + f" {_LEARNED}" * cell.is_learned
+    return formatted(column["printed"], cell.value) + f" {_LEARNED}" * cell.is_learned
 
 
 def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:

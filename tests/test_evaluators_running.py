@@ -166,7 +166,7 @@ def test_faulty_data_are_reported_after_the_others_are_evaluated(world):
 
 def test_a_results_file_belongs_to_one_process_and_its_folder_must_be_writable(world):
     world.run()
-    with locked(world.output.parent, "--output", world.output.name):
+    with locked(world.output.parent, "output", world.output.name):
         with pytest.raises(UserError, match=r"model.json is used by another process; give another `output`"):
             world.run()
         world.output = world.output.with_name("other.json")

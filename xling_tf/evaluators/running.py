@@ -138,7 +138,7 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
 
 def _read(output: Path) -> Results:
     """Reads and checks the results of an earlier run."""
-    message = f"--output {output} is not a file of evaluation results ({{error}})"
+    message = f"{output} is not a file of evaluation results ({{error}})"
     with as_user_error(message, OSError, ValueError, LookupError, TypeError, AttributeError):
         before: Results = read_json(output)
         checksum = before["system"]["checksum"]
@@ -184,8 +184,8 @@ def _evaluate(
         results["skipped"][name] = str(error)
         logging.info("%s skipped: %s", name, error)
         return
-    shown = [f"{key} {value:.4f}" for key, value in scores.items() if "num_" not in key]
-    logging.info("%s: %s", name, ", ".join(shown[:3]))
+    first = [f"{key} {value:.4f}" for key, value in scores.items() if "num_" not in key][:3]
+    logging.info("%s: %s", name, ", ".join(first))
     seconds = round(time.monotonic() - start, 2)
     results["scores"].setdefault(suite, {})[stem] = scores
     results["datasets"].setdefault(suite, {})[stem] = {
