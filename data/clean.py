@@ -44,4 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command starts again", extra="tensorflow")
+    run(main, "the same command starts again", extra="bulk,mining")

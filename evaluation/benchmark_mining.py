@@ -147,4 +147,8 @@ if __name__ == "__main__":
     flags.DEFINE_float("memory", 4, "GiB to use.")
     flags.DEFINE_string("work", None, "Folder for the collections and their vectors.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
-    run(lambda: write_figures(flags.FLAGS.output, measure), "the same command starts again", extra="bulk")
+    run(
+        lambda: write_figures(flags.FLAGS.output, measure),
+        "the same command starts again",
+        extra="bulk,mining",
+    )

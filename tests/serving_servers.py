@@ -25,9 +25,12 @@ class Reply(NamedTuple):
     """An answer."""
 
     status: int
-    kind: str | None
     body: bytes
     headers: http.client.HTTPMessage
+
+    @property
+    def kind(self) -> str:
+        return self.headers.get_content_type()
 
     @property
     def json(self) -> Any:
@@ -52,8 +55,7 @@ class Server(NamedTuple):
             raw = body.encode() if isinstance(body, str) else body
             connection.request(method, path, raw, headers)
             response = connection.getresponse()
-            kind = response.getheader("Content-Type")
-            return Reply(response.status, kind, response.read(), response.headers)
+            return Reply(response.status, response.read(), response.headers)
 
     def predict(self, texts: list[str], model: str = "m") -> Reply:
         return self.ask(f"/v1/models/{model}:predict", json.dumps({"instances": texts}))
@@ -61,8 +63,7 @@ class Server(NamedTuple):
     def metric(self, name: str) -> float:
         """A metric by its name and labels; 0 if it does not exist yet."""
         page = self.ask("/monitoring/prometheus/metrics").body.decode()
-        lines = (line.rpartition(" ") for line in page.splitlines() if line.startswith(name))
-        return next((float(value) for key, _, value in lines if key == name), 0.0)
+        return next((float(x[len(name) :]) for x in page.splitlines() if x.startswith(f"{name} ")), 0.0)
 
     def event(self, name: str, **fields: object) -> dict[str, Any]:
         """The next line of the log with an event and these fields."""

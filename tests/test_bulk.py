@@ -3,7 +3,7 @@
 import shutil
 import sys
 import tarfile
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
+from xling_tf.files import replacing, write_json
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -52,8 +53,10 @@ def content(folder: Path) -> dict[str, bytes]:
 TEXTS = [f"text {number % 70}" for number in range(250)]
 
 
-@pytest.mark.parametrize("file_format", ["parquet", "npy"])
-@pytest.mark.parametrize("precision", ["float32", "int8", "ubinary"])
+@pytest.mark.parametrize(
+    ("file_format", "precision"),
+    [("parquet", "float32"), ("parquet", "int8"), ("npy", "float32"), ("npy", "ubinary")],
+)
 def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, file_format, precision):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
     options = {"file_format": file_format, "precision": precision, "columns": ["language", "id"]}
@@ -75,29 +78,24 @@ def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, file_format, 
         kind = parquet.read_schema(output / "shard-00000.parquet").field("vector").type
         assert kind.value_type == pa.from_numpy_dtype(vectors[0].dtype)
         assert kind.list_size == vectors[0].shape[1]
-    # The same command has nothing to do; another one is refused, and nothing is lost.
+
+
+def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tmp_path, hub_folder):
+    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
+    encode_files(model, [pattern], output)
     before = content(output)
-    assert encode_files(model, [pattern], output, rows_per_shard=100, **options) == {"rows": 250}
-    for other in (
-        {"columns": None},
-        {"precision": "binary"},
-        {"rows_per_shard": 50},
-        {"prompt_name": "query"},
+    assert encode_files(model, [pattern], output) == {"rows": 250}
+    for name, value in {"columns": [], "precision": "int8", "rows_per_shard": 50}.items():
+        with pytest.raises(UserError, match=f"another {name}"):
+            encode_files(model, [pattern], output, **{name: value})
+    for other, files, folder, message in (
+        (hub_folder, pattern, output, "another model"),
+        (model, pattern.replace("*", "1"), output, "another input"),
+        (model, pattern, tmp_path / "in", r"must be empty, but has 0\.parquet"),
     ):
-        with pytest.raises(UserError, match=r"another (columns|precision|rows_per_shard|options)"):
-            encode_files(model, [pattern], output, **{"rows_per_shard": 100, **options, **other})
-    with pytest.raises(UserError, match="another input"):
-        encode_files(model, [pattern.replace("*", "1")], output, rows_per_shard=100, **options)
+        with pytest.raises(UserError, match=message):
+            encode_files(other, [files], folder)
     assert content(output) == before
-
-
-def test_another_model_is_refused(model, tmp_path, hub_folder):
-    pattern = write_texts(tmp_path / "in", TEXTS)
-    encode_files(model, [pattern], tmp_path / "out")
-    with pytest.raises(UserError, match="another model"):
-        encode_files(hub_folder, [pattern], tmp_path / "out")
-    with pytest.raises(UserError, match=r"must be empty, but has 0\.parquet"):
-        encode_files(model, [pattern], tmp_path / "in")
     with pytest.raises(UserError, match="multiples of 8"):
         encode_files(model, [pattern], tmp_path / "bits", precision="ubinary", truncate_dim=4)
 
@@ -124,47 +122,37 @@ def test_a_killed_program_continues(model, tmp_path, file_format):
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
-def test_a_full_disk_stops_it_and_nothing_is_lost(model, tmp_path, monkeypatch):
+@contextmanager
+def full_disk(path: Path) -> Any:
+    if path.name == "shard-00001.parquet":
+        yield Path("/dev/full")
+    else:
+        with replacing(path) as temporary:
+            yield temporary
+
+
+def killed_before_counts(path: Path, description: dict[str, Any]) -> None:
+    if "counts" in description:
+        raise KeyboardInterrupt
+    write_json(path, description)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "error", "shards"),
+    [
+        ("replacing", full_disk, OSError, ["shard-00000.parquet"]),
+        ("write_json", killed_before_counts, KeyboardInterrupt, [f"shard-0000{n}.parquet" for n in range(3)]),
+    ],
+)
+def test_a_full_disk_or_a_kill_loses_nothing(model, tmp_path, name, function, error, shards, monkeypatch):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
-
-    @contextmanager
-    def full(path: Path) -> Any:
-        if path.name == "shard-00001.parquet":
-            yield Path("/dev/full")
-        else:
-            with whole(path) as temporary:
-                yield temporary
-
     with monkeypatch.context() as patch:
-        whole = vector_files.replacing
-        patch.setattr(vector_files, "replacing", full)
-        with pytest.raises(OSError, match="No space left") as caught:
+        patch.setattr(vector_files, name, function)
+        with pytest.raises(error):
             encode_files(model, [pattern], output, rows_per_shard=100)
-    assert caught.value.errno == 28
-    assert sorted(content(output)) == ["shard-00000.parquet", "vectors.json"]
-    encode_files(model, [pattern], output, rows_per_shard=100)
-    encode_files(model, [pattern], tmp_path / "whole", rows_per_shard=100)
-    assert content(output) == content(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("file_format", ["parquet", "npy"])
-def test_a_kill_before_the_counts_are_written_loses_none(model, tmp_path, file_format, monkeypatch):
-    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
-    options = {"rows_per_shard": 100, "columns": [], "file_format": file_format}
-
-    def killed(path: Path, description: dict[str, Any]) -> None:
-        if "counts" in description:
-            raise KeyboardInterrupt
-        write(path, description)
-
-    with monkeypatch.context() as patch:
-        write = vector_files.write_json
-        patch.setattr(vector_files, "write_json", killed)
-        with pytest.raises(KeyboardInterrupt):
-            encode_files(model, [pattern], output, **options)
-    assert (output / "shard-00002.parquet").exists()
-    assert encode_files(model, [pattern], output, **options) == {"rows": 250}
-    encode_files(model, [pattern], tmp_path / "whole", **options)
+    assert sorted(content(output)) == [*shards, "vectors.json"]
+    for folder in (output, tmp_path / "whole"):
+        assert encode_files(model, [pattern], folder, rows_per_shard=100) == {"rows": 250}
     assert content(output) == content(tmp_path / "whole")
 
 
@@ -202,10 +190,8 @@ def test_damage_stops_it_or_is_counted(model, tmp_path):
     columns = pa.concat_tables(VectorFolder.open(output).columns(shard) for shard in range(5))
     assert columns["id"].to_pylist() == [*range(100), *range(150, 250)]
     (tmp_path / "x.jsonl").write_text('{"text": "a", "m": {}}\n')
-    for names in (["text"], None):
-        context = nullcontext() if names else pytest.raises(UserError, match=r"cannot be .* 'm' .*`columns`")
-        with context:
-            encode_files(model, [str(tmp_path / "x.jsonl")], tmp_path / f"m{names}", columns=names)
+    with pytest.raises(UserError, match=r"cannot be written .* 'm' .*`columns`"):
+        encode_files(model, [str(tmp_path / "x.jsonl")], tmp_path / "m")
 
 
 def test_batches_get_a_column_and_duplicates_are_encoded_once():

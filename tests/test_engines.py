@@ -73,9 +73,7 @@ def test_beam_overwrites_no_field(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("package", "script"), [("pyspark", SPARK), ("ray", RAY), pytest.param("apache_beam", BEAM)]
-)
+@pytest.mark.parametrize(("package", "script"), [("pyspark", SPARK), ("ray", RAY), ("apache_beam", BEAM)])
 def test_workers_make_the_vectors_of_one_machine(tmp_path, monkeypatch, package, script):
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")

@@ -5,7 +5,6 @@ import pickle
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import warnings
@@ -18,6 +17,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from programs import run_python
 from raw_files import write_files
 from testing import SENTENCES
 
@@ -103,14 +103,14 @@ def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
         assert "spawn" in in_fork(call)
 
 
-@pytest.mark.parametrize("gpus", [[], ["GPU:0", "GPU:1"]])
 @pytest.mark.parametrize(
-    "call",
+    ("call", "gpus"),
     [
-        xling_tf.load,
-        xling_tf.KerasEncoder,
-        xling_tf.Model.from_pretrained,
-        lambda folder: xling_tf.fine_tune(folder, PAIRS, output=folder / "saved_model.pb"),
+        (xling_tf.load, []),
+        (xling_tf.load, ["GPU:0", "GPU:1"]),
+        (xling_tf.KerasEncoder, ["GPU:0", "GPU:1"]),
+        (xling_tf.Model.from_pretrained, ["GPU:0", "GPU:1"]),
+        (lambda f: xling_tf.fine_tune(f, PAIRS, output=f / "saved_model.pb"), ["GPU:0", "GPU:1"]),
     ],
 )
 def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, gpus, hub_folder, monkeypatch):
@@ -133,7 +133,7 @@ def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, gpus, hub_f
     processes._prepare_gpus.cache_clear()
 
 
-def test_keras_with_another_backend_is_refused_where_it_is_needed(hub_folder):
+def test_keras_with_another_backend_is_refused_where_it_is_needed(hub_folder, monkeypatch):
     code = (
         "import sys, xling_tf\n"
         "print(xling_tf.load(sys.argv[1]).dim)\n"
@@ -141,10 +141,8 @@ def test_keras_with_another_backend_is_refused_where_it_is_needed(hub_folder):
         "    try: getattr(xling_tf, name)\n"
         "    except xling_tf.UserError as error: print(error)"
     )
-    environment = {**os.environ, "KERAS_BACKEND": "jax"}
-    command = [sys.executable, "-c", code, str(hub_folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    dim, *errors = done.stdout.splitlines()
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    dim, *errors = run_python(hub_folder, "-c", code, str(hub_folder)).output.splitlines()
     assert int(dim) > 0
     assert len(errors) == 4
     assert all("set KERAS_BACKEND=tensorflow" in error for error in errors)
@@ -175,21 +173,17 @@ def test_pickle_and_process_pools_carry_a_model_by_its_name(loaded, hub_folder, 
         assert vector == pytest.approx(part.encode(SENTENCES[0]), abs=1e-6)
 
 
-def test_a_forked_worker_reads_its_task_and_says_why_it_cannot_encode(loaded):
+def test_a_forked_worker_reads_its_task_and_says_why_it_cannot_encode(loaded, hub_loaded):
     """Workers that died as they read their tasks would be replaced by a forked pool forever."""
-    for method in (loaded.encode, loaded.response_encoder.encode):
-        task = pickle.dumps(method)
-        assert in_fork(lambda task=task: callable(pickle.loads(task))) == "True"
-        assert "spawn" in in_fork(lambda task=task: pickle.loads(task)(["Hola"]))
-
-
-def test_pickling_a_loaded_model_is_an_error(hub_loaded):
+    task = pickle.dumps(loaded.response_encoder.encode)
+    assert in_fork(lambda: callable(pickle.loads(task))) == "True"
+    assert "spawn" in in_fork(lambda: pickle.loads(task)(["Hola"]))
     with pytest.raises(UserError, match="by its model's name"):
         pickle.dumps(SentenceEncoder(hub_loaded))
 
 
 @pytest.mark.slow
-def test_thousands_of_texts_are_encoded_while_the_interpreter_ends(hub_folder):
+def test_thousands_of_texts_are_encoded_while_the_interpreter_ends(hub_folder, tmp_path):
     code = (
         "import atexit, threading, time, xling_tf\n"
         f"model = xling_tf.load({str(hub_folder)!r})\n"
@@ -197,29 +191,22 @@ def test_thousands_of_texts_are_encoded_while_the_interpreter_ends(hub_folder):
         "atexit.register(encode)\n"
         "threading.Thread(target=lambda: (time.sleep(1), encode())).start()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.split() == ["2049", "2049"]
+    assert run_python(tmp_path, "-c", code).output.split() == ["2049", "2049"]
 
 
-@pytest.mark.parametrize(("ending", "kind"), [(".tgz", "gztar"), (".ZIP", "zip")])
-def test_archives_of_every_kind_are_opened(ending, kind, hub_folder, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("gztar", ".tgz"), ("zip", ".ZIP"), ("bztar", ".tar.bz2"), ("xztar", ".tar.xz")]
+)
+def test_archives_of_every_kind_are_opened_and_damage_is_reported(kind, ending, hub_folder, tmp_path):
     packed = shutil.make_archive(str(tmp_path / "packed"), kind, hub_folder.parent, hub_folder.name)
-    archive = os.path.join(tmp_path, f"model{ending}")
-    os.rename(packed, archive)
+    archive = Path(packed).rename(tmp_path / f"model{ending}")
     assert (find_model(archive) / "saved_model.pb").is_file()
     assert model_name(archive) == "model"
-
-
-@pytest.mark.parametrize("kind", ["gztar", "bztar", "xztar", "zip"])
-def test_a_damaged_archive_is_reported(kind, tmp_path):
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "vocabulary.txt").write_text("\n".join(map(str, range(99_999))))
-    packed = shutil.make_archive(str(tmp_path / "packed"), kind, tmp_path / "m")
-    content = bytearray(Path(packed).read_bytes())
+    content = bytearray(archive.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 9] = b"\xff" * 9
-    Path(packed).write_bytes(content)
-    with pytest.raises(UserError, match=r"packed.* cannot be unpacked: .*; download it again"):
-        find_model(packed)
+    (damaged := archive.with_name(f"damaged{ending}")).write_bytes(content)
+    with pytest.raises(UserError, match=r"damaged.* cannot be unpacked: .*; download it again"):
+        find_model(damaged)
 
 
 def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch):

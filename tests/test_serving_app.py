@@ -5,19 +5,15 @@ import json
 import shutil
 import signal
 import socket
-import struct
-import threading
 import time
-from collections import Counter
-from collections.abc import Iterator
+import timeit
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 
-import psutil
 import pytest
 from programs import ROOT, run_python, the_error
 from serving_models import put_export
-from serving_servers import Server, server_in_thread, server_process, wait_until
+from serving_servers import server_in_thread, server_process, wait_until
 
 from xling_tf.serving.batching import BatchingParameters
 
@@ -58,30 +54,12 @@ def test_requests_at_the_same_time_get_their_own_answers(server):
 def test_every_path_has_its_answer(server):
     for path, kind in (("/healthz", "json"), ("/readyz", "json"), ("/", "html"), ("/page/page.js", "script")):
         reply = server.ask(path)
-        assert (reply.status, kind in str(reply.kind)) == (200, True)
+        assert (reply.status, kind in reply.kind) == (200, True)
     # The page lists the models of OpenAI's path, which asks for the key.
     assert b'"v1/models"' in server.ask("/page/page.js").body
-    for method, path, status in (
-        ("DELETE", "/healthz", 405),
-        ("GET", "/page/none", 404),
-        ("GET", "/page/models", 404),
-        ("GET", "/page/..%2fapp.py", 404),
-        ("GET", "/nowhere?x=1", 404),
-    ):
-        reply = server.ask(path, method=method)
-        assert (reply.status, list(reply.json)) == (status, ["error"])
-
-
-def test_openvinos_client_finds_the_latest_version(server, tmp_path):
-    # In a separate process: it registers protocol buffers that TensorFlow has too.
-    script = f"""
-from ovmsclient import make_http_client
-client = make_http_client("127.0.0.1:{server.port}")
-print(sorted(client.get_model_status("m")), client.get_model_metadata("m")["model_spec"]["version"])
-print(client.predict({{"inputs": ["abc", ""]}}, "m").tolist())
-"""
-    run = run_python(tmp_path, "-c", script)
-    assert run.output.splitlines() == ["[1] 1", "[4.0, 1.0]"], run.errors
+    for path in ("/page/none", "/page/models", "/page/..%2fapp.py", "/nowhere?x=1"):
+        reply = server.ask(path)
+        assert (reply.status, list(reply.json)) == (404, ["error"])
 
 
 def test_requests_are_counted_by_their_code(server):
@@ -151,22 +129,19 @@ def test_a_new_version_takes_over(program):
 
 def test_an_answer_does_not_wait_for_an_acknowledgement(program):
     """Nagle's algorithm with delayed acknowledgements would always take 40 ms."""
-    connection = http.client.HTTPConnection("127.0.0.1", program[0].port)
-    seconds = []
-    for _ in range(20):
-        started = time.perf_counter()
-        connection.request("POST", PREDICT, b'{"instances": ["a"]}')
-        assert connection.getresponse().read()
-        seconds.append(time.perf_counter() - started)
-    connection.close()
-    assert min(seconds) < 0.03
+    with closing(http.client.HTTPConnection("127.0.0.1", program[0].port)) as connection:
+
+        def ask() -> None:
+            connection.request("POST", PREDICT, b'{"instances": ["a"]}')
+            assert connection.getresponse().read()
+
+        assert min(timeit.repeat(ask, number=1, repeat=20)) < 0.03
 
 
 def test_a_mistake_is_one_line(program, tmp_path):
     server, models = program
     for flags, message in (
         ([f"--model=m={models}", f"--port={server.port}"], "cannot listen on --host 127.0.0.1 --port"),
-        ([f"--model=m={models}", "--host=a..b"], "cannot listen on --host a..b --port"),
         (["--model=a/b=."], "--model must be name=model"),
     ):
         assert message in the_error(run_python(tmp_path, PROGRAM, *flags))
@@ -186,54 +161,6 @@ def test_a_server_that_is_stopped_answers_requests_in_flight(program):
     assert server.process.wait(60) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
-
-
-@contextmanager
-def crowd(server: Server, clients: int = 4) -> Iterator[Counter[int]]:
-    """Clients that send requests until the block ends; yields the counts of their statuses."""
-    seen: Counter[int] = Counter()
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.is_set():
-            seen[server.predict(["a", "bc"]).status] += 1
-
-    with ThreadPoolExecutor(clients) as pool:
-        asking = [pool.submit(ask) for _ in range(clients)]
-        try:
-            yield seen
-        finally:
-            over.set()
-        for each in asking:
-            each.result()
-
-
-@pytest.mark.slow
-def test_clients_that_leave_or_are_slow_do_not_affect_others(folder):
-    body = b'{"instances": ["a"]}'
-    head = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % len(body)
-    whole = head + body
-    with server_process(f"--model=m={folder}", "--client_seconds=2") as server:
-        assert server.process
-        process, address = psutil.Process(server.process.pid), ("127.0.0.1", server.port)
-        files = process.num_fds()
-        with crowd(server) as seen:
-            for number in range(300):  # within the headers, within the body, before the answer
-                end = (len(head) // 2, len(head) + 5, len(whole))[number % 3]
-                with suppress(OSError), socket.create_connection(address, timeout=10) as client:
-                    client.sendall(whole[:end])
-                    if number % 2:  # resets the connection
-                        linger = struct.pack("ii", 1, 0)
-                        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            slow = [socket.create_connection(address, timeout=30) for _ in range(100)]
-            for client in slow:
-                client.sendall(whole[: len(head) + 3])  # the rest never comes
-            for client in slow:
-                assert client.recv(2**16).startswith(b"HTTP/1.1 408 ")
-                client.close()
-        assert seen.keys() == {200}
-        wait_until(lambda: process.num_fds() <= files + 5)
-        assert server.metric('xling_tf_serving_queued_rows{model_name="m"}') == 0
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

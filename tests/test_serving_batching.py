@@ -106,24 +106,23 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room():
     assert run(test, max_batch_size=2, max_enqueued_batches=2)[-1] == [9]
 
 
-@pytest.mark.parametrize("inputs", [{"x": np.ones(5)}, {"x": np.ones(5), "other": np.ones(1)}])
-def test_a_request_larger_than_the_queue_is_refused_for_good(inputs):
+def test_a_request_larger_than_the_queue_is_refused_for_good():
     async def test(case: Case) -> None:
         case.model.let.set()
         with pytest.raises(ServingError, match="at most 4 rows") as error:
-            await case.scheduler.run(case.model.queue, inputs)
+            await case.scheduler.run(case.model.queue, {"x": np.ones(5), "other": np.ones(1)})
         assert error.value.status == 413
         assert await answers(await case.submit(1, 2, 3, 4)) == [[2, 4, 6, 8]]
 
     assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [3, 4]]
 
 
-def test_cancelled_requests_free_their_places():
+def test_cancelled_requests_and_rests_of_large_ones_free_their_places():
     async def test(case: Case) -> None:
-        called, gone, stays = [await case.submit(*each) for each in ([0], [1, 2], [3])]
+        called, gone, stays = [await case.submit(*each) for each in ([0, 0, 1], [2], [3])]
         gone.cancel()
         await case.begun()
-        called.cancel()  # Its call has begun.
+        called.cancel()  # The call of its first half has begun.
         await asyncio.sleep(0)
         assert case.queued() == 1
         came = await case.submit(5, 6)
@@ -131,19 +130,7 @@ def test_cancelled_requests_free_their_places():
         case.model.let.set()
         assert await answers(stays, came) == [[6], [10, 12]]
 
-    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[0], [3], [5, 6]]
-
-
-def test_the_rest_of_a_large_request_is_not_run_once_it_is_cancelled():
-    async def test(case: Case) -> None:
-        gone = await case.submit(1, 2, 3, 4)
-        await case.begun()
-        gone.cancel()
-        await asyncio.sleep(0)
-        case.model.let.set()
-        assert await answers(await case.submit(5)) == [[10]]
-
-    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [5]]
+    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[0, 0], [3], [5, 6]]
 
 
 def test_one_bad_request_fails_alone():

@@ -56,13 +56,11 @@ def test_openais_client_reads_the_vectors(client):
     ("changes", "error", "message"),
     [
         ({"input": None}, openai.BadRequestError, "a text or several"),
-        ({"input": ["a", None]}, openai.BadRequestError, "a text or several"),
         ({"input": [[1, 2]]}, openai.BadRequestError, "check_embedding_ctx_length=False"),
         ({"model": "stranger"}, openai.NotFoundError, "stranger"),
         ({"dimensions": 4}, openai.BadRequestError, "at most 3"),
         ({"extra_body": {"encoding_format": []}}, openai.BadRequestError, "float or base64"),
         ({"extra_body": {"signature_name": "lengths"}}, openai.BadRequestError, "not return vectors"),
-        ({"extra_body": {"signature_name": "none"}}, openai.BadRequestError, "not found"),
     ],
 )
 def test_mistakes_are_refused(client, changes, error, message):
@@ -75,41 +73,25 @@ def test_openais_client_lists_the_models(client, server):
     assert (model.id, model.object, model.owned_by) == ("m", "model", "xling_tf")
     assert abs(model.created - time.time()) < 3600  # It was exported by this test.
     # TensorFlow Serving's status has the same path.
-    assert client.models.retrieve("m").model_dump() == {
-        **model.model_dump(),
-        "model_version_status": [
-            {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
-        ],
-    }
+    (status,) = client.models.retrieve("m").model_dump().pop("model_version_status")
+    assert status["state"] == "AVAILABLE"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("stranger")
-    key = {"Authorization": "Bearer secret"}
-    assert list(server.ask("/v1/models/m/versions/1", **key).json) == ["model_version_status"]
-    assert server.ask("/v1/models?a=b", **key).json["data"][0]["id"] == "m"
-    head = server.ask("/v1/models", method="HEAD", **key)
-    assert (head.status, head.body) == (200, b"")
     assert server.ask("/v1/models").json["error"]["type"] == "invalid_request_error"
 
 
 def test_keys_and_origins_are_required(server):
-    for path in ("/v1/models", "/v1/models/m", "/v1/models/m/metadata"):
-        assert server.ask(path, Authorization="BEARER \t secret ").status == 200
-        for wrong in ("secret", "Basic secret", "Bearer Secret", "Bearer secret x", "Bearer sécret"):
-            reply = server.ask(path, Authorization=wrong)
-            assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert server.ask("/v1/models", Authorization="BEARER \t secret ").status == 200
+    for wrong in ("secret", "Basic secret", "Bearer Secret", "Bearer secret x", "Bearer sécret"):
+        reply = server.ask("/v1/models/m/metadata", Authorization=wrong)
+        assert (reply.status, reply.headers["WWW-Authenticate"]) == (401, "Bearer")
     stranger = openai.OpenAI(base_url=f"{server.url}/v1", api_key="other", max_retries=0)
     with pytest.raises(openai.AuthenticationError, match="API key"):
         stranger.embeddings.create(model="m", input="a")
     assert server.predict(["a"]).status == 401
     assert server.ask("/healthz").status == 200
-    for path in (
-        "/page/models",
-        "/page/../v1/models",
-        "/v1/models/m:predict",
-        "/V1/MODELS/",
-        "/v1/embeddings",
-    ):
-        for method in ("GET", "POST", "HEAD"):
+    for path in ("/page/../v1/models", "/v1/models/m:predict", "/V1/MODELS/", "/v1/embeddings"):
+        for method in ("GET", "POST"):
             reply = server.ask(path, method=method)
             assert reply.status in (401, 404, 405)
             assert b'"m"' not in reply.body

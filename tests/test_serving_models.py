@@ -53,6 +53,7 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_p
     for version in (2, 10):
         put_export(tmp_path / "m" / str(version), version)
     (tmp_path / "m" / "11.partial").mkdir()
+    (tmp_path / "m" / "10" / ".copy.tmp").symlink_to(tmp_path / "gone")  # a file that vanishes
     model = serve()
     assert (answering(model), states(model)) == (10, {10: "AVAILABLE"})
     put_export(tmp_path / "m" / "11", 11)
@@ -83,28 +84,11 @@ def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path):
     assert function() is None
 
 
-def lookup_table() -> tf.Module:
-    model, words = tf.Module(), tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
-    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
-    return model
-
-
-def test_releasing_tables_while_a_graph_is_traced_adds_nothing_to_it():
-    model = lookup_table()
-
-    @tf.function
-    def traced(x: tf.Tensor) -> tf.Tensor:
-        release_resources(model)
-        return x + 1
-
-    assert not traced.get_concrete_function(tf.TensorSpec([])).graph.captures
-    with pytest.raises(tf.errors.NotFoundError):
-        model.table.size()
-
-
 def test_the_tables_of_a_retired_version_are_freed(tmp_path, monkeypatch):
     """TensorFlow would keep them by name, megabytes for each version."""
-    model, specs = lookup_table(), {"words": tf.TensorSpec([None], tf.string)}
+    model, words = tf.Module(), tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
+    model.table = tf.lookup.StaticHashTable(words, default_value=-1)
+    specs = {"words": tf.TensorSpec([None], tf.string)}
     save(model, {"serving_default": (lambda words: {"ids": model.table.lookup(words)}, specs)}, tmp_path)
     tables: list[Any] = []
 
@@ -120,6 +104,15 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path, monkeypatch):
     assert sizes(table_handle=tables[1]).numpy() == 3
     with pytest.raises(tf.errors.NotFoundError):
         sizes(table_handle=tables[0])
+
+    @tf.function
+    def traced(x: tf.Tensor) -> tf.Tensor:  # garbage may be collected while a graph is traced
+        release_resources(model)
+        return x + 1
+
+    assert not traced.get_concrete_function(tf.TensorSpec([])).graph.captures
+    with pytest.raises(tf.errors.NotFoundError):
+        model.table.size()
 
 
 def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path):
@@ -137,13 +130,6 @@ def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tm
     put_export(wreck, 2)
     model.poll()
     assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
-
-
-def test_files_that_vanish_stop_no_poll(serve, tmp_path):
-    for version in (1, 2):
-        put_export(tmp_path / "m" / str(version), version)
-    (tmp_path / "m" / "2" / ".copy.tmp").symlink_to(tmp_path / "gone")
-    assert answering(serve()) == 2
 
 
 def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path):
@@ -182,11 +168,10 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, t
 
 
 def test_only_whole_numbers_are_versions(tmp_path):
-    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999", "1000000000000000000"):
+    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999"):
         (tmp_path / name).mkdir()
     (tmp_path / "6").touch()
     assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "002"}
-    assert find_versions(tmp_path / "nowhere") == {}
 
 
 def test_a_start_without_a_model_is_an_error(tmp_path):

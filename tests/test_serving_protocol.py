@@ -72,14 +72,9 @@ def test_the_server_answers_as_the_table_says(server):
         ("texts", '{"inputs": ["ñandú"]}'.encode("utf-16"), "UTF-8"),
         ("texts", b'{"instances": ["\\ud800"]}', "surrogate"),
         ("texts", b'{"inputs": {"text": [{"b64": "8Q=="}]}}', "UTF-8"),  # "ñ" in Latin-1
-        # A member that is null is as if left out.
-        ("half_plus", b'{"signature_name": null, "inputs": null, "instances": [1.0]}', [3.5]),
-        ("texts", b'{"instances": null}', "'instances'"),
-        ("texts", b'{"instances": [null]}', "must be string"),
         ("half_plus", b"[" * 100_000, "JSON"),
         ("half_plus", b'{"instances": [' + b"9" * 5000 + b"]}", "JSON"),
         ("half_plus", b'{"inputs": ' + b"[" * 65 + b"]" * 65 + b"}", "lists of equal length"),
-        ("half_plus", b'{"instances": [[1.0, 2.0]]}', "must have shape (None,), not (1, 2)"),
     ],
 )
 def test_bytes_at_the_edges_of_json(server, path, body, answer):
@@ -145,17 +140,12 @@ ARRAYS = hnp.arrays(
 ).filter(lambda array: np.isfinite(array).all())
 
 
-def info(dtype: Any) -> TensorInfo:
-    made = TensorInfo(dtype=tf.as_dtype(dtype).as_datatype_enum)
-    made.tensor_shape.unknown_rank = True
-    return made
-
-
 @settings(FEW, max_examples=50)
 @given(ARRAYS, st.booleans())
 def test_a_written_array_is_read_as_the_same_array(array, row_form):
     answer = format_outputs({"x": array}, row_form)
     body = answer.replace(b"predictions", b"instances").replace(b"outputs", b"inputs")
-    inputs, read_row_form = to_inputs(parse_request(body), {"x": info(array.dtype)})
+    info = TensorInfo(dtype=tf.as_dtype(array.dtype).as_datatype_enum, tensor_shape={"unknown_rank": True})
+    inputs, read_row_form = to_inputs(parse_request(body), {"x": info})
     assert (read_row_form, inputs["x"].dtype) == (row_form, array.dtype)
     np.testing.assert_array_equal(inputs["x"], array)

@@ -1,11 +1,11 @@
 """Texts out of files of every format, whole and damaged, local and remote."""
 
 import bz2
+import csv
 import gzip
 import json
 import lzma
 import math
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 import zstandard
 from pyarrow import feather, ipc, parquet
 
-from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
+from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
 from xling_tf.errors import UserError
 
 ROWS = [
@@ -52,7 +52,7 @@ FILES = {
 def read(*patterns: Any, text_column: str = "text", row: int = 0, **options: Any) -> TextFiles:
     """Reads all rows, into the attribute `rows`."""
     files = TextFiles(find_files([str(pattern) for pattern in patterns]), text_column, **options)
-    files.rows = [row for batch in files.batches(Position(0, row), 0) for row in batch.to_pylist()]
+    files.rows = [row for batch in files.batches(row) for row in batch.to_pylist()]
     return files
 
 
@@ -113,9 +113,8 @@ def test_types_are_those_of_the_first_file(tmp_path):
     assert len(read(tmp_path / "*", columns=["text"]).rows) == 3
 
 
-@pytest.mark.parametrize("values", [[1, 2], [["a"], ["b"]]])
-def test_columns_of_other_types_are_refused(tmp_path, values):
-    parquet.write_table(pa.table({"text": values}), tmp_path / "x.parquet")
+def test_columns_of_other_types_are_refused(tmp_path):
+    parquet.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "x.parquet")
     with pytest.raises(UserError, match="expected texts in the column text, but it holds"):
         read(tmp_path / "x.parquet", skip_damaged=True)
 
@@ -124,7 +123,6 @@ def test_columns_of_other_types_are_refused(tmp_path, values):
     ("name", "content", "rows", "message"),
     [
         ("x.txt", "a\n".encode("utf-16-le") + b"\nc\n", ["c"], "row 1 of .*x.txt is not UTF-8"),
-        ("x.jsonl", b'{"text": "a"}\n{"text": "\xff"}\n', ["a"], "row 2 of .*x.jsonl is not UTF-8"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "", "n": "\xff"}\n', ["a"], "row 2 of .*x.jsonl is not UTF-8"),
         ("x.txt", b"a\nb\xff\nc\n", ["a", "c"], "row 2 of .*x.txt is not UTF-8"),
         ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
@@ -145,7 +143,6 @@ def test_columns_of_other_types_are_refused(tmp_path, values):
         ),
         # The types are those of all sound lines, not only of the first one.
         ("x.jsonl", b'?\n{"text": "a", "n": null}\n{"text": "b", "n": 1}', ["a", "b"], "row 1 of .*x.jsonl"),
-        ("x.jsonl", b'{"text": "a"}\n{"text"\n{"text": "c"}\n', ["a", "c"], "row 2 of .*x.jsonl is no JSON"),
         ("x.jsonl", b'?\n\n{"text": "2020-01-01"}\n{"text": 3}', ["2020-01-01"], "row 1 of .*x.jsonl"),
     ],
 )
@@ -173,8 +170,7 @@ def test_damaged_files(tmp_path, name):
     assert files.counts["damaged files"] == 1
 
 
-@pytest.mark.parametrize("end", [b"", b"\n"])
-@pytest.mark.parametrize("num_rows", [0, 2, 100_000])
+@pytest.mark.parametrize(("num_rows", "end"), [(0, b"\n"), (100_000, b"")])
 def test_an_open_quote_is_damage(tmp_path, num_rows, end):
     sound = b"".join(b'%d,"a ""b"", c"\r\n' % row for row in range(num_rows))
     (tmp_path / "x.csv").write_bytes(b"id,text\n" + sound + b'7,"oops\n2,b\n3,c' + end)
@@ -199,6 +195,12 @@ def test_quotes_of_other_dialects_are_refused(tmp_path, content, message):
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(UserError, match=message):
         read(tmp_path / "x.csv")
+
+
+def test_the_limit_of_csv_in_the_process_is_not_changed(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"text\n" + b"a" * 200_000 + b"\nb\n")
+    (batch,) = TextFiles(find_files([str(tmp_path / "x.csv")]), "text").batches()
+    assert (len(batch), csv.field_size_limit()) == (2, 131_072)
 
 
 def test_streams_of_arrow_have_an_end(tmp_path):
@@ -229,10 +231,6 @@ FIRST = b'{"text": "a", "n": 1, "tags": [], "m": {"a": 1}}\n' * 5000  # more tha
             "one type in the field n, .*'007' with type str",
         ),
         (b'{"text": "a", "n": 18446744073709551615}', "one type in the field n, .* too large"),
-        (
-            b'{"text": "a", "n": 9007199254740993}\n{"text": "a", "n": 0.5}',
-            "one type in the field n, .*range",
-        ),
     ],
 )
 def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
@@ -246,25 +244,17 @@ def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
     ("first", "second", "is_kept"),
     [
         (pa.array([17]), pa.array(["007"]), False),
-        (pa.array([17]), pa.array(["17"]), False),
         (pa.array([[17]]), pa.array([["17"]]), False),
         (pa.array(["007"]), pa.array([17]), False),
         (pa.array([1]), pa.array([2**64 - 1], pa.uint64()), False),
-        (pa.array([1.0]), pa.array([2**53 + 1]), False),
         (pa.array([1]), pa.array([7.5]), False),
         (pa.array([1]), pa.array([7.0]), True),
         (pa.array([1.0], pa.float32()), pa.array([0.1]), False),
         (pa.array([1.0]), pa.array([math.nan], pa.float32()), True),
-        (pa.array([[1.0]], pa.list_(pa.float32())), pa.array([[0.1]]), False),
-        (pa.array([True]), pa.array([5]), False),
         (pa.array([0], pa.date32()), pa.array([1], pa.timestamp("us")), False),
-        (pa.array([0], pa.timestamp("us")), pa.array([1], pa.date32()), True),
         (pa.array([0], pa.timestamp("us", "UTC")), pa.array([1], pa.timestamp("us")), False),
-        (pa.array([0], pa.timestamp("us")), pa.array([1]), False),
-        (pa.array([Decimal("1.0")]), pa.array([Decimal("1.25")]), False),
         (pa.array([{"a": 1}]), pa.array([{"a": 1, "b": 2}]), False),
         (pa.nulls(1), pa.array(["x"]), True),
-        (pa.array([1]), pa.nulls(1), True),
         (pa.array(["x"]).dictionary_encode(), pa.array(["y"], pa.large_string()), True),
     ],
 )
@@ -273,11 +263,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
         parquet.write_table(pa.table({"n": values, "text": ["a"]}), tmp_path / f"{name}.parquet")
     if is_kept:
         values = [row["n"] for row in read(tmp_path / "*").rows]
-        assert (
-            str(values) == str([first[0].as_py(), second[0].as_py()])
-            or values == [1, 7]
-            or values[1].day == 2
-        )
+        assert str(values) == str([first[0].as_py(), second[0].as_py()]) or values == [1, 7]
     else:
         with pytest.raises(
             UserError, match=r"2.parquet must have the columns of the rows before, n .*`columns`"
@@ -285,8 +271,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
             read(tmp_path / "*", skip_damaged=True)
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
-@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+@pytest.mark.parametrize(("name", "kind"), [("x.parquet", pa.string()), ("x.arrow", pa.binary())])
 def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
     texts = pa.array([b"a\0", None, b"\xff", b"d"], pa.binary()).cast(kind, safe=False)
     table = pa.table({"n": [1, 2, 3, 4], "text": texts})
@@ -331,28 +316,25 @@ def test_first_rows_of_any_form_name_the_columns(tmp_path, name, content, header
 def test_compressed_tables_are_no_plain_lines(tmp_path, name):
     path = tmp_path / "x"
     path.write_bytes(zstandard.compress(TSV))
-    [batch] = TextFiles([InputFile(name, 1, "", partial(path.open, "rb"))], "text").batches(Position(), 0)
+    [batch] = TextFiles([InputFile(name, 1, "", partial(path.open, "rb"))], "text").batches()
     assert batch.to_pylist() == ROWS
 
 
-@pytest.mark.parametrize("name", ["x.csv.gzip", "x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old"])
+@pytest.mark.parametrize("name", ["x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old"])
 def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(TSV)
     with pytest.raises(UserError, match=rf"{name} must end in \.\w+, or not have it in its name; rename it"):
         find_files([str(tmp_path / "*")])
-    files = TextFiles([InputFile(f"https://x.org/get?name={name}", 1, "", (tmp_path / name).open)], "text")
-    with pytest.raises(UserError, match=r"must end in \.\w+, or not have it in its name"):
-        next(files.batches(Position(), 0))
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), PermissionError(13, "denied"), OSError(5, "I/O error")])
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(5, "I/O error")])
 def test_a_file_that_cannot_be_read_is_not_skipped(error):
     def fail() -> None:
         raise error
 
     files = TextFiles([InputFile("s3://b/x.txt", 1, "", fail)], "text", skip_damaged=True)
     with pytest.raises(UserError, match=r"s3://b/x.txt cannot be read: .+; run the same command again"):
-        next(files.batches(Position(), 0))
+        next(files.batches())
 
 
 def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
@@ -363,4 +345,3 @@ def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
     (tmp_path / "y.csv").write_bytes("text,año\nx,1\n".encode("latin-1"))
     with pytest.raises(UserError, match=r"y.csv is damaged after row 0: its header is not UTF-8"):
         read(tmp_path / "y.csv")
-    assert read(tmp_path / "y.csv", skip_damaged=True).counts == {"damaged files": 1}

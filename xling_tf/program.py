@@ -66,7 +66,7 @@ def run(
     Args:
         main: The program.
         again: Says what happens if the same command is started again.
-        extra: The extra whose missing packages are reported before anything is imported.
+        extra: The extras, as "bulk,mining", whose missing packages are reported before anything is imported.
         takes_files: True passes the words of the command line that are not flags to `main`.
         known_only: True leaves unknown flags among these words.
     """
@@ -76,7 +76,7 @@ def run(
         if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
-            for module in _MODULES.get(extra, ()):
+            for module in (module for name in extra.split(",") for module in _MODULES.get(name, ())):
                 if find_spec(module) is None:
                     raise missing_package(module, extra)
             main(*argv[1:])

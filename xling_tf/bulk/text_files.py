@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -37,14 +37,6 @@ class InputFile(NamedTuple):
     size: int  # bytes
     version: str  # changes with the content; "" if the file system has no such value
     open: Callable[[], BinaryIO]
-
-
-class Position(NamedTuple):
-    """A place in a sequence of files, from which reading can continue."""
-
-    file: int = 0
-    row: int = 0  # number of sound rows of the file before the place
-    counts: dict[str, int] = {}  # `TextFiles.counts` of the files before
 
 
 class _FinalError(UserError):
@@ -82,35 +74,23 @@ class TextFiles:
     columns: Sequence[str] | None = None  # to keep; None keeps all
     header: bool = True  # False: tables do not begin with the names of their columns: they are f0, f1, ...
     skip_damaged: bool = False  # skips and counts damaged rows, and the rest of damaged files
-    schema: pa.Schema | None = None  # the columns' types, if earlier rows have set them
+    schema: pa.Schema | None = None  # the columns' types, which the first rows set
     counts: Counter[str] = field(default_factory=Counter)  # "empty texts", "damaged rows", "damaged files"
     bytes_read: int = 0
-    _starts: deque[tuple[int, Position]] = field(default_factory=deque)  # number of rows before a file
 
-    def batches(self, start: Position, rows_before: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows from a position on; `rows_before` counts the rows of all files before it."""
-        self.counts = Counter(start.counts)
-        rows, skipped = rows_before - start.row, start.row
-        self.bytes_read = sum(file.size for file in self.files[: start.file])
-        for number, file in enumerate(self.files[start.file :], start.file):
-            self._starts.append((rows, Position(number, 0, dict(self.counts))))
-            bytes_before, first = self.bytes_read, rows
+    def batches(self, skip: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yields the rows after the first ones, which are read, checked and counted, too."""
+        for file in self.files:
+            bytes_before, row = self.bytes_read, 0
             for batch in self._read(file):
-                batch = self._without_damage(batch, file.name, rows - first)
-                rows += len(batch)
+                batch = self._without_damage(batch, file.name, row)
+                row += len(batch)
                 is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
                 self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
-                if len(batch) > skipped:
-                    yield self._selected(batch, file.name).slice(skipped)
-                skipped = max(0, skipped - len(batch))
+                if len(selected := self._selected(batch, file.name)) > skip:
+                    yield selected.slice(skip)
+                skip = max(0, skip - len(selected))
             self.bytes_read = bytes_before + file.size
-
-    def position(self, rows: int) -> Position:
-        """Returns the position after a number of rows, which must not decrease from call to call."""
-        while len(self._starts) > 1 and self._starts[1][0] < rows:
-            self._starts.popleft()
-        rows_before, start = self._starts[0]
-        return start._replace(row=rows - rows_before)
 
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
@@ -239,7 +219,7 @@ class TextFiles:
         def parse(lines: list[bytes | None]) -> list[dict[str, Any] | None]:
             return [_json_object(text, self.text_column) for text in _texts(lines)]
 
-        for block in self._parsed(_line_blocks(stream, name), parse, name):
+        for block in self._parsed(_blocks(chain.from_iterable(_line_blocks(stream, name))), parse, name):
             arrays, rows = {}, [row for row in block if row is not None]
             if not rows:
                 continue

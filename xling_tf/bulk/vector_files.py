@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
 from os import SEEK_END, PathLike
@@ -20,7 +20,7 @@ from pyarrow import compute, parquet
 from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
-from xling_tf.bulk.text_files import InputFile, Position, TextFiles, find_files
+from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import locked, read_json, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, find_model
@@ -31,7 +31,7 @@ ROWS_PER_SHARD = 1 << 17
 FORMATS = ("parquet", "npy")
 _DESCRIPTION = "vectors.json"  # what a folder holds
 _STATE = "{n:,} of about {total:,} sentences, {rate_noinv:,.0f}/s, {remaining} left"
-_RECORD = b"xling_tf"  # key in a shard's metadata: the folder's description, and where to continue
+_RECORD = b"xling_tf"  # key in a shard's metadata: the folder's description
 _CHUNK_ROWS = 1 << 14  # rows encoded at once
 _CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that are
 
@@ -52,9 +52,9 @@ def encode_files(
 ) -> dict[str, int]:
     """Encodes the texts of files into a folder of shards, in bounded memory.
 
-    The rows keep their order. A shard appears once it is complete. Called again after a kill, it continues
-    after the last shard, and the result is the same. Texts that occur twice within 16,384 rows are encoded
-    once.
+    The rows keep their order. A shard appears once it is complete. Called again after a kill, it reads the
+    rows of whole shards again, continues after them, and the result is the same. Texts that occur twice
+    within 16,384 rows are encoded once.
 
     Args:
         model: The exported model, as `SentenceEncoder` takes it.
@@ -101,22 +101,20 @@ def encode_files(
         description = continue_with(output / _DESCRIPTION, settings)
         if _fault(output, description) is None:
             return dict(description["counts"])
-        number, rows, position = _whole_shards(output, settings)
+        number, rows = _whole_shards(output, settings)
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
-        if number:  # the first file has set the types of all shards
-            texts.schema = next(replace(texts).batches(Position(), 0)).schema
-        chunks = _ahead(_chunks(texts.batches(position, rows), text_column, rows_per_shard))
+        chunks = _ahead(_chunks(texts.batches(skip=rows), text_column, rows_per_shard))
         num_bytes = sum(file.size for file in files)
         # None hides the bar if the output is a file, not a screen.
         bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
         begin, first = time.monotonic(), rows
-        write: Callable[[pa.RecordBatch, int, TextFiles], None] | None = None
+        write: Callable[[pa.RecordBatch], None] | None = None
         # On errors, the stack discards the unfinished shard.
         with ExitStack() as shard, bar:
             for batch in _ahead(encode_batches(chunks, encoder, text_column, **options)):
                 write = write or shard.enter_context(_shard_writer(output, number, settings, batch.schema))
                 rows += len(batch)
-                write(batch, rows, texts)
+                write(batch)
                 if rows % rows_per_shard == 0:
                     shard.close()
                     number, write = number + 1, None
@@ -171,8 +169,8 @@ class VectorFolder:
 @contextmanager
 def _shard_writer(
     folder: Path, number: int, settings: Mapping[str, Any], schema: pa.Schema
-) -> Iterator[Callable[[pa.RecordBatch, int, TextFiles], None]]:
-    """Yields a function that appends a batch to a shard, given the number of rows up to its end."""
+) -> Iterator[Callable[[pa.RecordBatch], None]]:
+    """Yields a function that appends a batch to a shard."""
     path = _shard(folder, number)
     columns = settings["columns"]
     names = schema.names[:-1] if columns is None else list(columns)
@@ -181,7 +179,6 @@ def _shard_writer(
     stored = names if is_npy else [*names, VECTORS]
     # By dictionaries, Parquet stores int8 in a byte; without, in four.
     has_dictionaries = not is_npy and kind.value_type != pa.float32()
-    record = ""
     with replacing(path) as temporary, ExitStack() as stack:
         message = "the columns cannot be written as Parquet ({error}); choose others with `columns`"
         with as_user_error(message, pa.ArrowNotImplementedError):
@@ -194,16 +191,13 @@ def _shard_writer(
         file = stack.enter_context(writer)
         append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
 
-        def write(batch: pa.RecordBatch, rows: int, texts: TextFiles) -> None:
-            nonlocal record
+        def write(batch: pa.RecordBatch) -> None:
             file.write_batch(batch.select(stored))
             if append:
                 append(vectors_of(batch.column(VECTORS)))
-            position = texts.position(rows)._asdict()
-            record = json.dumps({**settings, "rows": rows, "position": position})
 
         yield write
-        file.add_key_value_metadata({_RECORD: record})
+        file.add_key_value_metadata({_RECORD: json.dumps(settings)})
 
 
 @contextmanager
@@ -275,18 +269,14 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     return description
 
 
-def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int, Position]:
-    """Returns the number of shards before the first missing one, of their rows, and where they end."""
+def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns the number of shards before the first missing one, and of their rows."""
     number = next(number for number in count() if not _is_whole(folder, number, settings))
     if number == 0:
-        return 0, 0, Position()
-    path = _shard(folder, number - 1)
-    message = f"{path} is damaged; remove it, and run the same command again"
-    with as_user_error(message, pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-        record = json.loads(parquet.read_metadata(path).metadata[_RECORD])
-        # Earlier versions did not write the number of rows, which is smaller after the last shard.
-        rows = record.get("rows", number * settings["rows_per_shard"])
-        return number, rows, Position(**record["position"])
+        return 0, 0
+    path = _shard(folder, number - 1)  # the last one may have fewer rows
+    with as_user_error(f"{path} is damaged; remove it, and run the same command again", pa.ArrowException):
+        return number, (number - 1) * settings["rows_per_shard"] + parquet.read_metadata(path).num_rows
 
 
 def _chunks(
