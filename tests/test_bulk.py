@@ -106,13 +106,14 @@ def test_a_killed_program_continues(model, tmp_path, file_format):
     texts = [f"text {number}" for number in range(6000)]
     pattern = write_texts(tmp_path / "in", texts, num_files=7)
     flags = [f"--model={model}", f"--input={pattern}", "--rows_per_shard=20", f"--format={file_format}"]
-    command = [sys.executable, str(ROOT / "export/encode.py"), *flags, f"--output={tmp_path / 'killed'}"]
-    run_and_kill(command, tmp_path / "killed/shard-00020.parquet")
+    program = [str(ROOT / "export/encode.py"), *flags, "--output=killed"]
+    run_and_kill([sys.executable, *program], tmp_path / "killed/shard-00020.parquet")
     with pytest.raises(UserError, match="not finished; run the same"):
         VectorFolder.open(tmp_path / "killed")
+    done = run_python(tmp_path, *program)
+    assert (done.status, done.output) == (0, "killed: 6000 rows\n"), done.errors
     options: dict[str, Any] = {"rows_per_shard": 20, "file_format": file_format, "precision": "float32"}
-    for name in ("killed", "whole"):
-        assert encode_files(model, [pattern], tmp_path / name, **options) == {"rows": 6000}
+    encode_files(model, [pattern], tmp_path / "whole", **options)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
     # A shard that was removed is made again.
     (tmp_path / "killed/shard-00100.parquet").unlink()
@@ -206,13 +207,3 @@ def test_batches_get_a_column_and_duplicates_are_encoded_once():
     assert sum(map(len, counting.batches)) == 3
     with pytest.raises(UserError, match="the column v exists already"):
         next(encode_batches([encoded], encoder, "sentence", vector_column="v"))
-
-
-@pytest.mark.slow
-def test_the_program_reports(model, tmp_path):
-    (tmp_path / "x.txt").write_text("Hola\n\nHello\n")
-    flags = [f"--model={model}", "--input=x.txt", "--output=out", "--text_column=line"]
-    done = run_python(tmp_path, str(ROOT / "export/encode.py"), *flags)
-    assert (done.status, done.output) == (0, "out: 3 rows, 1 empty texts\n"), done.errors
-    table = VectorFolder.open(tmp_path / "out").columns(0)
-    assert table["line"].to_pylist() == ["Hola", "", "Hello"]

@@ -85,13 +85,13 @@ def test_plain_lines_and_tables_without_header(tmp_path):
 
 
 def test_remote_files(tmp_path):
-    with fsspec.open("memory://bucket/x.jsonl", "wb") as file:
+    with fsspec.open("memory://texts/x.jsonl", "wb") as file:
         file.write(lines(*map(json.dumps, ROWS)))
-    with fsspec.open("memory://bucket/y.parquet", "wb") as file:
+    with fsspec.open("memory://texts/y.parquet", "wb") as file:
         parquet.write_table(TABLE, file)
-    assert read("memory://bucket/*").rows == 2 * ROWS
+    assert read("memory://texts/*").rows == 2 * ROWS
     for pattern, message in {
-        "memory://bucket/*.tsv": "matches none",
+        "memory://texts/*.tsv": "matches none",
         tmp_path / "none": "matches none",
         tmp_path: "matches none",
         "nosuch://x": "cannot be looked up",
