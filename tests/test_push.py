@@ -8,6 +8,7 @@ import huggingface_hub
 import pytest
 import tensorflow_hub
 from huggingface_hub.utils import filter_repo_objects
+from programs import ROOT, run_python
 from push import archive, push
 from raw_files import read_files
 from serving_servers import app_in_thread
@@ -72,8 +73,10 @@ def test_a_refusal_by_hugging_face_is_reported(repository, hub_folder):
 
 def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
     packed = tmp_path / "share" / "model.tar.gz"
-    checksum = archive(hub_folder, packed)
-    subprocess.run(["sha256sum", "--check", checksum.name], cwd=packed.parent, check=True)
+    flags = [f"--model={hub_folder}", "--output=share/model.tar.gz"]
+    run = run_python(tmp_path, str(ROOT / "export" / "push.py"), *flags)
+    assert (run.status, 'xling_tf.load("share/model.tar.gz")' in run.output) == (0, True), run.errors
+    subprocess.run(["sha256sum", "--check", f"{packed.name}.sha256"], cwd=packed.parent, check=True)
     assert xling_tf.load(packed).encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:

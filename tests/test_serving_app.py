@@ -110,7 +110,7 @@ def program(tmp_path_factory):
     models = tmp_path_factory.mktemp("models") / "m"
     models.mkdir()
     put_export(models / "1", 1)
-    flags = [f"--model=m={models}", "--log_level=DEBUG", "--file_system_poll_wait_seconds=0.1"]
+    flags = [f"--model={models}", "--log_level=DEBUG", "--file_system_poll_wait_seconds=0.1"]
     with server_process(*flags) as server:
         yield server, models
 
