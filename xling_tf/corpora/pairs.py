@@ -80,8 +80,6 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     if isinstance(pairs, str | os.PathLike):
         first = header_of(Path(pairs))
         names = first if any(map(role_of, first)) else None
-        if names and not is_header(names):
-            raise UserError(f"{pairs} must name all columns or none, but has {', '.join(names)}; {_ADVICE}")
         table: list[Any] = read_table(Path(pairs), names or _UNNAMED[: len(first)])
     elif hasattr(pairs, "itertuples"):  # pandas
         names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
@@ -114,16 +112,15 @@ def _is_column(value: Any) -> bool:
 
 
 def _roles(names: Sequence[str]) -> list[str]:
-    """Returns the roles of columns; one of unknown name is the text that is missing; [] if none is known."""
+    """Returns the roles of columns, which must all be known; [] if none is."""
     roles = [role_of(name) for name in names]
-    missing = [side for side in ("first", "second") if side not in roles]
-    counts = [roles.count(role) for role in ("first", "second", "score")]
-    is_ambiguous = max(counts) > 1 or ("score" in roles and "wrong" in roles)
-    if any(roles) and (roles.count(None) != len(missing) or is_ambiguous):
+    counts = [roles.count(role) for role in ("first", "second", "score", None)]
+    is_ambiguous = "score" in roles and "wrong" in roles
+    if any(roles) and (counts not in ([1, 1, 0, 0], [1, 1, 1, 0]) or is_ambiguous):
         raise UserError(
             f"expected two columns of texts, but got {', '.join(names)}; choose columns and {_ADVICE}"
         )
-    return [role or missing.pop(0) for role in roles] if any(roles) else []
+    return [role for role in roles if role]
 
 
 def _roles_of_texts(table: Sequence[list[Any]]) -> list[str]:
