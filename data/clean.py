@@ -17,7 +17,7 @@ from absl import flags
 from xling_tf.program import progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
-_INPUT = flags.DEFINE_string("input", None, "File of lines source TAB target.", required=True)
+_INPUT = flags.DEFINE_string("input", None, "Table of sources and targets, such as TSV.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "File of the pairs that are kept.", required=True)
 _OPTIONS = (
     flags.DEFINE_string("source", "en", "Source language."),

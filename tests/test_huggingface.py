@@ -1,6 +1,7 @@
 """Data sets of Hugging Face's hub as corpora, from local folders that stand in for the hub."""
 
 import json
+import math
 from pathlib import Path
 
 import datasets
@@ -84,7 +85,7 @@ def test_inference_without_the_pairs_that_have_no_label():
 
 def test_scored_pairs_and_answers():
     # Scores are percents of their range.
-    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in (0.2, 1.0, None, 0.4)]
+    rows = [{"sentence1": "a", "sentence2": "b", "score": score} for score in (0.2, 1.0, None, math.nan, 0.4)]
     publish("sentence-transformers/stsb", "default", train=rows, test=rows)
     (found,) = read("hf:sentence-transformers/stsb", "en", "es").values()
     assert [record for record, _ in found] == [SimilarityPair("a", "b", n) for n in (0, 100, 25)]

@@ -1,6 +1,7 @@
 """Corpora from Hugging Face's hub, by its library `datasets`; see `read_source`."""
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class HubCorpus(Corpus):
         *_, last = self.columns
         labels: dict[Any, int] = {}
         if self.kind == "similarity":
-            scores = [score for score in self.dataset[last] if score is not None]
+            scores = [n for n in self.dataset[last] if n is not None and math.isfinite(n)]
             labels = dict(zip(scores, percentages(scores), strict=True))
         elif self.kind == "nli":  # names, or numbers: -1 if the annotators did not agree
             names = getattr(self.dataset.features[last], "names", NLI_LABELS)
