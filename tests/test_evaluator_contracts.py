@@ -14,7 +14,7 @@ from xling_tf.baselines.rueckle2018 import argument
 from xling_tf.errors import UserError
 from xling_tf.evaluators import transfer
 from xling_tf.evaluators.data import Dataset, select
-from xling_tf.evaluators.encoding import Embedder, Encode, Evaluator, NotApplicableError
+from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
 from xling_tf.evaluators.running import SUITES
 
 # The first score of a suite's data sets with a perfect encoder, and its range with a random encoder; "nli"
@@ -124,17 +124,12 @@ def test_few_rows_are_refused_when_they_are_read_or_give_finite_scores(count, tm
         path.write_text("".join(lines[: 1 + count]), encoding="utf-8")
     write_table(tmp_path / "similarity_search/one.tsv", "de", ("eins",), ("zwei",))
     for name, item in select(SUITES, tmp_path, [], 0)[0].items():
-        with suppress(UserError):
+        try:
             evaluator = item.load()
-            with suppress(NotApplicableError):
-                assert json.dumps(_no_user_error(evaluator), allow_nan=False), name
-
-
-def _no_user_error(evaluator: Evaluator) -> Mapping[str, Any]:
-    try:
-        return evaluator(random_vectors())
-    except UserError as error:
-        raise AssertionError(evaluator.name) from error
+        except UserError:
+            continue
+        with suppress(NotApplicableError):
+            assert json.dumps(evaluator(random_vectors()), allow_nan=False), name
 
 
 @pytest.mark.parametrize("name", ["senteval/CR", "documents/toy", "argument/AM"])

@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import json
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -128,9 +127,8 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     if checksum and (checksum, before["seed"]) == (embedder.checksum, seed):
         return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
     # Without a checksum, nothing tells if an earlier file is of the same model.
-    labels = [checksum[:8]] if checksum else (f"unknown-{number}" for number in itertools.count(1))
-    names = (output.with_name(f"{output.stem}.{label}.{before['seed']}.json") for label in labels)
-    renamed = next(name for name in names if checksum or not name.exists())
+    names = (output.with_name(f"{output.stem}.{number}.json") for number in itertools.count(1))
+    renamed = next(name for name in names if not name.exists())
     os.replace(output, renamed)
     logging.info("%s had results of another model or seed, now in %s", output, renamed)
     return results, False
@@ -141,9 +139,7 @@ def _read(output: Path) -> Results:
     message = f"{output} is not a file of evaluation results ({{error}})"
     with as_user_error(message, OSError, ValueError, LookupError, TypeError, AttributeError):
         before: Results = read_json(output)
-        checksum = before["system"]["checksum"]
-        if not (checksum is None or re.fullmatch(r"[\w.=]+", checksum)):  # it becomes part of a file name
-            raise ValueError("the checksum of its system is something else")
+        before["system"] = {"checksum": before["system"]["checksum"]}
         before |= {"seed": int(before["seed"]), "seconds": float(before["seconds"])}
         before["complete"] = bool(before["complete"])
         for part in _BY_SUITE:
