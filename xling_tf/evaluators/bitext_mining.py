@@ -44,11 +44,8 @@ class BitextMining:
         self.pairs = sorted(self._parts[-1][2])
         threshold_from = "the scored part itself" if scored is None else "the other part"
         index = index_kind(max(sizes["num_sources"], sizes["num_targets"]))
-        self.protocol: Mapping[str, Any] = {
-            **{"index": index, "threshold_from": threshold_from},
-            **sizes,
-            **protocol,
-        }
+        choices = {"index": index, "threshold_from": threshold_from}
+        self.protocol: Mapping[str, Any] = {**choices, **sizes, **protocol}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "f1", "precision", "recall" and the "threshold" of the margin."""

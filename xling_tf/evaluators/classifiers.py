@@ -88,7 +88,6 @@ def fit_logistic(
     x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
     """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's grid."""
-    x, y = _training(x, y)
     splits = [((x, y), dev)] if dev else stratified_splits(x, y, folds, seed)
     with single_threaded():
         accuracies = [
@@ -124,7 +123,6 @@ def fit_network(
 
     SentEval fits the best settings again on all rows; here the most accurate network is returned as it is.
     """
-    x, y = _training(x, y)
     best = -1.0
     predict: Any = None
     with single_threaded():
@@ -149,7 +147,6 @@ def fit_network(
 
 def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
     """Fits the classifier of Chidambaram et al. 2019, sec. 4.2: two layers of 512 tanh units."""
-    x, y = _training(x, y)
     network = _network(x, TANH["hidden"], "tanh", TANH, seed)
     with single_threaded():
         for _ in range(TANH["epochs"]):
@@ -233,10 +230,3 @@ def accuracy(predict: Predict, x: Array, gold: Array) -> float:
 def pair_name(source: str, target: str) -> str:
     """Names languages to train on and to test on: "en-de", or "en" for both."""
     return source if source == target else f"{source}-{target}"
-
-
-def _training(x: Array, y: Array) -> Labelled:
-    x, y = np.asarray(x, np.float32), np.asarray(y)
-    if len(np.unique(y)) < 2:
-        raise UserError(f"a classifier needs rows of two labels, but has {len(y)} of {np.unique(y).tolist()}")
-    return x, y

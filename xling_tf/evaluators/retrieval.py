@@ -201,18 +201,14 @@ class MixedPoolRetrieval(SimilaritySearch):
         measures = {
             "recall_at_1": found.is_found,
             "own_language_share": is_own.sum(axis=1) / found.is_nearest.sum(axis=1),
-            "own_language_share_by_chance": (np.array(sizes)[language] - 1) / (len(vectors) - 1),
         }
-        by_language = {
-            f"{code}/{name}": float(values[language == number].mean())
-            for name, values in measures.items()
-            for number, code in enumerate(self._sides)
-        }
-        means = {
-            f"mean/{name}": float(np.mean([by_language[f"{code}/{name}"] for code in self._sides]))
-            for name in measures
-        }
-        return means | {key: value for key, value in by_language.items() if not key.endswith("_by_chance")}
+        scores: dict[str, float] = {}
+        for name, values in measures.items():
+            shares = {code: float(values[language == n].mean()) for n, code in enumerate(self._sides)}
+            scores[f"mean/{name}"] = float(np.mean([*shares.values()]))
+            scores |= {f"{code}/{name}": share for code, share in shares.items()}
+        chance = np.mean([(size - 1) / (len(vectors) - 1) for size in sizes])
+        return scores | {"mean/own_language_share_by_chance": float(chance)}
 
 
 def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPoolRetrieval]:
