@@ -1,9 +1,7 @@
 """Encoders that run on LiteRT or ONNX Runtime, without TensorFlow."""
 
-import codecs
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -13,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.corpora.line_files import MAX_EXPANSION, normal_form
 from xling_tf.errors import UserError, as_user_error, library, require_known
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.inputs import Texts, as_texts, is_single, require_prompt, require_unused
 from xling_tf.length_batches import available_cpus, compute_in_batches
 from xling_tf.savedmodel.saved_models import find_model
+from xling_tf.savedmodel.word_averages import WordSplitter, first_bytes, ngrams_of, readable
 from xling_tf.search.neighbours import require_positive, truncated
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
@@ -78,7 +76,7 @@ class RuntimeEncoder:
         require_positive(batch_size, "batch_size")
         texts = as_texts(sentences, "sentences")
         prompt = self.prompt if prompt is None else prompt
-        tokens = [self.text.tokenize(prompt + text) for text in texts]
+        tokens: Sequence[Any] = self.text.tokenize([prompt + text for text in texts])
         vectors = compute_in_batches(
             lambda rows: {"vectors": self._run(self.text.inputs([tokens[row] for row in rows]))},
             [len(words) for words in tokens],
@@ -150,11 +148,14 @@ class Pieces:
         self._model = processor(model_file=str(vocabulary))
         self._settings = settings
 
-    def tokenize(self, sentence: str) -> list[int]:
-        """Splits a sentence into pieces, between sentence marks if the model has them; at least one."""
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Splits texts into pieces, between sentence marks if the model has them; at least one."""
         begin, end, empty = (self._settings[name] for name in ("begin", "end", "empty"))
-        pieces = self._split(sentence) or ([] if empty is None else [empty])
-        return [*begin, *pieces[: self._settings["max_tokens"] - len(begin) - len(end)], *end]
+        limit, nothing = (
+            self._settings["max_tokens"] - len(begin) - len(end),
+            [] if empty is None else [empty],
+        )
+        return [[*begin, *(self._split(text) or nothing)[:limit], *end] for text in texts]
 
     def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
         """Returns the model's inputs for tokenized sentences."""
@@ -174,8 +175,7 @@ class WordPieces(Pieces):
         self._settings = settings
 
     def _split(self, sentence: str) -> list[int]:
-        text = _cut(sentence, self._settings["max_bytes"])
-        return self._model.encode(text).ids
+        return self._model.encode(first_bytes(sentence, self._settings["max_bytes"])).ids
 
 
 def wordpiece(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> Any:
@@ -200,22 +200,10 @@ class Words:
         self._hash = library("farmhash", "pyfarmhash", "runtime").fingerprint64
         words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
         self._ids = {word: row for row, word in enumerate(words)}
-        self._rules = [
-            (re.compile(_expanded(pattern, settings["classes"])), replacement)
-            for pattern, replacement in settings["rules"]
-        ]
+        self.tokenize = WordSplitter(settings)
         self._settings = settings
         self._ngrams = settings["ngrams"]
         self._spell = lru_cache(_CACHED_WORDS)(self._spell_anew)
-
-    def tokenize(self, sentence: str) -> list[str]:
-        """Splits a sentence into at least one word."""
-        text = readable(sentence, self._settings["max_bytes"])
-        if self._settings["lowercase"]:
-            text = text.lower()
-        for pattern, replacement in self._rules:
-            text = pattern.sub(replacement, text)
-        return text.split()[: self._settings["max_tokens"]] or [self._settings["empty"]]
 
     def inputs(self, batch: Sequence[Sequence[str]]) -> Inputs:
         """Returns the model's inputs for tokenized sentences."""
@@ -239,44 +227,12 @@ class Words:
 
     def _spell_anew(self, word: str) -> tuple[int, list[int]]:
         """Returns the bucket of a word and those of its n-grams."""
-        marked = f"<{word[: self._ngrams['max_characters']]}>"
-        ngrams = [
-            self._bucket(marked[begin : begin + size], self._ngrams["num_buckets"])
-            for size in self._ngrams["sizes"]
-            for begin in range(len(marked) - size + 1)
-        ]
+        ngrams = [self._bucket(n, self._ngrams["num_buckets"]) for n in ngrams_of(word, self._ngrams)]
         return self._bucket(word, self._settings["num_buckets"]), ngrams
 
     def _bucket(self, text: str, num_buckets: int) -> int:
         """Computes `tf.strings.to_hash_bucket_fast`."""
         return int(self._hash(text.encode()) % num_buckets)
-
-
-codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
-
-
-def readable(sentence: str, max_bytes: int) -> str:
-    """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete characters.
-
-    Example:
-        >>> readable("señor", 3)
-        'se '
-    """
-    return _cut(normal_form(_cut(sentence, MAX_EXPANSION * max_bytes)), max_bytes)
-
-
-def _cut(text: str, max_bytes: int) -> str:
-    # A character has at least one byte, so the text can be cut before it is encoded.
-    encoded = text[:max_bytes].encode("utf-8", "surrogatepass")
-    return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
-
-
-def _expanded(pattern: str, classes: Mapping[str, Sequence[tuple[int, int]]]) -> str:
-    """Replaces character classes by ranges, so that tokens do not depend on Python's version of Unicode."""
-    for name, ranges in classes.items():
-        literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
-        pattern = pattern.replace(name, literal)
-    return pattern
 
 
 def _padded(ids: Sequence[Sequence[int]]) -> Inputs:

@@ -149,7 +149,10 @@ class WordAverages:
         weights = self._weights
         if self._ngrams is None:
             return np.repeat(weights["unknown_bias"][None], len(words), axis=0)
-        spellings = [*map(self._ngrams_of, words)]
+        num_buckets = self._ngrams["num_buckets"]
+        spellings = [
+            [fingerprint(n.encode()) % num_buckets for n in ngrams_of(word, self._ngrams)] for word in words
+        ]
         buckets = np.array([*chain.from_iterable(spellings)], np.int64)
         known = weights["ngram_buckets"]
         positions = np.minimum(np.searchsorted(known, buckets), len(known) - 1)
@@ -160,14 +163,11 @@ class WordAverages:
         hidden = np.tanh(sums @ weights["ngram_kernel"] + weights["ngram_bias"])
         return hidden @ weights["unknown_kernel"] + weights["unknown_bias"]
 
-    def _ngrams_of(self, word: str) -> list[int]:
-        """Returns the hash buckets of a word's n-grams."""
-        marked = f"<{word[: self._ngrams['max_characters']]}>"
-        return [
-            fingerprint(marked[begin : begin + size].encode()) % self._ngrams["num_buckets"]
-            for size in self._ngrams["sizes"]
-            for begin in range(len(marked) - size + 1)
-        ]
+
+def ngrams_of(word: str, settings: Mapping[str, Any]) -> list[str]:
+    """Returns the n-grams of a word; `settings` are the "ngrams" of the tokenizer's `rules`."""
+    marked = f"<{word[: settings['max_characters']]}>"
+    return [marked[i : i + size] for size in settings["sizes"] for i in range(len(marked) - size + 1)]
 
 
 class WordSplitter:
@@ -193,17 +193,18 @@ class WordSplitter:
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
         """Returns the words of each text, at least one."""
         runs = [self._runs(text) for text in texts]
-        if len(self._words) > _MAX_KEPT:
-            self._words.clear()
-        new = [run for run in {*chain.from_iterable(runs)} if run not in self._words]
-        self._words |= {run: [run] for run in new if run.isalnum()}
+        words = self._words
+        if len(words) > _MAX_KEPT:  # another thread may still read the old ones
+            words = self._words = {}
+        new = [run for run in {*chain.from_iterable(runs)} if run not in words]
+        words |= {run: [run] for run in new if run.isalnum()}
         if mixed := [run for run in new if not run.isalnum()]:
             # One pass over all runs is faster than one a run.
             joined = f" {_BORDER} ".join(mixed)
             for pattern, replacement in self._rules:
                 joined = pattern.sub(replacement, joined)
-            self._words |= zip(mixed, map(str.split, joined.split(_BORDER)), strict=True)
-        words, empty, limit = self._words, [self._settings["empty"]], self._settings["max_tokens"]
+            words |= zip(mixed, map(str.split, joined.split(_BORDER)), strict=True)
+        empty, limit = [self._settings["empty"]], self._settings["max_tokens"]
         return [[word for run in row for word in words[run]][:limit] or empty for row in runs]
 
     def _runs(self, text: str) -> list[str]:
@@ -226,10 +227,11 @@ def readable(text: str, max_bytes: int) -> str:
     """
     if text.isascii():
         return text[:max_bytes]
-    return _cut(unicodedata.normalize("NFC", _cut(text, MAX_EXPANSION * max_bytes)), max_bytes)
+    return first_bytes(unicodedata.normalize("NFC", first_bytes(text, MAX_EXPANSION * max_bytes)), max_bytes)
 
 
-def _cut(text: str, max_bytes: int) -> str:
+def first_bytes(text: str, max_bytes: int) -> str:
+    """Cuts a text after `max_bytes` of its UTF-8, with spaces for incomplete characters."""
     # A character has at least one byte, so the text can be cut before it is encoded.
     encoded = text[:max_bytes].encode("utf-8", "surrogatepass")
     return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
