@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xling_tf.corpora.line_files import MAX_EXPANSION
-from xling_tf.savedmodel import runtimes
+from xling_tf.savedmodel import word_averages
 from xling_tf.tokenizers.composition import composed
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
@@ -87,7 +87,7 @@ def test_the_cut_is_the_same_in_every_form_and_runtime(text):
     pages = [page.decode() for page in readable(tf.constant(encoded), 2).numpy()]
     assert len(set(pages)) == 1
     assert len(pages[0].encode()) in range(2 * BYTES_PER_TOKEN - 3, 2 * BYTES_PER_TOKEN + 1)
-    assert [runtimes.readable(form, 2 * BYTES_PER_TOKEN) for form in forms] == pages
+    assert [word_averages.readable(form, 2 * BYTES_PER_TOKEN) for form in forms] == pages
 
 
 def test_bytes_that_are_no_characters_become_spaces():

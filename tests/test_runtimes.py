@@ -72,7 +72,7 @@ def test_fragments_become_the_same_ids(name, tmp_path):
     texts = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "".join(FRAGMENTS)]
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ragged = inside.tokenize(tf.constant(encoded, tf.string))
-    tokens = [outside.tokenize(text) for text in texts]
+    tokens = outside.tokenize(texts)
     expected = ragged.to_list()
     if not is_pieces:
         expected = [[word.decode() for word in words] for words in expected]

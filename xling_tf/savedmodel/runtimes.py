@@ -151,10 +151,8 @@ class Pieces:
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Splits texts into pieces, between sentence marks if the model has them; at least one."""
         begin, end, empty = (self._settings[name] for name in ("begin", "end", "empty"))
-        limit, nothing = (
-            self._settings["max_tokens"] - len(begin) - len(end),
-            [] if empty is None else [empty],
-        )
+        limit = self._settings["max_tokens"] - len(begin) - len(end)
+        nothing = [] if empty is None else [empty]
         return [[*begin, *(self._split(text) or nothing)[:limit], *end] for text in texts]
 
     def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:

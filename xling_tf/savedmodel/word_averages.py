@@ -149,11 +149,9 @@ class WordAverages:
         weights = self._weights
         if self._ngrams is None:
             return np.repeat(weights["unknown_bias"][None], len(words), axis=0)
-        num_buckets = self._ngrams["num_buckets"]
-        spellings = [
-            [fingerprint(n.encode()) % num_buckets for n in ngrams_of(word, self._ngrams)] for word in words
-        ]
-        buckets = np.array([*chain.from_iterable(spellings)], np.int64)
+        spellings = [ngrams_of(word, self._ngrams) for word in words]
+        hashes = [fingerprint(ngram.encode()) for ngram in chain.from_iterable(spellings)]
+        buckets = np.array([number % self._ngrams["num_buckets"] for number in hashes], np.int64)
         known = weights["ngram_buckets"]
         positions = np.minimum(np.searchsorted(known, buckets), len(known) - 1)
         # Row 0 is for n-grams that training did not see.
