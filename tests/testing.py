@@ -77,11 +77,6 @@ class TrainedModel(Model):
     tasks: list[Task]
     experiment: ExperimentConfig
 
-    @property
-    def head_variables(self) -> list[keras.Variable]:
-        """The variables of all heads."""
-        return [variable for name, variable in self.weights.items() if name.startswith("heads/")]
-
 
 def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
     """The tiny config with other settings, and another similarity."""
@@ -239,22 +234,14 @@ EXAMPLES = {
 }
 
 
-class TinyTrainer(Trainer):
-    """A trainer with access to its `TrainedModel`."""
-
-    def __init__(self, *, model: TrainedModel, **arguments: Any) -> None:
-        super().__init__(model=model, **arguments)
-        self.model = model
-
-
 def make_trainer(
     folder: Path,
     config: ExperimentConfig = TWO_TASKS,
     examples: Mapping[str, Examples] = EXAMPLES,
     *,
     workers: Workers | None = None,
-) -> TinyTrainer:
-    """A trainer of a new model, always the same one, on the tasks that have examples."""
+) -> Any:
+    """A trainer of a new model, its `model`, always the same one, on the tasks that have examples."""
     keras.utils.set_random_seed(1)
     folder.mkdir(exist_ok=True)
     workers = workers or Workers(make_strategy())
@@ -263,9 +250,10 @@ def make_trainer(
     model.tasks = [task for task in model.tasks if task.name in examples]
     trained = {task.group for task in model.tasks}
     model.heads = {name: heads for name, heads in model.heads.items() if name in trained}
-    return TinyTrainer(
-        model=model, tasks=model.tasks, config=config, examples=examples, workers=workers, run_dir=folder
-    )
+    parts = {"model": model, "tasks": model.tasks, "config": config, "examples": examples}
+    trainer: Any = Trainer(**parts, workers=workers, run_dir=folder)
+    trainer.model = model
+    return trainer
 
 
 def encode(model: Model, texts: Sequence[str]) -> np.ndarray:
