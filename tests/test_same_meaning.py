@@ -24,7 +24,7 @@ from xling_tf.search.same_meaning import (
     probabilities,
     translation_cosines,
 )
-from xling_tf.trainer.validation import calibrate
+from xling_tf.trainer.validation import fit_same_meaning
 
 # A logit of 0 at the cosine .5, and of log 3 at .75.
 LINE = (4 * np.log(3), -2 * np.log(3))
@@ -142,12 +142,12 @@ def test_a_training_calibrates_on_held_out_translations():
     pairs = [TranslationPair(f"en {n}", f"es {n}") for n in range(150)]
     records = transient_store([corpus("parallel", pairs)]).corpora[0].train[:100]
     held_out = SimpleNamespace(kind="parallel", languages="en-es", held_out=records)
-    line, scores = calibrate(by_last_word, [held_out])
+    line, scores = fit_same_meaning(by_last_word, [held_out])
     # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52 and 1/52.
     assert probabilities(np.ones(1), line) == pytest.approx(51 / 52, abs=2e-3)
     assert scores == {"expected_calibration_error": pytest.approx(1 / 52, abs=5e-3), "num_pairs": 200}
     # A model for which other pairs are nearer gives no probability that falls.
     next_one = by_meaning(lambda text: int(text.split()[1]) + text.startswith("en"))
-    assert calibrate(next_one, [held_out]) == ((), {})
+    assert fit_same_meaning(next_one, [held_out]) == ((), {})
     held_out.held_out = records[:49]
-    assert calibrate(by_last_word, [held_out]) == ((), {})
+    assert fit_same_meaning(by_last_word, [held_out]) == ((), {})

@@ -22,7 +22,7 @@ are near each other if sentences mean the same. {origin}
 |---|---|---|
 {signatures}
 
-Needs {needs}. Sentences are cut at {max_tokens} tokens.{prefixes}
+Needs {needs}. Sentences are cut at {max_tokens} tokens.{shorter}
 
 `docs/interop.md` of xling_tf lists the other libraries and servers that can load it, with a command for each.
 """
@@ -32,7 +32,7 @@ _NEEDS = {
     False: "TensorFlow and nothing else",
     True: "TensorFlow and, imported before the model is loaded, tensorflow-text of the same version",
 }
-_PREFIXES = """
+_MATRYOSHKA = """
 It was trained so that its vectors can be cut to their first {dims} dimensions and normalised again."""
 _TRAINING = """
 ## Training
@@ -95,7 +95,7 @@ def model_card(
         signatures="\n".join(rows),
         needs=_NEEDS[encoder.tokenizer.needs_text_ops],
         max_tokens=config["tokenizer"]["max_tokens"],
-        prefixes=_PREFIXES.format(dims=", ".join(map(str, dims))) if dims else "",
+        shorter=_MATRYOSHKA.format(dims=", ".join(map(str, dims))) if dims else "",
     )
 
 

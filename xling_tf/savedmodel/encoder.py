@@ -75,7 +75,7 @@ class ExportedEncoder(tf.Module):
         self.tokenizer = tokenizer
         body = float32_copy(encoder)
         self._body: _EncoderGetter = lambda: body
-        self.words = _SpelledWords(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
+        self.words = _WordTables(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
@@ -130,7 +130,7 @@ class ExportedEncoder(tf.Module):
         return body.embed_words(self.tokenizer.word_features(words)), positions
 
 
-class _SpelledWords(tf.Module):
+class _WordTables(tf.Module):
     """Looks up the vocabulary's words in a table; computes only other words from n-grams at run time."""
 
     def __init__(self, tokenizer: Any, body: _EncoderGetter, tables: str) -> None:

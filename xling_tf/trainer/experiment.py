@@ -41,7 +41,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.teacher import Teacher, open_teacher, start_words, with_vectors
-from xling_tf.trainer.validation import calibrate, check_scores, evaluate
+from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 from xling_tf.weights import Weights, assign_weights, read_weights
 
 
@@ -366,7 +366,7 @@ def _finish(
     encoder = SentenceEncoder(module, "bfloat16" if in_bfloat16 else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
-    line, reliability = ((), {}) if run.corpora else calibrate(encode, store.corpora)
+    line, reliability = ((), {}) if run.corpora else fit_same_meaning(encode, store.corpora)
     scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data)
     if line:
         model.info = replace(model.info, same_meaning=line)

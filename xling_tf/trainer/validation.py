@@ -87,7 +87,9 @@ def evaluate(
     return scores
 
 
-def calibrate(encode: Encode, corpora: Sequence[StoredCorpus]) -> tuple[tuple[float, ...], dict[str, float]]:
+def fit_same_meaning(
+    encode: Encode, corpora: Sequence[StoredCorpus]
+) -> tuple[tuple[float, ...], dict[str, float]]:
     """Calibrates the probability that two sentences mean the same, on held-out translations.
 
     Pairs that do not mean the same are each sentence and its nearest wrong translation in the same corpus.
