@@ -111,11 +111,9 @@ def test_of_a_long_text_the_beginning_is_read():
     assert tokenizer.tokenize(tf.constant(texts[:1]), 9).to_list() == [[2, *[5] * 7, 3]]
 
 
-def test_pieces_are_joined_kept_and_hashed():
+def test_pieces_are_kept_and_hashed():
     vocabulary = [*SPECIAL, "walk", "##ing", "cafe", "!", "##s"]
     tokenizer = WordPieceTokenizer(vocabulary, CONFIGS["uncased"])
-    joined = tokenizer.join(tf.ragged.constant([[5, 6, 8], [7, 9]], dtype=tf.int32)).numpy().tolist()
-    assert joined == [b"walking !", b"cafes"]
     texts = ["Walking!", "Café", "cafes"]
     is_used = np.isin(np.arange(len(vocabulary)), tokenizer.tokenize(tf.constant(texts[:2])).values)
     smaller, is_left = tokenizer.keep(is_used)

@@ -76,9 +76,6 @@ class LetterTokenizer(Tokenizer):
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         return self._table.lookup(tokens)
 
-    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        raise NotImplementedError
-
     def keep(self, is_used: np.ndarray) -> Any:
         raise NotImplementedError
 

@@ -82,10 +82,6 @@ class Tokenizer(tf.Module, ABC):
         return tokens
 
     @abstractmethod
-    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Maps `[batch, (tokens)]` int32 rows of the word table to `[batch]` strings."""
-
-    @abstractmethod
     def keep(self, is_used: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
         """Makes a tokenizer of the used rows, `[num_words]` bool; also returns which rows it has."""
 

@@ -193,17 +193,6 @@ class SentencePieceTokenizer(Tokenizer):
         rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
 
-    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """See `Tokenizer.join`."""
-        return self._operations.sentencepiece_detokenize_op(
-            self._model.resource_handle,
-            ids.values,
-            ids.row_splits,
-            add_bos=False,
-            add_eos=False,
-            reverse=False,
-        )
-
 
 class _ModelResource(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model in TensorFlow's memory, which is saved in a SavedModel.

@@ -96,11 +96,6 @@ class WordPieceTokenizer(VocabularyTokenizer):
         empty = None if self._begin else self._unknown
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=empty)
 
-    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """See `Tokenizer.join`: puts spaces between words."""
-        pieces = ids.with_values(tf.gather(tf.constant(self.vocabulary), ids.values))
-        return tf.strings.regex_replace(tf.strings.reduce_join(pieces, axis=1, separator=" "), " ##", "")
-
     def keep(self, is_used: NDArray[np.bool_]) -> tuple["WordPieceTokenizer", NDArray[np.bool_]]:
         """See `Tokenizer.keep`: the special tokens always stay."""
         is_left = is_used | [piece in SPECIAL for piece in self.vocabulary]

@@ -89,12 +89,6 @@ class WordTokenizer(VocabularyTokenizer):
         """See `Tokenizer.word_ids`."""
         return tf.cast(self._table.lookup(tokens), tf.int32)
 
-    def join(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """See `Tokenizer.join`: puts spaces between words, and "?" for words outside the vocabulary."""
-        known = tf.constant([*self.vocabulary, "?"])
-        words = tf.gather(known, tf.minimum(ids.values, len(self.vocabulary)))
-        return tf.strings.reduce_join(ids.with_values(words), axis=1, separator=" ")
-
     def keep(self, is_used: NDArray[np.bool_]) -> tuple["WordTokenizer", NDArray[np.bool_]]:
         """See `Tokenizer.keep`: the empty token and the hash buckets always stay."""
         is_left = is_used.copy()
