@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ROOT / "training" / "main.py"
 # The Python with torch, which cannot be in one process with TensorFlow (`make .peers/.installed`).
@@ -103,6 +105,16 @@ def run_python(folder: Path, *arguments: str, timeout: int = 600, python: str | 
     command = [str(python), *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
     return Run(done.returncode, done.stdout, done.stderr, folder)
+
+
+def run_peers(folder: Path, code: str, *arguments: str) -> str:
+    """The output of code that needs libraries of `PEERS`, in `folder`; without them, the test is skipped."""
+    if not PEERS.exists():
+        pytest.skip("needs make .peers/.installed")
+    (folder / "with_peers.py").write_text(code)
+    run = run_python(folder, "with_peers.py", *arguments, python=PEERS)
+    assert run.status == 0, run.errors
+    return run.output
 
 
 def the_error(run: Run) -> str:

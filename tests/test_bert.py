@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import PEERS, run_python
+from programs import run_peers
 from safetensors.numpy import save_file
 from testing import require_gradients
 
@@ -275,11 +275,8 @@ for name, (kind, sizes, pooling, dense, saving) in CASES.items():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="sentence-transformers is not there; make .peers/.installed")
 def test_each_family_gives_the_vectors_of_sentence_transformers(tmp_path):
-    (tmp_path / "models.py").write_text(MODELS)
-    run = run_python(tmp_path, "models.py", str(tmp_path), python=PEERS)
-    assert run.status == 0, run.errors
+    run_peers(tmp_path, MODELS, str(tmp_path))
     ids = [[5, 7, 30, 8, 6], [5, 6], [9] * 20, list(range(5, 16))]
     families = set()
     for path in sorted(tmp_path.glob("*/vectors.npy")):

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub
 from import_model import import_model, read_licence
-from programs import PEERS, ROOT, run_python
+from programs import ROOT, run_peers
 from published_model import write_e5
 from safetensors.numpy import save_file
 from serving_servers import served
@@ -262,14 +262,11 @@ for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="model2vec is not there; make .peers/.installed")
 def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
     texts = [line.split("\t")[0] for line in SAMPLE.read_text("utf-8").splitlines()][:200]
     texts += ["naïve CAFÉ", "zzz 日本語 !?", "a" * 40]
     (tmp_path / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
-    (tmp_path / "models.py").write_text(STATIC_MODELS)
-    run = run_python(tmp_path, "models.py", str(tmp_path), python=PEERS)
-    assert run.status == 0, run.errors
+    run_peers(tmp_path, STATIC_MODELS, str(tmp_path))
     paths = sorted(tmp_path.glob("*/vectors.npy"))
     assert len(paths) == 10
     for path in paths:

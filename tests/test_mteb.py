@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from programs import PEERS, ROOT, run_python
+from programs import ROOT, run_peers
 from raw_files import write_files
 from scipy.stats import spearmanr
 from serving_servers import server_in_thread
@@ -62,15 +62,11 @@ def test_batches_are_encoded_as_what_they_are(hub_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="mteb is not there; make .peers/.installed")
 def test_mteb_measures_a_served_model(hub_folder, tmp_path):
     with server_in_thread({"en-es": hub_folder}) as server:
-        (tmp_path / "run.py").write_text(EVALUATION)
         write_files(tmp_path / "theirs", {"saved_model.pb": ""})  # without our config.json
         url = f"rest:{server.url}/v1/models/en-es"
-        run = run_python(tmp_path, "run.py", url, str(hub_folder), python=PEERS)
-    assert run.status == 0, run.errors
-    assert run.output.strip() == "xling_tf/tiny"
+        assert run_peers(tmp_path, EVALUATION, url, str(hub_folder)).strip() == "xling_tf/tiny"
     results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")}
     meta = results["model_meta"]
     config = json.loads((hub_folder / "config.json").read_text())

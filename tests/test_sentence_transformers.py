@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from programs import PEERS, run_python
+from programs import run_peers
 
 from xling_tf import sentence_encoder
 from xling_tf.errors import UserError
@@ -143,12 +143,8 @@ print(json.dumps({
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="sentence-transformers is not there; make .peers/.installed")
 def test_no_option_of_its_current_release_is_missing(tmp_path):
-    (tmp_path / "signatures.py").write_text(SIGNATURES)
-    run = run_python(tmp_path, "signatures.py", python=PEERS)
-    assert run.status == 0, run.errors
-    signatures = json.loads(run.output.splitlines()[-1])
+    signatures = json.loads(run_peers(tmp_path, SIGNATURES).splitlines()[-1])
     # `tokenizer_kwargs` is an older name; encode's `task` and `processing_kwargs` are in its **kwargs.
     assert set(signatures.pop("__init__")) == set(CONSTRUCTOR) - {"tokenizer_kwargs", "no_such_option"}
     for method in ("encode", "encode_query", "encode_document"):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
-from programs import PEERS, run_python
+from programs import run_peers
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from tricky_texts import FRAGMENTS, sample_sentences
 
@@ -401,7 +401,6 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not PEERS.exists(), reason="transformers is not there; make .peers/.installed")
 def test_files_that_disagree_are_read_as_transformers_reads_them(tmp_path):
     pieces = [*SPECIAL, "caf", "##e", "Caf", "##é", "café", "!", "猫", "猫狗"]
     folders = tmp_path / "models"
@@ -421,10 +420,8 @@ def test_files_that_disagree_are_read_as_transformers_reads_them(tmp_path):
         content = {**BERT, "version": "1.0", "added_tokens": [], "normalizer": normalizer, "model": model}
         write_files(folder, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
     texts = ["Café!", "café 猫狗", "CAFE"]
-    (tmp_path / "ids.py").write_text(TRANSFORMERS)
-    run = run_python(tmp_path, "ids.py", str(folders), json.dumps(texts), python=PEERS)
-    assert run.status == 0, run.errors
-    expected = [json.loads(line) for line in run.output.splitlines() if line.startswith("[[")]
+    output = run_peers(tmp_path, TRANSFORMERS, str(folders), json.dumps(texts))
+    expected = [json.loads(line) for line in output.splitlines() if line.startswith("[[")]
     assert [rows(read(folder), texts) for folder in sorted(folders.iterdir())] == expected
 
 
