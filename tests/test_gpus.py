@@ -46,12 +46,6 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
     return {node.op for node in computing if computes_with_floats(node) and not has_gpu_kernel(node)}
 
 
-def test_an_operation_without_a_gpu_kernel_is_noticed():
-    ragged = tf.RaggedTensorSpec([None, None], tf.float32)
-    pad = tf.function(lambda rows: tf.nn.tanh(rows.to_tensor()), input_signature=[ragged])
-    assert missing_kernels(pad.get_concrete_function().graph) == {"RaggedTensorToTensor"}
-
-
 @pytest.mark.parametrize(("gpus", "is_of_cudnn"), [([], False), (["GPU:0"], True)])
 def test_convolutions_have_the_gradient_of_cudnn_on_a_gpu(gpus, is_of_cudnn, monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)

