@@ -17,7 +17,7 @@ from xling_tf.errors import UserError
 from xling_tf.layers.base import Layer
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, one_for_each, texts
-from xling_tf.tokenizers.base import Tokenizer, VocabularyTokenizer
+from xling_tf.tokenizers.base import Tokenizer
 
 _MARGIN = 1.0  # of the distance to another sentence's vector; our choice
 _TINY = 1e-12  # keeps the gradient of the square root finite
@@ -141,8 +141,8 @@ class TranslationSignature(Signature):
             languages = tf.argmax(is_target, axis=1, output_type=tf.int32)
         tokenizer, vectors = self.encoder.tokenizer, self.encode(inputs)
         ids = decoder.translate(vectors, self.encoder.word_table(), languages, tokenizer.config.max_tokens)
-        known = tf.constant([*tokenizer.vocabulary, "?"])
-        words = tf.gather(known, tf.minimum(ids.values, len(tokenizer.vocabulary)))
+        known = tf.constant([*tokenizer.known_words, "?"])
+        words = tf.gather(known, tf.minimum(ids.values, len(tokenizer.known_words)))
         return tf.strings.reduce_join(ids.with_values(words), axis=1, separator=" ")
 
 
@@ -196,7 +196,7 @@ class Translation(Task):
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
         """See `Task.prepare`: counts the words; a word outside the sample counts as 0.5 occurrences."""
-        if not isinstance(tokenizer, VocabularyTokenizer):
+        if not tokenizer.known_words:
             raise UserError("tasks.translation predicts words, not pieces: set tokenizer.kind=words")
         counts = np.zeros(tokenizer.num_words)
         for part in texts:
