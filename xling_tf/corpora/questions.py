@@ -1,6 +1,5 @@
 """Question answering corpora: tables, and JSON of SQuAD's layout (Rajpurkar et al. 2016)."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,16 +45,12 @@ def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
 
     The context of an answer is its first occurrence with the two answers on each side.
     """
-    reading = read_questions(path)
-    read = reading.rows
 
-    def rows(reading: Reading[QuestionAnswer]) -> Iterator[tuple[QuestionAnswer, None]]:
-        pairs = [pair for pair, _ in read(reading)]
+    def with_neighbours(pairs: list[QuestionAnswer]) -> list[QuestionAnswer]:
         around = surroundings(list(dict.fromkeys(pair.answer for pair in pairs)), _NEIGHBOURS)
-        for pair in pairs:
-            yield pair._replace(context=around[pair.answer]), None
+        return [pair._replace(context=around[pair.answer]) for pair in pairs]
 
-    return dataclasses.replace(reading, rows=rows)
+    return read_questions(path).converted(with_neighbours)
 
 
 def read_squad(path: Path, languages: Sequence[str]) -> Reading[QuestionAnswer]:

@@ -55,6 +55,15 @@ class Reading(Generic[R]):
             self.num_records += 1
             yield row
 
+    def converted(self, convert: Callable[[list[Any]], Iterable[Record]]) -> "Reading[Any]":
+        """Returns a reading whose records are made of all records of this one."""
+        read = self.rows
+
+        def rows(reading: Reading[Any]) -> Iterator[tuple[Record, None]]:
+            return ((record, None) for record in convert([record for record, _ in read(reading)]))
+
+        return dataclasses.replace(self, rows=rows)
+
     def leave_out(self, reason: str, number: int) -> None:
         """Counts a line that gives no record."""
         self.malformed[reason] += 1
@@ -142,16 +151,12 @@ def read_similarity(path: Path) -> Reading[SimilarityPair]:
 
     The scores may have any scale: a record has its score in percent of the range of the file.
     """
-    reading: Reading[Any] = read_records(path, SCORED_COLUMNS, _scored)
-    read = reading.rows
 
-    def rows(reading: Reading[SimilarityPair]) -> Iterator[tuple[SimilarityPair, None]]:
-        scored = [row for row, _ in read(reading)]
+    def in_percent(scored: list[tuple[str, str, float]]) -> list[SimilarityPair]:
         percents = percentages([score for *_, score in scored])
-        for (first, second, _), percent in zip(scored, percents, strict=True):
-            yield SimilarityPair(first, second, percent), None
+        return [SimilarityPair(*row[:2], n) for row, n in zip(scored, percents, strict=True)]
 
-    return dataclasses.replace(reading, rows=rows)
+    return read_records(path, SCORED_COLUMNS, _scored).converted(in_percent)
 
 
 def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
@@ -167,11 +172,11 @@ def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
 def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPair]:
     """Reads pairs across languages: sentence1 of a table, sentence2 of the same row of its translation."""
 
-    def rows(reading: Reading[SimilarityPair]) -> Iterator[tuple[SimilarityPair, None]]:
-        for (pair, _), (other, _) in zip(read_similarity(path), read_similarity(translated), strict=True):
-            yield pair._replace(second=other.second), None
+    def across(pairs: list[SimilarityPair]) -> list[SimilarityPair]:
+        others = read_similarity(translated)
+        return [p._replace(second=other.second) for p, (other, _) in zip(pairs, others, strict=True)]
 
-    return Reading(path, "scored pairs, and their translations in the same rows of another file", rows)
+    return read_similarity(path).converted(across)
 
 
 def percentages(scores: list[float]) -> list[int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import Unreadable, as_cell, normal_form, read_lines
+from xling_tf.corpora.line_files import Unreadable, as_cell, normal_form, read_every_line, read_lines
 from xling_tf.errors import UserError, as_user_error, library
 
 # The endings of tables' names, without compression. A file with another ending is read as TSV.
@@ -179,27 +179,14 @@ def _tsv(path: Path) -> Iterator[_Row]:
 
 
 def _csv(path: Path) -> Iterator[_Row]:
-    number, unreadable = 0, list[_Row]()
-
-    def lines() -> Iterator[str]:
-        nonlocal number
-        for number, line in read_lines(path):
-            if isinstance(line, Unreadable):
-                unreadable.append((number, (), line))
-            else:
-                yield f"{line}\n"
-
-    rows = csv.reader(lines(), strict=True)
-    row: Any = ()
-    while row is not None:
+    rows = csv.reader((f"{line}\n" for _, line in read_every_line(path)), strict=True)
+    while True:
         try:
-            row = next(rows, None)
+            for row in rows:
+                yield rows.line_num, (), [*map(as_cell, row)]
+            return
         except csv.Error:
-            row = Unreadable.NOT_CSV
-        yield from unreadable
-        unreadable.clear()
-        if row is not None:
-            yield number, (), row if isinstance(row, Unreadable) else [*map(as_cell, row)]
+            yield rows.line_num, (), Unreadable.NOT_CSV
 
 
 def _json_lines(path: Path) -> Iterator[_Row]:
