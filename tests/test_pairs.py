@@ -159,22 +159,17 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
     [
         # Without names: two texts or three, and nothing else.
         (rows(SCORES), '"sentence1", "sentence2", "score"'),
-        (pd.DataFrame(rows(SCORES)), '"sentence1", "sentence2", "score"'),
         (table("here", "there", "points"), '"sentence1", "sentence2", "score"'),
         ([("hello", "hallo", "17"), ("dog", "Hund", "18")], "column 3 has numbers or classes, first '17'"),
         ([("17", "hello", "hallo"), ("18", "dog", "Hund")], "column 1 has numbers"),
-        (np.array(rows(SCORES)), "column 3 has numbers"),
         (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has numbers or classes"),
-        (rows(["True", "False"] * 6), "column 3 has numbers or classes"),
         (rows(range(COUNT), at=0), "pair 1 is list"),
-        ([(*row, 0.5) for row in rows(WRONG)], "pair 1 is list"),
         ([(*row, "another wrong text") for row in rows(WRONG)], "pair 1 is list"),
         ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
         ([(*row, None) for row in TEXTS], "pair 1 is list"),
         # The first line of a file.
         ([("source", "target"), *TEXTS], "first row names columns"),
         ([("Sentence1", "Sentence 2", "Label"), *rows(WRONG)], "first row names columns"),
-        (pd.DataFrame([("question", "answer"), *TEXTS]), "first row names columns"),
         (table("query", "whatever", "score"), "query, whatever, score"),
         (table("id", "sentence1", "sentence2", column=IDS, at=0), "id, sentence1"),
         (table("query", "question", "score"), "query, question"),
