@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from xling_tf import __version__
+from xling_tf.program import one_line_errors
 
 _GROUPS = {
     "data": {
@@ -52,7 +53,8 @@ def main() -> None:
     here = Path(__file__).resolve().parent
     home = here / "programs" if (here / "programs").is_dir() else here.parent
     if name in ("--help", "-h", "help"):
-        print(_help(home))
+        with one_line_errors("ask again"):  # `head` may read a part of it
+            print(_help(home))
     elif name == "--version":
         print(f"xling_tf {__version__}")
     elif name in COMMANDS:
