@@ -20,6 +20,7 @@ from testing import TEXTS, make_model
 
 import xling_tf
 from xling_tf.exporters.base import export
+from xling_tf.program import _MODULES
 
 VERSION = xling_tf.__version__
 
@@ -75,6 +76,7 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
         "tqdm>=4.66",
     }
     assert 'tensorflow==2.21.*; extra == "tensorflow"' in requirements
+    assert set(_MODULES) <= set(metadata.get_all("Provides-Extra"))
 
 
 EVERY_COMMAND = """

@@ -132,7 +132,6 @@ def test_columns_of_other_types_are_refused(tmp_path):
         ("x.csv", b"text\na\0b\nc\n", ["c"], "row 1 of .*x.csv is not UTF-8"),
         ("x.csv", b"text\na\rb\nc\n", ["c"], "row 1 of .*x.csv has an unquoted carriage return"),
         ("x.tsv", b"id\ttext\r\n1\ta\rb\r\n2\tc\r\n", ["c"], "row 1 of .*x.tsv has an unquoted carriage"),
-        ("x.csv", b'text,id\n"a\nb",1\n"say "x" y",2\n', ["a\nb"], "row 2 of .*x.csv has text behind a"),
         ("x.jsonl", b'null\n{"text": "a"}\n[1]', ["a"], "row 1 of .*x.jsonl is no JSON object"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "b", "text": "c"}\n', ["a"], "row 2 of .* is no JSON object"),
         (
@@ -225,7 +224,6 @@ FIRST = b'{"text": "a", "n": 1, "tags": [], "m": {"a": 1}}\n' * 5000  # more tha
         (b'{"text": "a", "n": 1, "language": "en"}', "n int64, .* but has .* language string; choose"),
         (b'{"text": "a", "tags": ["x"]}', "tags list<item: null>, .* but has .* tags list<item: string>"),
         (b'{"text": "a", "m": {"b": 2}}', "m struct<a: int64>, but has .* m struct<b: int64>"),
-        (b'{"text": "a", "n": 1.5}', "n int64, .* but has .* n double"),
         (
             b'{"text": "a", "n": 7}\n{"text": "a", "n": "007"}',
             "one type in the field n, .*'007' with type str",
@@ -245,7 +243,6 @@ def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
     [
         (pa.array([17]), pa.array(["007"]), False),
         (pa.array([[17]]), pa.array([["17"]]), False),
-        (pa.array(["007"]), pa.array([17]), False),
         (pa.array([1]), pa.array([2**64 - 1], pa.uint64()), False),
         (pa.array([1]), pa.array([7.5]), False),
         (pa.array([1]), pa.array([7.0]), True),
