@@ -27,21 +27,18 @@ from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.files import require_writable_folder
 from xling_tf.program import run
 
 
 def measure() -> dict[str, Any]:
     """Returns the time and memory of encoding and mining, and the precision and recall."""
     values = flags.FLAGS
-    if values.work is not None:
-        require_writable_folder(Path(values.work), "give another --work")
     languages = values.source, values.target
     hidden = [pair for pair, _ in read_parallel(Path(values.texts))]
     texts = [{pair.source for pair in hidden}, {pair.target for pair in hidden}]
     others = without_translations(read_pairs(values.data, languages, sys.maxsize), set.union(*texts))
     figures: dict[str, Any] = {"planted": len(hidden), "sentences": values.sentences}
-    with tempfile.TemporaryDirectory(dir=values.work) as work:
+    with tempfile.TemporaryDirectory() as work:
         for language, known, distractors in zip(languages, texts, others, strict=True):
             sentences = [*known, *itertools.islice(recombined(distractors), values.sentences)]
             np.random.default_rng(1).shuffle(sentences)
@@ -145,7 +142,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("target", "es", "Language of the second texts.")
     flags.DEFINE_integer("sentences", 100_000, "Number of others on each side.", lower_bound=1)
     flags.DEFINE_float("memory", 4, "GiB to use.")
-    flags.DEFINE_string("work", None, "Folder for the collections and their vectors.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
     run(
         lambda: write_figures(flags.FLAGS.output, measure),

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a check
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import MIB, seconds_of
+from evaluation.workloads import MIB, resident_bytes, seconds_of
 from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 from xling_tf.program import format_table, quiet_start, run
@@ -58,7 +58,7 @@ class ResourceUsage:
         description = as_embedder(encode).description
         self.protocol = {**self.protocol, "device": description.get("device", "unknown")}
         encode_checked(encode, self._compose(1, 1))  # loading and compiling do not count
-        before = _resident_bytes()
+        before = resident_bytes()
         scores: dict[str, float] = {}
         for length, batch in self._cells:
             cell, texts = f"length_{length}/batch_{batch}", self._compose(length, batch)
@@ -78,20 +78,14 @@ class ResourceUsage:
         return [" ".join([*row, str(next(self._numbers))]) for row in words]
 
 
-def _resident_bytes() -> int:
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
-
-
 def _peak_bytes(call: Callable[[], object]) -> int:
     """The largest memory use during a call."""
-    peak, is_over = _resident_bytes(), threading.Event()
+    peak, is_over = resident_bytes(), threading.Event()
 
     def watch() -> None:
         nonlocal peak
         while not is_over.wait(0.002):
-            peak = max(peak, _resident_bytes())
+            peak = max(peak, resident_bytes())
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -100,7 +94,7 @@ def _peak_bytes(call: Callable[[], object]) -> int:
     finally:
         is_over.set()
         watcher.join()
-    return max(peak, _resident_bytes())
+    return max(peak, resident_bytes())
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a check
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import MIB, ROUNDS, read_texts, write_figures
+from evaluation.workloads import MIB, ROUNDS, read_texts, resident_bytes, write_figures
 from xling_tf.program import quiet_start, run
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -49,7 +49,7 @@ def measure() -> dict[str, Any]:
     for name, pool in pools.items():
         difference = np.abs(first[name][0] - expected)
         figures[name] |= {
-            "resident_mib": pool.submit(_resident_bytes).result() / MIB,
+            "resident_mib": pool.submit(resident_bytes).result() / MIB,
             "sentences_per_second": len(texts) / statistics.median(r[name] for r in rounds),
             "speed_to_tensorflow": statistics.median(r["tensorflow"] / r[name] for r in rounds),
             "largest_difference": float(difference.max()),
@@ -86,12 +86,6 @@ def _encode(texts: Sequence[str]) -> tuple[np.ndarray, float]:
     begin = time.perf_counter()
     vectors = _opened["encoder"].encode(texts)
     return vectors, time.perf_counter() - begin
-
-
-def _resident_bytes() -> int:
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
 
 
 if __name__ == "__main__":

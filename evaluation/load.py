@@ -1,4 +1,4 @@
-"""Measures the model server under load, and the same model called in process.
+"""Measures the model server under load.
 
     pip install -e '.[serving,evaluation]'; apt-get install wrk
     python evaluation/load.py --model exported/en-es                       # the load table
@@ -22,10 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,9 +35,8 @@ from absl import flags, logging
 
 from xling_tf.errors import UserError
 from xling_tf.files import new_folder, require_writable_file, write_json
-from xling_tf.program import provenance, quiet_start, run
+from xling_tf.program import provenance, run
 from xling_tf.savedmodel.saved_models import find_model, require_saved_model
-from xling_tf.sentence_encoder import SentenceEncoder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: test memory under steady load for this long.", 0)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each row.", 1)
-_SECONDS = flags.DEFINE_float("seconds", 4, "Duration of each measurement.", 0.1)
+_SECONDS = flags.DEFINE_integer("seconds", 4, "Duration of each measurement.", 1)
 _CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "Number of simultaneous clients. Repeatable.", 1)
 _SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Sentences of a request. Repeatable.", 1)
 _PEER = flags.DEFINE_string("peer", None, "Command of another server of the model; {port} is replaced.")
@@ -100,9 +98,7 @@ class Server(NamedTuple):
 
 
 def _load(model: Path) -> Figures:
-    """Measures ways to call the same model, in turn, round after round."""
-    with quiet_start():
-        encode = SentenceEncoder(model).encode
+    """Measures servers of the same model in turn, round after round."""
     commands = {"server": _command(model.name, model)}
     if _PEER.value:
         commands["peer"] = shlex.split(_PEER.value)
@@ -113,23 +109,13 @@ def _load(model: Path) -> Figures:
         servers = {
             how: stack.enter_context(serving(model.name, command)) for how, command in commands.items()
         }
-        ways: list[tuple[str, int, int, Callable[[float], Figures]]] = []
-        for size in _SENTENCES.value:
-            call_in_process(encode, size, 1, 0.5)  # the first calls take longer
-            for threads in (1, 8):
-                call = partial(call_in_process, encode, size, threads)
-                ways.append(("in process", threads, size, call))
-            ways += [
-                (how, clients, size, partial(drive, *protocol(server.url, model.name, size), clients))
-                for how, server in servers.items()
-                for clients in _CLIENTS.value
-            ]
         rounds = []
-        for number in range(1, _ROUNDS.value + 1):
-            for how, clients, size, measure in ways:
-                row = {"how": how, "clients": clients, "sentences_per_request": size}
-                rounds.append({"round": number, **row, **measure(_SECONDS.value)})
-                logging.info("round %d: %s, %d clients, %d sentences each", number, *row.values())
+        numbers = range(1, _ROUNDS.value + 1)
+        for number, size, how, clients in product(numbers, _SENTENCES.value, servers, _CLIENTS.value):
+            requests = protocol(servers[how].url, model.name, size)
+            row = {"how": how, "clients": clients, "sentences_per_request": size}
+            rounds.append({"round": number, **row, **drive(*requests, clients, _SECONDS.value)})
+            logging.info("round %d: %s, %d clients, %d sentences each", number, *row.values())
         processes = {
             how: {"start_seconds": round(server.start_seconds, 1), "mib_after_load": round(server.mib())}
             for how, server in servers.items()
@@ -171,33 +157,12 @@ def summary(rounds: "pd.DataFrame") -> "pd.DataFrame":
     return by_way.agg(statistics).reset_index()
 
 
-def call_in_process(
-    encode: Callable[[Sequence[str]], Any], size: int, threads: int, seconds: float
-) -> Figures:
-    """Calls a model in this process, in threads that call again as soon as a call returns."""
-    begin = time.perf_counter()
-
-    def work(thread: int) -> list[float]:
-        latencies: list[float] = []
-        while (started := time.perf_counter()) < begin + seconds:
-            encode(_batch(thread + len(latencies), size))
-            latencies.append(time.perf_counter() - started)
-        return latencies
-
-    with ThreadPoolExecutor(threads) as pool:
-        latencies = np.concatenate(list(pool.map(work, range(threads)))) * 1e3
-    taken = time.perf_counter() - begin
-    p50, p99, largest = np.percentile(latencies, (50, 99, 100)).tolist()
-    figures = {"p50_ms": p50, "p99_ms": p99, "max_ms": largest}
-    return {"requests": len(latencies), "seconds": taken, **figures, "errors": 0}
-
-
-def drive(url: str, bodies: Sequence[Figures], clients: int, seconds: float) -> Figures:
-    """Measures requests with these bodies with wrk, for a whole number of seconds."""
+def drive(url: str, bodies: Sequence[Figures], clients: int, seconds: int) -> Figures:
+    """Measures requests with these bodies with wrk."""
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
         file.writelines(json.dumps(body) + "\n" for body in bodies)
         file.flush()
-        command = ["wrk", "-t1", f"-c{clients}", f"-d{max(1, round(seconds))}s", "--timeout=60s"]
+        command = ["wrk", "-t1", f"-c{clients}", f"-d{seconds}s", "--timeout=60s"]
         script = str(Path(__file__).with_suffix(".lua"))
         command += ["-s", script, url, "--", file.name]
         process = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -56,6 +56,13 @@ def read_texts(path: str) -> list[str]:
     return texts
 
 
+def resident_bytes() -> int:
+    """The memory of this process."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
 def seconds_of(function: Callable[[], object]) -> float:
     """Returns how long a call takes."""
     start = time.perf_counter()

@@ -51,13 +51,12 @@ def test_the_load_table_is_measured_and_written(hub_folder, tmp_path):
     assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
     rows = {(row["how"], row["clients"]): row for row in figures["rows"]}
-    in_process = {("in process", 1), ("in process", 8)}
-    assert rows.keys() == {("server", 2), ("server without batching", 2), *in_process}
+    assert rows.keys() == {("server", 2), ("server without batching", 2)}
     for row in rows.values():
         assert row["errors"] == 0
         assert row["sentences_per_second"] == 2 * row["requests_per_second"] > 0
         assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
-    assert rows["in process", 1]["to_first"] == 1
+    assert rows["server", 2]["to_first"] == 1
     assert figures["model"] == "tiny"
     assert all(server["mib_after_load"] > 50 for server in figures["servers"].values())
     assert str(hub_folder.parent) not in json.dumps(figures)
@@ -74,7 +73,7 @@ def test_another_server_is_measured_by_openais_protocol(hub_folder, tmp_path):
     assert not (tmp_path / "failed.json").exists()
     figures = json.loads((tmp_path / "load.json").read_text("utf-8"))
     assert figures["servers"].keys() == {"server", "peer"}
-    assert {row["how"]: row["errors"] for row in figures["rows"]} == {"in process": 0, "server": 0, "peer": 0}
+    assert {row["how"]: row["errors"] for row in figures["rows"]} == {"server": 0, "peer": 0}
 
 
 @pytest.mark.slow
