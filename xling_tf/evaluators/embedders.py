@@ -45,7 +45,7 @@ _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 def open_embedder(specification: str) -> Embedder:
     """Opens a model by its name.
 
-    This is an exported model as `find_model` finds it, perhaps with `hub:` before it; `rest:URL`; or
+    This is an exported model as `find_model` finds it, with or without `hub:` before it; `rest:URL`; or
     `python:module:function`. Anything else is a `UserError`.
     """
     kind, _, rest = specification.partition(":")
