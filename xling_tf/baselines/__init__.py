@@ -3,6 +3,7 @@
 `xling_tf.config.baselines` imports this package when a name is not known without it; nothing else does.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xling_tf.baselines import rueckle2018, yu2018
@@ -14,11 +15,12 @@ def register() -> None:
     rueckle2018.register()
 
 
-def fit_vectors(*arguments: Any) -> Any:
-    """Makes the word vectors of `initial.vectors`; see `rueckle2018.word_vectors.fit_vectors`."""
+def fit_vectors(names: Sequence[str], translations: Mapping[str, Any], config: Any, seed: int) -> Any:
+    """Makes the word vectors of `initial.vectors` from pairs of texts for each pair of languages."""
     from xling_tf.baselines.rueckle2018 import word_vectors
 
-    return word_vectors.fit_vectors(*arguments)
+    bitext = word_vectors.Bitext.read(translations, config, seed)
+    return word_vectors.fit_vectors(names, bitext, config, seed)
 
 
 def suites() -> list[Any]:

@@ -1,13 +1,11 @@
 """The encoder of concatenated power means of word vectors (Rücklé et al. 2018)."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import KerasTensor as Tensor
 from keras import ops
 from numpy.typing import NDArray
@@ -17,8 +15,6 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_max, masked_mean, token_mask
 
-# A function from `[..., dim]` word vectors to `[batch, dim]` sentence vectors.
-Reduction = Callable[[Any], Any]
 # Largest absolute value of a power mean, and the value below which a number counts as zero.
 _LARGEST, _SMALLEST = 1e6, 1e-12
 
@@ -46,40 +42,14 @@ class PowerMeanEncoder(TokenEncoder):
         width = dim + len(self.space_dims)
         self.embedding = WordEmbedding(self.num_words, width, dtype=self.dtype_policy, name="embedding")
 
-    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """See `TokenEncoder.encode`; computes the powers of each distinct word once."""
-        positions = tf.RaggedTensor.from_tensor(tokens, lengths)
-        places, sentences = positions.values, positions.value_rowids()
-
-        def reductions(is_known: tf.Tensor) -> tuple[Reduction, Reduction]:
-            known = tf.gather(is_known, places)
-            has_known = tf.math.segment_max(tf.cast(known, tf.int32), sentences) > 0
-            used = tf.where(known | ~tf.gather(has_known, sentences))[:, 0]
-            rows, groups = tf.gather(places, used), tf.gather(sentences, used)
-            return (
-                lambda x: tf.sparse.segment_mean(x, rows, groups),
-                lambda x: tf.math.segment_max(tf.gather(x, rows), groups),
-            )
-
-        return self._means(words, reductions)
-
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """See `TokenEncoder.encode_tokens`; uses only operations that other runtimes have."""
+        """See `TokenEncoder.encode_tokens`."""
         is_token = token_mask(inputs, lengths)
-
-        def reductions(is_known: Tensor) -> tuple[Reduction, Reduction]:
-            known = is_token & is_known
-            is_used = ops.where(ops.any(known, axis=1, keepdims=True), known, is_token)
-            return partial(masked_mean, padding_mask=is_used), partial(masked_max, padding_mask=is_used)
-
-        return self._means(inputs, reductions)
-
-    def _means(self, inputs: Tensor, reductions: Callable[[Any], tuple[Reduction, Reduction]]) -> Tensor:
         means, end = list[Tensor](), 0
         for dim in self.space_dims:
-            vectors, is_known = inputs[..., end : end + dim], inputs[..., end + dim] > 0
-            mean, largest = reductions(is_known)
-            means += [power_mean(vectors, float(p), mean, largest) for p in self.p_values]
+            vectors, is_known = inputs[..., end : end + dim], is_token & (inputs[..., end + dim] > 0)
+            is_used = ops.where(ops.any(is_known, axis=1, keepdims=True), is_known, is_token)
+            means += [power_mean(vectors, float(p), is_used) for p in self.p_values]
             end += dim + 1
         return ops.concatenate(means, axis=-1)
 
@@ -94,7 +64,7 @@ class PowerMeanEncoder(TokenEncoder):
         self.embedding.words.table.assign(np.concatenate(columns, axis=1))
 
 
-def power_mean(x: Tensor, p: float, mean: Reduction, largest: Reduction) -> Tensor:
+def power_mean(x: Tensor, p: float, padding_mask: Tensor) -> Tensor:
     """Computes the power mean of each sentence's words (Rücklé et al. 2018, sec. 3.1).
 
     Powers and roots are complex, and the real part of the root is the result (footnote 2, and the authors'
@@ -103,25 +73,23 @@ def power_mean(x: Tensor, p: float, mean: Reduction, largest: Reduction) -> Tens
     [-10^6, 10^6], because those for p < 0 can be huge where powers cancel.
 
     Args:
-        x: `[..., dim]` word vectors.
+        x: `[batch, length, dim]` word vectors.
         p: The power; -inf for the minimum, inf for the maximum.
-        mean: Averages `[..., dim]` numbers over the words of each sentence, to `[batch, dim]`.
-        largest: Takes their maximum in the same way.
+        padding_mask: `[batch, length]` bool, false for words that do not count.
 
     Returns:
         `[batch, dim]` float32.
 
     Example:
-        >>> mean, largest = (lambda x: ops.mean(x, axis=1)), (lambda x: ops.max(x, axis=1))
-        >>> x = ops.array([[[1.0], [4.0]]])
-        >>> ops.convert_to_numpy(power_mean(x, 0.5, mean, largest)).tolist()  # ((1 + 2) / 2)^2
+        >>> x, mask = ops.array([[[1.0], [4.0]]]), ops.ones((1, 2), bool)
+        >>> ops.convert_to_numpy(power_mean(x, 0.5, mask)).tolist()  # ((1 + 2) / 2)^2
         [[2.25]]
     """
-    x = ops.cast(x, "float32")
+    x, mean = ops.cast(x, "float32"), partial(masked_mean, padding_mask=padding_mask)
     if p == 1:
         return mean(x)
     if math.isinf(p):
-        return largest(x) if p > 0 else -largest(-x)
+        return masked_max(x, padding_mask) if p > 0 else -masked_max(-x, padding_mask)
     size, angle = ops.abs(x), ops.where(x < 0, math.pi, 0.0)
     is_zero = size < _SMALLEST
     if p <= 0:

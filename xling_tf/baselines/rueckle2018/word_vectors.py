@@ -96,25 +96,8 @@ class Bitext(NamedTuple):
         return cls(sides, counts)
 
 
-def fit_vectors(
-    names: Sequence[str], translations: Mapping[str, Sequence[Any]], config: WordsConfig, seed: int
-) -> WordVectors:
-    """Reads or learns the spaces of these names, and joins them.
-
-    Args:
-        names: `initial.vectors`.
-        translations: Pairs of texts for each pair of languages, such as "en-es".
-        config: Settings of the tokenizer.
-        seed: Seed of what is random.
-
-    Returns:
-        The vectors of the words in the translations and in the spaces.
-    """
-    return join_spaces(names, Bitext.read(translations, config, seed), config, seed)
-
-
-def join_spaces(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
-    """Does what `fit_vectors` does, with translations that are already split into words."""
+def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
+    """Reads or learns the spaces of these names, and joins them."""
     spaces = [_make(name, bitext, config, seed) for name in names]
     totals = {language: max(1, counts.total()) for language, counts in bitext.counts.items()}
     shares = {

@@ -51,6 +51,9 @@ class TranslationConfig(TaskConfig, name="tasks.translation"):
     alpha: NotNegative = 0.0  # weight of the regularizer
 
 
+OPTIMIZER = OptimizerConfig(
+    name="adam", learning_rate=1e-3, embedding_learning_rate=3e-3, warmup=0.1, decay="linear", clip_norm=5.0
+)
 # The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300 for
 # similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/experiments.md, "Does the
 # similarity loss help"). The other alphas were not tuned; contrastive includes the similarity term.
@@ -79,14 +82,7 @@ def _preset(name: str) -> ExperimentConfig:
         encoder=LstmConfig(),
         tasks={"translation": TranslationConfig(examples_per_batch=64, **_REGULARIZERS[name])},
         initial=InitialConfig(vectors=("bivcd:300",)),
-        optimizer=OptimizerConfig(
-            name="adam",
-            learning_rate=1e-3,
-            embedding_learning_rate=3e-3,
-            warmup=0.1,
-            decay="linear",
-            clip_norm=5.0,
-        ),
+        optimizer=OPTIMIZER,
         training=TrainingConfig(minutes=60.0),
     )
 
