@@ -14,7 +14,7 @@ from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.records import NLI_LABELS, InferencePair, TranslationPair
 from xling_tf.corpora.store import CorpusStore, open_store
 from xling_tf.errors import UserError
-from xling_tf.presets import get_preset
+from xling_tf.presets import all_presets, get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import resolution
 from xling_tf.trainer.experiment import (
@@ -22,6 +22,8 @@ from xling_tf.trainer.experiment import (
     _read_corpora,
     _trained_on,
     _with_examples,
+    find_corpora,
+    plan_tasks,
     run_experiment,
 )
 from xling_tf.trainer.resolution import Resolved, fit_to_machine
@@ -202,28 +204,30 @@ def test_a_training_from_a_model_reads_only_what_its_tasks_learn_from(tmp_path):
     assert kinds == [{"parallel", "nli", "documents", "conversations"}, {"parallel", "nli"}]
 
 
-IN_TARGETS = "tasks.inference.in_targets=true"
-
-
-@pytest.mark.parametrize(
-    ("preset", "settings", "read"),
-    [
-        # Rücklé et al. 2018, sec. 5.1: MT learns inference in each language, TD translations, MT+TD both.
-        ("infersent", [], ["en"]),
-        ("infersent-mt", [], ["en", "es"]),
-        ("infersent-td", [], []),
-        ("infersent-mt-td", [], ["en", "es"]),
-        ("en-es", ["tasks.inference.weight=0", IN_TARGETS], []),
-        ("en-es", [IN_TARGETS], ["en", "es"]),
-        ("en-es-best", ["tasks.entailment_ranking.in_targets=true"], ["en", "es"]),
-    ],
-)
-def test_inference_is_read_in_the_languages_that_the_tasks_learn_it_in(tmp_path, preset, settings, read):
+def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
     data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
-    english = next((data / "nli").glob("*.en.train.tsv"))
-    shutil.copy(english, data / "nli" / "translated.es.train.tsv")
-    # A model to start from has its vocabulary, so that nothing but the tasks decides what is read.
-    config = apply_overrides(get_preset(preset), ["data.targets=es", "initial.model=exported/any", *settings])
-    run = Run(name=preset, config=config, data=data, run_dir=tmp_path / "run", output=tmp_path / "model")
-    corpora = _read_corpora(run, config.data, is_chief=False).corpora
-    assert sorted({corpus.languages for corpus in corpora if corpus.kind == "nli"}) == read
+    shutil.copy(data / "nli" / "everyday.en.train.tsv", data / "nli" / "translated.es.train.tsv")
+    (data / "similarity").mkdir()
+    for language in ("en", "es"):
+        scored = f"score\tsentence1\tsentence2\n5\t{language} a\t{language} b\n1\tc\td\n"
+        (data / "similarity" / f"s.{language}.tsv").write_text(scored)
+    inference = {}
+    for preset in all_presets():
+        # A model to start from has its vocabulary, so that nothing but the tasks decides what is read.
+        settings = ["data.targets=es", "initial.model=exported/any"]
+        config = apply_overrides(get_preset(preset), settings)
+        run = Run(name=preset, config=config, data=data, run_dir=tmp_path / "run", output=tmp_path / "model")
+        tasks = plan_tasks(config, config.data)
+        if any(task.hard_negatives for task in tasks):
+            with pytest.raises(UserError, match="hard_negatives"):
+                find_corpora(run, config.data)
+            continue
+        read = {(task.kind, task.languages) for task in tasks}
+        loaded = {(corpus.kind, corpus.languages) for corpus in find_corpora(run, config.data)}
+        assert read <= loaded, preset
+        inference[preset] = sorted(languages for kind, languages in loaded if kind == "nli")
+        assert inference[preset] == sorted(languages for kind, languages in read if kind == "nli")
+    # Rücklé et al. 2018, sec. 5.1: MT learns inference in each language, TD translations, MT+TD both.
+    assert inference["en-es"] == inference["infersent"] == ["en"]
+    assert inference["infersent-mt"] == inference["infersent-mt-td"] == ["en", "es"]
+    assert inference["infersent-td"] == []
