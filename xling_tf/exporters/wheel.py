@@ -6,7 +6,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,20 @@ from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
-from xling_tf.exporters.base import Source, read_texts, reject
+from xling_tf.exporters.base import Source, reject, sample_texts
+from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel import word_averages
 from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
 from xling_tf.savedmodel.saved_models import licence_files
-from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.words import count_words, ngram_buckets
+from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import write_weights
 
 # Measured (docs/experiments.md, "A model in the hand"): 256 numbers of the sentence vectors' principal
 # components lose nothing.
 _DIM = 256
-# Sentences whose vectors determine the components, and in which words are counted.
-_SENTENCES, _COUNTED = 20_000, 1_000_000
-_NGRAM_SHARE = 0.3  # of the size
+_SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
+_NGRAM_SHARE = 0.2  # of the size
 _TIME = 1_577_836_800  # 2020-01-01
 
 _PROJECT = """[build-system]
@@ -104,12 +102,10 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise UserError(f"name must be that of a package, such as multilingual-static, got {name!r}")
     languages = model.info.languages
-    texts = [text for _, text in islice(read_texts(source.data, languages), _COUNTED)]
-    sentences = texts[:: -(-len(texts) // _SENTENCES)]
-    expected = source.encode(sentences)
-    components = principal_components(expected, _DIM)
-    importance = word_importance(tokenizer, texts, languages)
+    importance = word_importance(tokenizer.known_words, languages)
+    components = principal_components(model, importance)
     words, weights = small_tables(model, components, importance, megabytes * 1e6)
+    texts = sample_texts(source.data, languages)
 
     with tempfile.TemporaryDirectory() as build:
         project, package = Path(build), Path(build, name.replace("-", "_"))
@@ -122,7 +118,7 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
         (package / word_averages.SETTINGS).write_text(json.dumps(rules), encoding="utf-8")
         shutil.copy(word_averages.__file__, package)
         cosines = np.sum(
-            word_averages.WordAverages(package).encode(sentences) @ components.T * expected, axis=1
+            word_averages.WordAverages(package).encode(texts) @ components.T * source.encode(texts), axis=1
         )
         about = {
             "name": name,
@@ -132,7 +128,7 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
             "dim": components.shape[1],
             "words": len(words),
             "spelled": _SPELLED if tokenizer.config.ngram_sizes else "",
-            "texts": len(sentences),
+            "texts": len(texts),
             "cosine": np.mean(cosines),
             "least": np.percentile(cosines, 5),
         }
@@ -153,28 +149,39 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
         shutil.copy(project / "README.md", folder)
 
 
-def principal_components(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
-    """Returns the `[width, dim]` directions in which `[n, width]` vectors are longest, at right angles.
-
-    Products with them keep cosines best. The mean is not subtracted, because that would change cosines.
-    """
-    _, directions = np.linalg.eigh(vectors.T @ vectors)
-    return np.ascontiguousarray(directions[:, ::-1][:, :dim])
-
-
-def word_importance(
-    tokenizer: Tokenizer, texts: Sequence[str], languages: Sequence[str]
-) -> NDArray[np.float64]:
-    """Returns the share of each known word among the words of texts, plus its share in the languages."""
-    counts = count_words(texts, tokenizer.config)
-    words = tokenizer.known_words
-    importance = np.array([counts[word] for word in words]) / max(1, counts.total())
+def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
+    """Returns about how frequent words are: in the training, whose most frequent are first, and elsewhere."""
+    # Zipf's law: the second word is half as frequent as the first.
+    ranks = np.arange(1.0, len(words) + 1)
+    importance = 1 / ranks / np.sum(1 / ranks)
     wordfreq = library("wordfreq", "wordfreq", "data")
     for code in {*map(without_country, languages)} & wordfreq.available_languages().keys():
-        frequencies = wordfreq.get_frequency_dict(code)
-        importance += np.array([frequencies.get(word, 0) for word in words]) / len(languages)
-    importance[0] = np.inf  # the token of empty texts
+        shares = wordfreq.get_frequency_dict(code)
+        importance += np.array([shares.get(word, 0) for word in words]) / len(languages)
     return importance
+
+
+def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Returns the `[width, dim]` directions, at right angles, in which sentence vectors are longest.
+
+    The sentences are words drawn by their importance; real ones are no better. The mean of their vectors is
+    not subtracted, because that would change cosines.
+    """
+    random = np.random.default_rng(0)
+    draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=importance / importance.sum())
+    known, _ = _known_and_unknown(model)
+    vectors = unit_length(model.encoder.project(tf.constant(known[draws].mean(axis=1)))).numpy()
+    _, directions = np.linalg.eigh(vectors.T @ vectors)
+    return np.ascontiguousarray(directions[:, ::-1][:, :_DIM])
+
+
+def _known_and_unknown(model: Model) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Returns the rows of the known words, n-grams included, and the row that all other words share."""
+    if model.tokenizer.ngram_rows is None:
+        table = model.encoder.embedding.words.table.numpy()
+        return table[:-1], table[-1]
+    named = ExportedEncoder(model.tokenizer, model.encoder).named_weights
+    return named[KNOWN_WORDS].numpy(), named[BUCKET_WORDS].numpy()[0]
 
 
 def small_tables(
@@ -186,29 +193,23 @@ def small_tables(
     kernel = encoder.input_projection.kernel.numpy() @ components
     bias = encoder.input_projection.bias.numpy() @ components
     weights: dict[str, NDArray[Any]] = {}
-    ngram_bytes = 0.0
-    if tokenizer.ngram_rows is None:
-        table = encoder.embedding.words.table.numpy()
-        known, unknown = table[:-1], table[-1]
-    else:
-        named = ExportedEncoder(tokenizer, encoder).named_weights
-        known, unknown = named[KNOWN_WORDS].numpy(), named[BUCKET_WORDS].numpy()[0] / 2
-        counts = np.bincount(
-            ngram_buckets(tf.constant(tokenizer.known_words), tokenizer.config).values.numpy(),
-            minlength=len(tokenizer.ngram_rows),
-        )
+    known, unknown = _known_and_unknown(model)
+    if tokenizer.ngram_rows is not None:
+        unknown /= 2  # the other half is from the n-grams
+        ngrams = ngram_buckets(tf.constant(tokenizer.known_words), tokenizer.config)
+        counts = np.bincount(ngrams.values.numpy())
         table = encoder.embedding.ngrams.table.numpy()
         count = max(1, int(size * _NGRAM_SHARE / (table.shape[1] + 12)))  # with a scale and a bucket
         buckets = np.sort(np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))])
-        rows = table[[0, *tokenizer.ngram_rows[buckets]]]
-        weights |= _quantized("ngrams", rows) | {"ngram_buckets": buckets}
+        weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
+        weights |= {"ngram_buckets": buckets, "unknown_kernel": kernel / 2}
         weights["ngram_kernel"], weights["ngram_bias"] = (
             variable.numpy() for variable in encoder.embedding.combine_ngrams.variables
         )
-        weights["unknown_kernel"] = kernel / 2
-        ngram_bytes = sum(array.nbytes for array in weights.values())
+    ngram_bytes = sum(array.nbytes for array in weights.values())
     weights["unknown_bias"] = unknown @ kernel + bias
-    best = np.argsort(-importance, kind="stable")
+    order = np.argsort(-importance[1:], kind="stable") + 1
+    best = np.array([0, *order])  # the first is the token of empty texts
     sizes = np.array([len(tokenizer.known_words[row].encode()) for row in best]) + kernel.shape[1] + 5
     kept = best[: np.searchsorted(np.cumsum(sizes), size - ngram_bytes, side="right")]
     weights |= _quantized("words", known[kept] @ kernel + bias)
