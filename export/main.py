@@ -16,8 +16,7 @@ the words that the corpora in DIR have in these languages.
 
     python export/main.py --model exported/multilingual-static --to wheel --output dist
 
-writes a package of an average of words for pip, which needs NumPy alone; --data DIR says which words are
-frequent.
+writes a package of an average of words for pip, which needs NumPy alone.
 """
 
 import shlex
@@ -61,9 +60,7 @@ _SAME_MEANING = flags.DEFINE_string(
 )
 _LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to savedmodel keeps; default all.")
 _DATA = flags.DEFINE_string(
-    "data",
-    None,
-    "Folder of corpora: has the words of --languages or --to wheel, or measures what unknown words cost.",
+    "data", None, "Folder of corpora: has the words of --languages, or measures what unknown words cost."
 )
 
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of

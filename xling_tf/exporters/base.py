@@ -126,7 +126,7 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                 file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
         for path in licence_files(folder):
             shutil.copy(path, temporary)
-        if (card := temporary / "README.md").is_file() and form != "savedmodel":
+        if (card := temporary / "README.md").is_file() and form not in ("savedmodel", "wheel"):
             card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
 
 
