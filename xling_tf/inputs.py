@@ -1,7 +1,6 @@
 """Converts texts in any common form to a list of strings, for every client."""
 
 import re
-import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from typing import Any
 
@@ -76,7 +75,6 @@ def require_prompt(prompt: Any) -> None:
 # that an option is not used.
 _ACCEPTED: Mapping[str, Container[Any]] = {
     "backend": ("torch",),
-    "chunk_size": range(1, sys.maxsize),
     "convert_to_numpy": (True,),
     "normalize_embeddings": (None, True),
     "output_value": ("sentence_embedding",),
@@ -95,6 +93,7 @@ def require_unused(options: Mapping[str, Any], device: Callable[[], str]) -> Non
     for name, value in options.items():
         is_unused = value is None or value is False or value in ({}, [], ())
         is_accepted = value in _ACCEPTED.get(name, ()) or (is_unused and name not in _ALWAYS_USED)
+        is_accepted |= name == "chunk_size" and isinstance(value, int)
         if name == "device" and value is not None:
             is_accepted = str(value).removesuffix(":0") == device()
         if not is_accepted:
