@@ -37,8 +37,6 @@ from xling_tf.savedmodel.saved_models import find_model, licence_files, model_na
 if TYPE_CHECKING:
     from xling_tf.model import Model
 
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
-
 _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
     import tensorflow as tf, tensorflow_text
@@ -68,7 +66,7 @@ def main(*sources: str) -> None:
         raise UserError(f"expected one model, got {' '.join(sources)}")
     source = sources[0] if sources else None
     name = model_name(source) if source else "use-multilingual"
-    output = Path(_OUTPUT.value or f"exported/{name}")
+    output = Path(flags.FLAGS.output or f"exported/{name}")
     with progress(f"importing {source or 'the published weights'} into {output}"):
         summary = import_model(source, output)
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
@@ -150,4 +148,5 @@ def _describe(model: "Model") -> str:
 
 
 if __name__ == "__main__":
+    flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
     run(main, "the same command starts again", extra="tensorflow", takes_files=True)

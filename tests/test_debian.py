@@ -12,7 +12,7 @@ from debian import Cleaner, prepare_default_corpora
 from package_text import Extraction
 from raw_files import shards, snli_line, write_catalogue, write_files
 
-from xling_tf.corpora.readers import read_nli
+from xling_tf.corpora.readers import read_snli
 from xling_tf.corpora.records import InferencePair, ResponsePair, TranslationPair
 from xling_tf.errors import UserError
 
@@ -207,7 +207,7 @@ def test_fetches_the_three_files_beside_others(published, tmp_path):
     published.write_bytes(archive())
     default.fetch_snli(folder)
     assert sorted(path.name for path in folder.rglob("*")) == ["mine.en.train.tsv", "nli", "snli_1.0", *SNLI]
-    assert list(read_nli(folder / "snli_1.0" / SNLI[0])) == [(InferencePair("p", "h", 1), None)]
+    assert list(read_snli(folder / "snli_1.0" / SNLI[0])) == [(InferencePair("p", "h", 1), None)]
 
 
 def test_what_is_there_is_not_fetched(published, tmp_path):
