@@ -136,9 +136,7 @@ class Registry:
 class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
-    takes_vectors = (
-        False  # true if the tokenizer's constructor takes words, such as those of `initial.vectors`
-    )
+    takes_vectors = False  # true if the words of `initial.vectors` can make the tokenizer
 
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
     lowercase: bool = False

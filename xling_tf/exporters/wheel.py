@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,21 +105,18 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
     importance = word_importance(tokenizer.known_words, languages)
     components = principal_components(model, importance)
     words, weights = small_tables(model, components, importance, megabytes * 1e6)
-    texts = sample_texts(source.data, languages)
-
     with tempfile.TemporaryDirectory() as build:
         project, package = Path(build), Path(build, name.replace("-", "_"))
         package.mkdir()
         write_weights(package / word_averages.WEIGHTS, weights)
-        (package / word_averages.VOCABULARY).write_text(
-            "".join(f"{word}\n" for word in words), encoding="utf-8"
-        )
+        vocabulary = "".join(f"{word}\n" for word in words)
+        (package / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
         rules = {"dim": components.shape[1], "text": tokenizer.rules()}
         (package / word_averages.SETTINGS).write_text(json.dumps(rules), encoding="utf-8")
         shutil.copy(word_averages.__file__, package)
-        cosines = np.sum(
-            word_averages.WordAverages(package).encode(texts) @ components.T * source.encode(texts), axis=1
-        )
+        texts = sample_texts(source.data, languages)
+        actual = word_averages.WordAverages(package).encode(texts)
+        cosines = np.sum(actual @ components.T * source.encode(texts), axis=1)
         about = {
             "name": name,
             "module": package.name,
@@ -132,21 +129,22 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
             "cosine": np.mean(cosines),
             "least": np.percentile(cosines, 5),
         }
-        for file, template in {
-            project / "pyproject.toml": _PROJECT,
-            project / "README.md": _CARD,
-            package / "__init__.py": _INIT,
-        }.items():
-            file.write_text(template.format(**about), encoding="utf-8")
         for path in licence_files(source.folder):
             shutil.copy(path, project)
-        # The times of files are in the wheel, which should have the same bytes each time.
-        for path in project.rglob("*"):
-            os.utime(path, (_TIME, _TIME))
-        library("flit_core.wheel", "flit_core", "tensorflow").make_wheel_in(
-            project / "pyproject.toml", folder
-        )
-        shutil.copy(project / "README.md", folder)
+        _build(project, package, about, folder)
+
+
+def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:
+    """Builds the wheel of a project, whose package has all but its `__init__.py`, and copies its card."""
+    templates = {project / "pyproject.toml": _PROJECT, project / "README.md": _CARD}
+    for file, template in (templates | {package / "__init__.py": _INIT}).items():
+        file.write_text(template.format(**about), encoding="utf-8")
+    # The times of files are in the wheel, which should have the same bytes each time.
+    for path in project.rglob("*"):
+        os.utime(path, (_TIME, _TIME))
+    flit = library("flit_core.wheel", "flit_core", "tensorflow")
+    flit.make_wheel_in(project / "pyproject.toml", folder)
+    shutil.copy(project / "README.md", folder)
 
 
 def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
