@@ -121,7 +121,7 @@ def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel, tmp_path):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([command, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True)
 
-    for name in ("prepare", "benchmark-speed", "push"):  # each of another folder of the wheel
+    for name in ("prepare", "benchmark-speed", "check"):  # each of another folder of the wheel
         told = run(name, "--help")
         assert "flags:" in told.stdout, (name, told.stdout, told.stderr)
     assert "multilingual-qa" in run("train", "--list").stdout

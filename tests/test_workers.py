@@ -56,8 +56,8 @@ def train_together(
     folder: Path, *more: str, stop: signal.Signals | None = None, at: int = 0
 ) -> list[Finished]:
     """Runs the command as two workers; the second gets a signal once `at` steps are trained."""
-    flags = ["--preset=smoke", "--wandb=mine", f"--steps={STEPS}", *map("--set={}".format, SETTINGS), *more]
-    environments = [{"TF_CONFIG": tf_config, "WANDB_MODE": "offline"} for tf_config in tf_configs()]
+    flags = ["--preset=smoke", f"--steps={STEPS}", *map("--set={}".format, SETTINGS), *more]
+    environments = [{"TF_CONFIG": tf_config} for tf_config in tf_configs()]
     # Each in a folder of its own, as on machines that share none.
     folders = [folder / "0", folder / "1"]
     run_dir = folders[0] / "runs" / "smoke"
@@ -82,8 +82,6 @@ def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(st
     assert len(continued) == 1
     assert [ended.status for ended in stages["finished"]] == [0, 0]
     assert [line["step"] for line in metrics(stages["finished"][0].run_dir)] == list(range(STEPS))
-    followed = [list((ended.run_dir / "wandb").glob("offline-run-*")) for ended in stages["finished"]]
-    assert [bool(runs) for runs in followed] == [True, False]
 
 
 @pytest.mark.slow

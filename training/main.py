@@ -7,13 +7,12 @@ The same command continues a training that was stopped or killed.
 """
 
 import ctypes
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -22,13 +21,10 @@ from absl import flags
 
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError
 from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset, name_of_run
 from xling_tf.program import format_table, quiet_start, run
-from xling_tf.settings import apply_overrides, to_dict, to_lines
-
-if TYPE_CHECKING:
-    from xling_tf.trainer.experiment import Run
+from xling_tf.settings import apply_overrides, to_lines
 
 _PRESET = flags.DEFINE_string("preset", "en-es", "What to train; --list names the presets.")
 flags.DEFINE_alias("pair", "preset")
@@ -46,7 +42,6 @@ _TEACHER = flags.DEFINE_string(
     "teacher", None, "Model to learn from, as evaluation/main.py --model names it."
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
-_WANDB = flags.DEFINE_string("wandb", None, "Weights & Biases project to log to.")
 _SHOW = flags.DEFINE_string("show", None, "Prints all settings of the preset of this name and exits.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
@@ -137,7 +132,6 @@ def _program(name: str, *arguments: str) -> Iterator[None]:
 
 
 def _run(config: ExperimentConfig) -> dict[str, Any] | None:
-    from xling_tf.trainer.distribution import read_cluster
     from xling_tf.trainer.experiment import Run, run_experiment
 
     name = name_of_run(_PRESET.value, config)
@@ -150,11 +144,7 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
         output=output,
         cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
-    # Only the chief writes the files that Weights & Biases reads.
-    follower = _follow(run) if _WANDB.value and read_cluster(os.environ).is_chief else None
     results = run_experiment(run)
-    if results and follower:
-        follower.summary.update(results["scores"])
     if results:
         print(format_table(results["scores"]))
         print(f"\n{output} holds the model. Try it:\n")
@@ -162,20 +152,6 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
             print("    import tensorflow_text  # registers the operations of its tokenizer")
         print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])')
     return results
-
-
-def _follow(run: "Run") -> Any:
-    """Sends the TensorBoard logs to Weights & Biases; a continued training is the same run there."""
-    wandb = library("wandb", "wandb", "wandb")
-    run.run_dir.mkdir(parents=True, exist_ok=True)
-    return wandb.init(
-        project=_WANDB.value,
-        name=run.name,
-        config=to_dict(run.config),
-        dir=run.run_dir,
-        resume="auto",
-        sync_tensorboard=True,
-    )
 
 
 if __name__ == "__main__":

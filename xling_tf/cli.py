@@ -22,7 +22,6 @@ _GROUPS = {
     },
     "training": {
         "train": "training/main.py",
-        "sweep": "training/sweep.py",
     },
     "evaluation": {
         "evaluate": "evaluation/main.py",
@@ -38,7 +37,6 @@ _GROUPS = {
     "use": {
         "import": "export/import_model.py",
         "export": "export/main.py",
-        "push": "export/push.py",
         "check": "export/check.py",
         "encode": "export/encode.py",
         "serve": "export/serve.py",
