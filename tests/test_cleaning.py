@@ -64,6 +64,14 @@ def test_numbers_may_have_the_digits_of_either_script():
         assert bitext_fault(pair, "en", "ar") == fault
 
 
+def test_a_language_that_nobody_recognises_is_no_fault():
+    english = "The children are playing outside."
+    assert bitext_fault(TranslationPair(english, "tlhIngan maH taHjaj Qapla' batlh"), "en", "tlh") is None
+    german = "Die Kinder spielen draußen im Garten."
+    assert bitext_fault(TranslationPair(english, german), "en", "es") == "another language"
+    assert bitext_fault(TranslationPair("Good morning!", "¡Buenos días!"), "en", "es") is None
+
+
 def test_the_marks_of_other_scripts_are_parts_of_words():
     # Half of the characters, or more, are vowel signs and other marks.
     for text in ("မြန်မာနိုင်ငံတွင် ကျွန်ုပ်တို့ နေထိုင်ကြသည်။", "ខ្ញុំទៅផ្សារនៅព្រឹកនេះ។"):

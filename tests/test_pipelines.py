@@ -1,7 +1,6 @@
 """Raw files, whole and damaged, to sharded corpora, by Beam's local runner; the program's flags."""
 
 import bz2
-import gzip
 import importlib.util
 import json
 from collections import Counter
@@ -10,14 +9,12 @@ from pathlib import Path
 
 import apache_beam as beam
 import pytest
-import tensorflow as tf
 import zstandard
 from apache_beam.ml.transforms.base import MLTransform
 from apache_beam.ml.transforms.embeddings.tensorflow_hub import TensorflowHubTextEmbeddings
 from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines.bitext import CleanPairs, bitext_fault, corpus_name, sound_pair
 from pipelines.common import find_files, prepare
 from pipelines.reddit import Comment, Conversations, comment_fault, kept_comments
 from pipelines.wikipedia import Documents, articles
@@ -25,7 +22,6 @@ from programs import ROOT, run_python, the_error
 from raw_files import HEADER, comment_line, flipped, pack, page_xml, shards
 from testing import SENTENCES
 
-from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 
 _SPEC = importlib.util.spec_from_file_location("prepare_raw", ROOT / "data/prepare_raw.py")
@@ -35,15 +31,11 @@ _SPEC.loader.exec_module(PROGRAM)
 
 def run(name: str, lines: beam.PTransform, output: Path, num_shards: int = 2) -> Counter[str]:
     options = PROGRAM.beam_options([])
-    return prepare(name, lines, output=str(output), options=options, settings={"num_shards": num_shards})
+    return prepare(name, lines, output=str(output), options=options, num_shards=num_shards)
 
 
 def written(output: Path) -> list[str]:
     return sorted("".join(shards(output).values()).splitlines())
-
-
-def bitext(paths: list[str], *, model: str = "", min_cosine: float = 0.5) -> CleanPairs:
-    return CleanPairs(paths, "en", "es", model, min_cosine)
 
 
 def comment(name: str, parent: str, body: str, author: str = "ann") -> bytes:
@@ -80,8 +72,6 @@ def test_dumps_of_comments_become_pairs(tmp_path):
         "replies dropped: repeated under the same comment": 1,
         "replies dropped: their comment was dropped": 1,
     }
-    report = json.loads((output / "preparation.json").read_text(encoding="utf-8"))
-    assert report["conversations/reddit.en.tsv.gz"] == {"num_shards": 2, "counts": dict(counts)}
     assert not list(output.glob(".*"))
 
 
@@ -122,74 +112,18 @@ def test_a_dump_of_wikipedia_becomes_documents(tmp_path):
     }
 
 
-def test_bitext_is_cleaned_and_repeats_go(tmp_path):
-    table, moses = tmp_path / "web.en-es.tsv", tmp_path / "web.en-es.en.gz"
-    table.write_bytes(
-        b"The cat sleeps.\tEl gato duerme.\r\nTHE CAT  sleeps.\tEl gato duerme.\none column\n"
-        b"It is 10 past 9.\tSon las 12.\nbad \xff bytes\tno UTF-8\n"
-    )
-    moses.write_bytes(gzip.compress(b"Good morning.\nA red house.\n"))
-    twin = tmp_path / "web.en-es.es.gz"
-    twin.write_bytes(gzip.compress("Buenos días.\nUna casa roja.\n".encode()))
-    paths = find_files([f"{tmp_path}/web.*"])
-    assert corpus_name(paths, "en-es") == "web"
-    counts = run("parallel/web.en-es.tsv.gz", bitext(paths), tmp_path / "out")
-    targets = [line.split("\t")[1] for line in written(tmp_path / "out")]
-    assert targets == ["Una casa roja.", "Buenos días.", "El gato duerme."]
-    reasons = ("duplicate", "not 2 columns", "numbers differ", "not UTF-8")
-    assert counts == {"pairs": 7, "lines written": 3} | {f"pairs dropped: {reason}": 1 for reason in reasons}
-
-
-CHILDREN = "The children are playing outside."
-
-
-def test_the_first_reason_against_a_pair():
-    expected = {
-        # Nobody can tell the language of short sentences, so they stay.
-        ("Good morning!", "¡Buenos días!", "es"): None,
-        ("12 + 34 = 46 a", "12 + 34 = 46 b", "es"): "few letters",
-        ("Los niños están jugando en el jardín.", CHILDREN, "es"): "another language",
-        (CHILDREN, "Die Kinder spielen draußen im Garten.", "es"): "another language",
-        # Klingon is no language of the model: whatever its side looks like, it stays.
-        (CHILDREN, "tlhIngan maH taHjaj Qapla' batlh", "tlh"): None,
-    }
-    for (source, target, language), fault in expected.items():
-        assert bitext_fault(TranslationPair(source, target), "en", language) == fault
-
-
-def test_pairs_below_the_lowest_cosine_are_dropped(tmp_path):
-    class FirstLetter(tf.Module):
-        """Maps a text to (1, 0) if it begins with A, else to (0, 1)."""
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-            return tf.one_hot(tf.cast(tf.strings.substr(texts, 0, 1) != "A", tf.int32), 2)
-
-    tf.saved_model.save(FirstLetter(), str(tmp_path / "model"))
-    table = tmp_path / "x.tsv"
-    table.write_text("A green tree.\tArbol verde alto.\nAn old house.\tUna casa vieja.\n")
-    pairs = bitext([str(table)], model=str(tmp_path / "model"))
-    counts = run("parallel/x.en-es.tsv.gz", pairs, tmp_path / "out")
-    assert written(tmp_path / "out") == ["A green tree.\tArbol verde alto."]
-    assert counts["pairs dropped: low cosine"] == 1
-
-
 def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path):
-    table, output, name = tmp_path / "x.tsv", tmp_path / "out", "parallel/x.en-es.tsv.gz"
-    table.write_text("Good morning.\tBuenos días.\n")
+    dump, output, name = tmp_path / "RC_2016-01", tmp_path / "out", "conversations/reddit.en.tsv.gz"
+    dump.write_bytes(comment("a", "t3_s", "How are you?") + comment("b", "t1_a", "Fine, thank you."))
     for num_shards in (2, 1):
-        run(name, bitext([str(table)]), output, num_shards)
+        run(name, Conversations([str(dump)]), output, num_shards)
     before = shards(output)
-    assert list(before) == ["x.en-es-00000-of-00001.tsv.gz"]
-    table.write_text("nothing of use\n")
-    with pytest.raises(UserError, match="not 2 columns"):
-        run(name, bitext([str(table)]), output, 2)
-    (tmp_path / "x.en").write_text("Good morning.\nA red house.\n")
-    (tmp_path / "x.es").write_text("Buenos días.\n")
-    with pytest.raises(UserError, match="1 Moses pairs dropped"):
-        run(name, bitext([str(tmp_path / "x.en")]), output)
+    assert list(before) == ["reddit.en-00000-of-00001.tsv.gz"]
+    dump.write_bytes(b"nothing of use\n")
+    with pytest.raises(UserError, match="1 comments dropped: not JSON"):
+        run(name, Conversations([str(dump)]), output, 2)
     with pytest.raises(UserError, match="matches none"):
-        find_files([f"{tmp_path}/RC_*"])
+        find_files([f"{tmp_path}/RS_*"])
     assert shards(output) == before
     assert not list(output.glob(".*"))
 
@@ -216,8 +150,6 @@ def test_comments_that_are_dropped():
 def test_no_input_stops_a_pipeline(data, tmp_path):
     for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(b"\n"):
         assert all("\n" not in each.text for each in kept_comments(line))
-    columns = data.draw(damaged(b"The cat sleeps.\tEl gato duerme.")).split(b"\t")
-    assert len(list(sound_pair(columns, "en", "es"))) <= 1
     path = tmp_path / "enwiki.xml"
     content = data.draw(damaged(DUMP))
     path.write_bytes(content)
@@ -249,10 +181,8 @@ def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        ((), "expected reddit, wikipedia, bitext as the first word, got ''"),
-        (("bitext", "--language=en"), "bitext has no --language"),
-        (("wikipedia",), "--language must be a language code such as en, got None"),
-        (("reddit", "--num_shards=0"), "--num_shards"),
+        (("--language=en",), "the first word expects one of reddit, wikipedia, got ''"),
+        (("wikipedia", "--language=english"), "--language must be a language code such as en"),
     ],
 )
 def test_a_command_refuses_what_it_cannot_use(words, error, tmp_path):
@@ -265,7 +195,7 @@ def test_two_processes_write_the_same_lines(tmp_path):
     for month in range(4):
         lines = [comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)]
         (tmp_path / f"RC_2016-{month}").write_bytes(b"".join(lines))
-    command = ["data/prepare_raw.py", "reddit", "--input", f"{tmp_path}/RC_*", "--num_shards=3"]
+    command = ["data/prepare_raw.py", "reddit", "--input", f"{tmp_path}/RC_*", "--language=en"]
     two = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
     for name, flags in (("one", []), ("two", two)):
         result = run_python(ROOT, *command, f"--output={tmp_path / name}", *flags)

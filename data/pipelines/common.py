@@ -1,14 +1,12 @@
 """Shared parts of the pipelines: finding and reading files, counting records, publishing shards."""
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 import apache_beam as beam
-from absl import logging
 from apache_beam.io import WriteToText
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
@@ -21,7 +19,6 @@ from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
 
 _METRICS = "xling_tf"
-_REPORT = "preparation.json"
 
 
 def count(outcome: str, number: int = 1) -> None:
@@ -59,25 +56,18 @@ def open_raw(path: str) -> BinaryIO:
 
 def read_lines(paths: Sequence[str]) -> beam.PTransform[Any, Any]:
     """Makes a transform that reads the lines of files, each file in one worker."""
-    return beam.Create(paths) | beam.Reshuffle() | beam.FlatMap(lines_of)
+    return beam.Create(paths) | beam.Reshuffle() | beam.FlatMap(_lines)
 
 
-def lines_of(path: str) -> Iterator[bytes]:
-    """Yields the lines of a file, plain or compressed; a line that is too long becomes empty."""
+def _lines(path: str) -> Iterator[bytes]:
+    """Yields the lines of a file, plain or compressed, but for those that are too long."""
     with open_raw(path) as file:
         for block in split_blocks(unpacked(file, path), b"\n", MAX_LINE):
             for line in block:
                 if line is None:
                     count(f"lines dropped: {Unreadable.TOO_LONG}")
-                yield line or b""
-
-
-def decoded(line: bytes) -> str:
-    """Decodes a line of UTF-8 and removes byte order mark and carriage return."""
-    try:
-        return line.decode("utf-8-sig").rstrip("\r")
-    except UnicodeDecodeError:
-        raise MalformedLineError("not UTF-8") from None
+                else:
+                    yield line
 
 
 def prepare(
@@ -86,7 +76,7 @@ def prepare(
     *,
     output: str,
     options: PipelineOptions,
-    settings: Mapping[str, Any],
+    num_shards: int,
 ) -> Counter[str]:
     """Runs a pipeline and publishes the shards of its corpus.
 
@@ -99,8 +89,10 @@ def prepare(
         lines: Makes the lines; a document is one element with a line feed after each sentence.
         output: The data folder.
         options: Beam's options.
-        settings: Recorded in `preparation.json` with the counts, which are returned; `num_shards` is the
-            number of files.
+        num_shards: Number of files.
+
+    Returns:
+        How many records had which outcome.
 
     Raises:
         UserError: An input is damaged, or nothing is left of it.
@@ -118,7 +110,7 @@ def prepare(
                 | WriteToText(
                     FileSystems.join(staging, *stem.split("/")),
                     file_name_suffix=suffix,
-                    num_shards=settings["num_shards"],
+                    num_shards=num_shards,
                 )
             )
     except BaseException as error:
@@ -144,7 +136,6 @@ def prepare(
         FileSystems.delete(earlier)
     FileSystems.rename(new, [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new])
     _delete(staging)
-    _report(output, {name: {**settings, "counts": dict(counts)}})
     return counts
 
 
@@ -161,18 +152,3 @@ def _counted(line: str) -> str:
 def _shards(folder: str, stem: str, suffix: str) -> list[str]:
     pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
     return sorted(file.path for match in FileSystems.match([pattern]) for file in match.metadata_list)
-
-
-def _report(output: str, entries: Mapping[str, Any]) -> None:
-    """Adds entries to the `preparation.json` of a data folder."""
-    path = FileSystems.join(output, _REPORT)
-    report: dict[str, Any] = {}
-    if FileSystems.exists(path):
-        try:
-            with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-                report = dict(json.loads(file.read()))
-        except (TypeError, ValueError) as error:
-            logging.warning("%s is replaced, because it cannot be read: %s", path, error)
-    _delete(path)
-    with FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-        file.write(f"{json.dumps({**report, **entries}, indent=2, ensure_ascii=False)}\n".encode())
