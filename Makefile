@@ -35,6 +35,11 @@ help: ## Lists the targets
 train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; again: continues
 	$(BIN)/python training/main.py --preset $(PAIR) $(ARGS)
 
+.PHONY: model
+model: $(RUNTIME) ## Trains five languages on the default corpora and makes a wheel of them, in dist
+	$(BIN)/python training/main.py --preset multilingual-static $(ARGS)
+	$(BIN)/python export/main.py --model exported/multilingual-static --to wheel --output dist
+
 .PHONY: smoke
 smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network
 	$(BIN)/python training/main.py --preset smoke $(ARGS)

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from xling_tf.errors import UserError, library
+from xling_tf.processes import start_tensorflow
 
 __version__ = "0.1.0.dev0"
 
@@ -47,6 +48,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _require_tensorflow_backend() -> None:
+    start_tensorflow()
     with suppress(ImportError):  # another backend's library may be missing
         if import_module("keras").backend.backend() == "tensorflow":
             return

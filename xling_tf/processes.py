@@ -1,12 +1,18 @@
-"""TensorFlow in this process: not after a fork, and with the GPUs set up."""
+"""TensorFlow in this process: not after a fork, without its notes, and with the GPUs set up."""
 
 import os
+import re
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
+from tempfile import TemporaryFile
 from typing import Any
 
 from xling_tf.errors import UserError, library
+
+QUIET_LEVEL = "3"  # of TF_CPP_MIN_LOG_LEVEL, which hides all but fatal errors
+_NOTE = re.compile(rb"WARNING: All log messages before|[IWE]\d{4} |To enable the following instructions")
 
 _is_forked = False
 
@@ -39,9 +45,36 @@ def start_tensorflow() -> Any:
     They keep the precision of float32 products, and allocate memory as they need it.
     """
     require_not_forked()
-    tf = library("tensorflow", "tensorflow", "tensorflow")
-    _prepare_gpus(tf)
+    with quiet_tensorflow():
+        tf = library("tensorflow", "tensorflow", "tensorflow")
+        _prepare_gpus(tf)
     return tf
+
+
+@contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Hides what TensorFlow prints to standard error while the block imports it and looks for GPUs.
+
+    Its C++ libraries print notes about missing GPUs before any log level takes effect, so this redirects the
+    standard error of the whole process; afterwards, it prints what is not from them. It does nothing if
+    TF_CPP_MIN_LOG_LEVEL is below 3, or is not set and TensorFlow has been imported.
+    """
+    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "" if "tensorflow" in sys.modules else QUIET_LEVEL)
+    if level != QUIET_LEVEL or sys.stderr is None:  # None: the program was started without standard error
+        yield
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with TemporaryFile() as hidden:
+        os.dup2(hidden.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+            hidden.seek(0)
+            os.write(2, b"".join(line for line in hidden if not _NOTE.match(line)))
 
 
 @cache

@@ -16,7 +16,6 @@ from importlib.util import find_spec
 from io import TextIOWrapper
 from logging import ERROR, Formatter
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
@@ -25,6 +24,7 @@ from tabulate import tabulate
 from xling_tf import __version__
 from xling_tf.errors import UserError, is_disk_full, missing_package
 from xling_tf.length_batches import available_cpus
+from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.
@@ -182,33 +182,13 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """Hides what TensorFlow prints to standard error while a program imports it, and prepares it for GPUs.
-
-    Its C++ libraries print notes about missing GPUs before any log level takes effect, so this redirects the
-    standard error of the whole process, unless TF_CPP_MIN_LOG_LEVEL is below 3. A failed import shows them.
-    """
+    """Sets up this process for TensorFlow, and hides what it prints while the block imports it."""
     os.environ["KERAS_BACKEND"] = "tensorflow"  # the user's may be another
     # cuDNN would try all its convolutions for each new shape of a batch, which almost every batch has.
     os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")
-    level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    if level != "3" or sys.stderr is None:  # None: the program was started without standard error
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", QUIET_LEVEL)
+    with quiet_tensorflow():
         yield
-        return
-    sys.stderr.flush()
-    saved = os.dup(2)
-    with TemporaryFile() as hidden:
-        os.dup2(hidden.fileno(), 2)
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, UserError):
-                hidden.seek(0)
-                os.write(saved, hidden.read())
-            raise
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
 
 
 def provenance() -> dict[str, Any]:
