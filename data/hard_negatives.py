@@ -10,7 +10,6 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +27,23 @@ from xling_tf.errors import UserError
 from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
-from xling_tf.search.hard_negatives import QUERIES, STRATEGIES, MiningConfig, mine_hard_negatives
+from xling_tf.search.hard_negatives import NUM_NEGATIVES, QUERIES, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
 def main() -> None:
     """Mines what the flags describe, and prints the counts."""
     values = flags.FLAGS
-    names = [field.name for field in fields(MiningConfig) if field.name in values]
-    rules: dict[str, Any] = {name: values[name].value for name in names}
-    config = MiningConfig(num_negatives=values.top, **rules)
     model = find_model(values.model)
     with quiet_start():
         encoder = SentenceEncoder(model)
     counts = mine_folder(
         Path(values.data),
         encoder.encode,
-        config,
         model=checksum(model),
+        num_negatives=values.top,
+        relative_margin=values.relative_margin,
+        query=values.query,
         source=values.source,
         targets=values.target,
         names=values.corpus,
@@ -57,18 +55,19 @@ def main() -> None:
 def mine_folder(
     data: Path,
     encode: Callable[[list[str]], NDArray[Any]],
-    config: MiningConfig,
     *,
     model: str,
     source: str,
     targets: Sequence[str],
     names: Sequence[str] = (),
+    **options: Any,
 ) -> dict[str, dict[str, int]]:
     """Writes a mined file for each parallel corpus of a data folder, or for those with some names.
 
-    A file that was mined by the same model with the same config from the same pairs is kept. Queries and
+    A file that was mined by the same model with the same options from the same pairs is kept. Queries and
     candidates are training pairs alone: no sentence that any corpus of the folder holds out is used.
-    `model` is a fingerprint of the model, for the record beside a mined file.
+    `model` is a fingerprint of the model, for the record beside a mined file; `options` are those of
+    `mine_hard_negatives`.
 
     Returns:
         The counts of each corpus, by its name and languages.
@@ -88,13 +87,13 @@ def mine_folder(
         pairs: list[TranslationPair] = [*corpus.train]
         path, name = mined_path(data, corpus.name, corpus.languages), f"{corpus.name}.{corpus.languages}"
         record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
-        recipe = {"model": model, **asdict(config), "pairs": _fingerprint(pairs)}
+        recipe = {"model": model, **options, "pairs": _fingerprint(pairs)}
         try:
             earlier = dict(read_json(record_path)) if path.is_file() else {}
         except (OSError, TypeError, ValueError):
             earlier = {}
         if earlier.get("recipe") == recipe:
-            logging.info("%s is kept: model, config and pairs are the same", path)
+            logging.info("%s is kept: model, options and pairs are the same", path)
             counts[name] = earlier["counts"]
             continue
         logging.info("mining %s: %d training pairs", path, len(pairs))
@@ -102,7 +101,7 @@ def mine_folder(
         texts = {"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]}
         record_path.unlink(missing_ok=True)
         show_bar = sys.stderr.isatty()
-        negatives = mine_hard_negatives(encode, texts, config, counts=counters, show_progress_bar=show_bar)
+        negatives = mine_hard_negatives(encode, texts, counts=counters, show_progress_bar=show_bar, **options)
         mined = zip(pairs, negatives, strict=True)
         write_mined(path, (pair._replace(negatives=wrong) for pair, wrong in mined if wrong))
         write_json(record_path, {"recipe": recipe, "counts": counters})
@@ -123,30 +122,9 @@ if __name__ == "__main__":
     flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    default = MiningConfig()
-    flags.DEFINE_enum(
-        "query", default.query, QUERIES, "What negatives resemble: right translation or source."
-    )
-    flags.DEFINE_integer("top", default.num_negatives, "Maximum number of negatives of a pair.")
-    flags.DEFINE_integer("range_min", default.range_min, "Number of nearest candidates to skip.")
-    flags.DEFINE_integer("range_max", default.range_max, "Number of nearest candidates to look at.")
-    flags.DEFINE_float("max_score", default.max_score, "Drop candidates above this score.")
-    flags.DEFINE_float("min_score", default.min_score, "Drop candidates below this score.")
+    flags.DEFINE_enum("query", "target", QUERIES, "What negatives resemble: right translation or source.")
+    flags.DEFINE_integer("top", NUM_NEGATIVES, "Maximum number of negatives of a pair.")
     flags.DEFINE_float(
-        "absolute_margin",
-        default.absolute_margin,
-        "Drop candidates that score within this of the right one.",
+        "relative_margin", None, "Drop candidates that score within this share of the right one's score."
     )
-    flags.DEFINE_float(
-        "relative_margin",
-        default.relative_margin,
-        "The same, as a share of the score of the right one.",
-    )
-    flags.DEFINE_enum(
-        "sampling_strategy",
-        default.sampling_strategy,
-        STRATEGIES,
-        "Take the nearest candidates that pass, or random ones.",
-    )
-    flags.DEFINE_integer("seed", default.seed, "Seed of --sampling_strategy=random.")
     run(main, "the same command keeps the corpora that are done", extra="mining")

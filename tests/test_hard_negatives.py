@@ -19,7 +19,7 @@ from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.savedmodel.saved_models import checksum
-from xling_tf.search.hard_negatives import MiningConfig, mine_hard_negatives
+from xling_tf.search.hard_negatives import mine_hard_negatives
 
 # Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
 ANGLES = {"a": 0, "b": 36.87, "c": 53.13, "d": 90, "e": 180}
@@ -31,11 +31,10 @@ def encode(texts):
     return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
-def negatives_of(*pairs, **knobs):
-    """The negatives of the first pair, where the others make "a" to "e" candidates; what was dropped."""
-    others = [(f"source of {letter}", letter) for letter in "abcde"]
-    config, counts = MiningConfig(**{"num_negatives": 2, **knobs}), Counter()
-    found = mine_hard_negatives(encode, [*pairs, *others], config, counts=counts)
+def negatives_of(*pairs, **options):
+    """The negatives of the first pair, where the others make "a" to "e" candidates; the counts."""
+    others, counts = [(f"source of {letter}", letter) for letter in "abcde"], Counter()
+    found = mine_hard_negatives(encode, [*pairs, *others], counts=counts, **{"num_negatives": 2, **options})
     return "".join(found[0]), counts
 
 
@@ -43,8 +42,9 @@ def test_the_nearest_wrong_candidates_come_nearest_first():
     assert negatives_of(("x", "a"), num_negatives=7)[0] == "bcde"
     # Of d: c 0.8, b 0.6, a and e 0.
     assert negatives_of(("x", "d"))[0] == "cb"
-    with pytest.raises(UserError, match=r"range_max must be .* at least 7, got 6"):
-        MiningConfig(range_min=2, range_max=6)
+    # The right one scores 1, so that b and c are above its half, 0.5; the count is that of all pairs.
+    found, counts = negatives_of(("x", "a"), relative_margin=0.5)
+    assert (found, counts["dropped by relative_margin"] > 2) == ("de", True)
 
 
 def test_right_answers_of_one_source_are_no_negatives():
@@ -55,51 +55,20 @@ def test_right_answers_of_one_source_are_no_negatives():
     assert found == "cd"
     assert counts["dropped by right_answer"] == 2
     # With fewer candidates than are asked for, all wrong ones are taken, and only right ones dropped.
+    counts = Counter()
     pairs = [("x", "a"), ("y", "b"), ("x", "c")]
-    for options in ({}, {"range_max": 10**9}, {"sampling_strategy": "random"}):
-        counts = Counter()
-        assert mine_hard_negatives(encode, pairs, counts=counts, **options) == [("b",), ("c", "a"), ("b",)]
-        assert counts["dropped by right_answer"] == 2
-
-
-@pytest.mark.parametrize(
-    ("knobs", "found", "dropped"),
-    [
-        # Skips the nearest that pass.
-        ({"range_min": 1}, "cd", {}),
-        # Looks at three wrong ones: b, c, d.
-        ({"range_max": 3, "num_negatives": 3}, "bcd", {}),
-        ({"max_score": 0.5, "min_score": -0.5}, "d", {"max_score": 2, "min_score": 1}),
-        # The right one scores 1: 0.3 below is 0.7.
-        ({"absolute_margin": 0.3}, "cd", {"absolute_margin": 1}),
-        ({"relative_margin": 0.5}, "de", {"relative_margin": 2}),
-        # The first rule that drops one counts it.
-        ({"absolute_margin": 0.3, "max_score": 0.5}, "de", {"absolute_margin": 1, "max_score": 1}),
-    ],
-)
-def test_knobs(knobs, found, dropped):
-    negatives, counts = negatives_of(("x", "a"), **knobs)
-    assert negatives == found
-    # The rules count what they drop of all pairs.
-    assert all(counts[f"dropped by {rule}"] >= number for rule, number in dropped.items())
+    assert mine_hard_negatives(encode, pairs, counts=counts) == [("b",), ("c", "a"), ("b",)]
+    assert counts["dropped by right_answer"] == 2
 
 
 def test_the_query_may_be_the_source_and_margins_are_relative_to_its_right_answer():
-    pairs = [("a", "c"), *((f"source of {letter}", letter) for letter in "abde")]
     ANGLES.update({f"source of {letter}": ANGLES[letter] for letter in "abde"})
-    config = MiningConfig(num_negatives=2, query="source", absolute_margin=0.1)
-    # Of the source a, whose right answer c scores 0.6: 0.1 below is 0.5, which a and b exceed.
-    assert mine_hard_negatives(encode, pairs, config)[0] == ("d", "e")
+    others = [(f"source of {letter}", letter) for letter in "abde"]
+    options = {"num_negatives": 2, "query": "source", "relative_margin": 0.1}
+    # Of the source a, whose right answer c scores 0.6: a tenth below is 0.54, which a and b exceed.
+    assert mine_hard_negatives(encode, [("a", "c"), *others], **options)[0] == ("d", "e")
     # The right answer e scores -1; below -1.1 there is nothing.
-    config = MiningConfig(num_negatives=2, query="source", relative_margin=0.1)
-    assert mine_hard_negatives(encode, [("a", "e"), *pairs[1:4]], config)[0] == ()
-
-
-def test_random_ones_are_any_that_pass_and_the_seed_says_which():
-    random = {"sampling_strategy": "random", "max_score": 0.7}
-    drawn = [negatives_of(("x", "a"), seed=seed, **random)[0] for seed in range(40)]
-    assert set(drawn) == {"cd", "ce", "de"}  # two of c, d, e, nearest first
-    assert negatives_of(("x", "a"), seed=3, **random)[0] == drawn[3]
+    assert mine_hard_negatives(encode, [("a", "e"), *others[:3]], **options)[0] == ()
 
 
 # --- models and pairs in other forms
@@ -112,14 +81,13 @@ class Model:
 
 
 LETTERS = [(f"source of {letter}", letter) for letter in "abcde"]
-NEAREST = [("b",), ("c",), ("b",), ("c",), ("d",)]
 
 
-def test_pairs_come_in_any_form_and_before_or_after_the_model():
-    frame = pd.DataFrame(LETTERS, columns=["query", "answer"])
-    for pairs in (LETTERS, frame, frame[["answer", "query"]], iter(LETTERS), frame.to_dict("records")):
-        assert mine_hard_negatives(encode, pairs, num_negatives=1) == NEAREST
-    assert mine_hard_negatives(frame, Model(), MiningConfig(num_negatives=1)) == NEAREST
+def test_pairs_come_in_a_table_and_before_or_after_the_model():
+    frame = pd.DataFrame([pair[::-1] for pair in LETTERS], columns=["answer", "query"])
+    for arguments in ((encode, LETTERS), (frame, Model())):
+        found = mine_hard_negatives(*arguments, num_negatives=1)
+        assert found == [("b",), ("c",), ("b",), ("c",), ("d",)]
 
 
 @pytest.mark.parametrize(
@@ -129,11 +97,8 @@ def test_pairs_come_in_any_form_and_before_or_after_the_model():
         ((encode, [(*pair, "wrong") for pair in LETTERS]), {}, "expected pairs of two texts"),
         (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load returns it"),
         ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each of 5 texts"),
-        ((lambda texts: encode(texts) * np.nan, LETTERS), {}, "finite"),
-        ((encode, LETTERS), {"num_negative": 3}, "expects one of .* num_negatives"),
-        ((encode, LETTERS), {"max_score": 1.5}, "max_score must be"),
-        ((encode, LETTERS), {"min_score": "0.5"}, "min_score must be"),
-        ((encode, LETTERS), {"range_min": -1}, "range_min must be"),
+        ((encode, LETTERS), {"relative_margin": "0.5"}, "relative_margin must be"),
+        ((encode, LETTERS), {"query": "right"}, "query expects one of"),
     ],
 )
 def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):
@@ -141,16 +106,15 @@ def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, m
         mine_hard_negatives(*arguments, **options)
 
 
-def test_equal_vectors_score_one_though_they_are_rounded():
+def test_equal_vectors_are_within_a_margin_of_zero_though_they_are_rounded():
     vectors = np.random.default_rng(0).normal(size=(50, 64))
     pairs = [(f"source {n} {i}", f"target {n} {i}") for n in range(50) for i in range(3)]
 
     def equal(texts):
         return np.stack([vectors[int(text.split()[1])] for text in texts])
 
-    for limits in ({"max_score": 1.0}, {"min_score": 1.0}, {"absolute_margin": 0}, {"relative_margin": 0.0}):
-        mined = mine_hard_negatives(equal, pairs, num_negatives=2, **limits)
-        assert [len(found) for found in mined] == [2] * 150, limits
+    mined = mine_hard_negatives(equal, pairs, num_negatives=2, relative_margin=0.0)
+    assert [len(found) for found in mined] == [2] * 150
 
 
 # --- a file of mined negatives
@@ -215,9 +179,9 @@ ROWS = [
 ]
 
 
-def mine(data, *, encode=encode, model="toy", names=(), **knobs):
-    config = MiningConfig(**{"num_negatives": 2, **knobs})
-    return mine_folder(data, encode, config, model=model, names=names, source="en", targets=["es"])
+def mine(data, *, encode=encode, **options):
+    settings = {"model": "toy", "num_negatives": 2, **options}
+    return mine_folder(data, encode, source="en", targets=["es"], **settings)
 
 
 def mined(folder, name="x"):

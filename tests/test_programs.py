@@ -18,7 +18,7 @@ from xling_tf.bulk.vector_files import encode_files
 from xling_tf.errors import UserError
 from xling_tf.exporters import compact
 from xling_tf.presets import get_preset
-from xling_tf.search.hard_negatives import MiningConfig
+from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.serving.app import ServerConfig
 from xling_tf.serving.batching import BatchingParameters
 from xling_tf.settings import apply_overrides
@@ -151,7 +151,7 @@ def defaults(function):
         ("export/encode.py", defaults(encode_files)),
         ("export/serve.py", asdict(BatchingParameters()) | asdict(ServerConfig())),
         ("data/mine.py", defaults(mine_translations)),
-        ("data/hard_negatives.py", asdict(MiningConfig())),
+        ("data/hard_negatives.py", defaults(mine_hard_negatives)),
     ],
 )
 def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):

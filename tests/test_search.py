@@ -18,14 +18,8 @@ from xling_tf.search.neighbours import (
     truncated,
     unit_vectors,
 )
-from xling_tf.search.quantization import quantize_embeddings, quantize_units
-from xling_tf.search.search import (
-    best_pairs,
-    bitext_mining,
-    paraphrase_mining,
-    paraphrase_mining_embeddings,
-    semantic_search,
-)
+from xling_tf.search.quantization import quantize_units
+from xling_tf.search.search import best_pairs, bitext_mining, paraphrase_mining, semantic_search
 
 
 def units(*degrees):
@@ -101,42 +95,14 @@ def test_int8_derived_by_hand():
     assert (codes.dtype, codes.tolist()) == (np.int8, [[0, 25, -128, 127]])
 
 
-@pytest.mark.parametrize("options", [{}, {"ranges": [[0.0, -1.0, 3.0], [2.55, 1.0, 3.0]]}])
-def test_the_ranges_of_a_byte_derived_by_hand(options):
-    # Steps of .01 and 2 / 255; less 128 and cut off toward zero: 1.005 is 100.5 - 128 = -27.5, -27. Without a
-    # range, 3 has the lowest code.
-    vectors = np.float64([[0, 1, 3], [2.55, -1, 3], [1.005, 0, 3]])
-    signed, unsigned = (quantize_embeddings(vectors, kind, **options) for kind in ("int8", "uint8"))
-    assert signed.tolist() == [[-128, 127, -128], [127, -128, -128], [-27, 0, -128]]
-    assert unsigned.tolist() == [[0, 255, 0], [255, 0, 0], [100, 127, 0]]
-    assert (signed.dtype, unsigned.dtype) == (np.int8, np.uint8)
-    # What exceeds the ranges of others has the nearest code.
-    limits, outside = np.sort(vectors, axis=0)[[0, 2]], [[9.0, -9.0, 2.0]]
-    for options in ({"ranges": limits}, {"calibration_embeddings": vectors}):
-        assert quantize_embeddings(outside, "int8", **options).tolist() == [[127, -128, -128]]
-    assert quantize_embeddings([], "int8").shape == (0, 0)
-    with pytest.raises(UserError, match="ranges must be"):
-        quantize_embeddings(vectors, "int8", calibration_embeddings=vectors[:0])
-    with pytest.raises(UserError, match="ranges must be two rows"):
-        quantize_embeddings(vectors, "int8", ranges=limits[::-1])
-
-
 def test_bits_derived_by_hand():
     # Positive numbers are 1, zero is not: 10100001 = 161, and 161 - 128 = 33; 01000000 = 64, less 128: -64.
     vectors = np.array([[1, -1, 2, 0, -3, -1, -1, 5], [-1, 1, -1, 0, -3, -1, -1, -5]], np.float32)
-    bits, signed = (quantize_embeddings(vectors, precision) for precision in ("ubinary", "binary"))
+    bits, signed = (quantize_units(vectors, precision) for precision in ("ubinary", "binary"))
     assert (bits.tolist(), signed.tolist()) == ([[161], [64]], [[33], [-64]])
     assert (bits.dtype, signed.dtype) == (np.uint8, np.int8)
-
-
-def test_wrong_arguments_are_named():
-    for dim, precision, message in (
-        (20, "ubinary", "multiples of 8, got 20; use truncate_dim=16"),
-        (32, "int4", "one of float32, int8, binary, ubinary, uint8, got 'int4'"),
-        (32, None, "one of float32, .* got None"),
-    ):
-        with pytest.raises(UserError, match=message):
-            quantize_embeddings(np.ones((2, dim)), precision)
+    with pytest.raises(UserError, match="multiples of 8, got 20; use truncate_dim=16"):
+        quantize_units(np.ones((2, 20)), "ubinary")
 
 
 # --- neighbours
@@ -177,39 +143,33 @@ def test_equal_vectors_come_in_their_order(num_queries):
     assert found == [[0, 2, 4, 6, 8]] * num_queries
 
 
+class Model:
+    """A model that records the options of encode, and takes angles or vectors for sentences."""
+
+    def encode(self, sentences, **options):
+        self.options = options
+        return sentences if isinstance(sentences, np.ndarray) else units(*map(float, sentences))
+
+
 def test_arguments_have_the_order_of_sentence_transformers_and_scores_are_cosines():
-    vectors = np.float32([[5, 5], [1, 0], [0, 9], [4, -4]])
+    model, vectors = Model(), np.float32([[5, 5], [1, 0], [0, 9], [4, -4]])
     (hits,) = semantic_search([1.0, 0.0], vectors, 1, 1, 1)
     assert hits == [{"corpus_id": 1, "score": 1.0}]
-    (pair,) = paraphrase_mining(Model(), ["0", "50", "51"], False, 7, 1, 1, 1, 2)
+    (pair,) = paraphrase_mining(model, ["0", "50", "51"], False, 7, 1, 1, 1, 2, prompt="x: ")
     assert (pair.first, pair.second) == (1, 2)
+    assert model.options == {"show_progress_bar": False, "batch_size": 7, "prompt": "x: "}
     for search in (semantic_search, paraphrase_mining):
         with pytest.raises(UserError, match="score_function is not supported"):
-            search(Model(), vectors, score_function=np.dot)
+            search(model, vectors, score_function=np.dot)
+    with pytest.raises(UserError, match=r"expected a model of xling_tf\.load"):
+        paraphrase_mining("exported/en-es", model)
 
 
 def test_empty_inputs_give_empty_results():
     assert semantic_search(np.zeros((0, 2)), units(0)) == []
     assert semantic_search(units(0, 1), []) == [[], []]
     assert bitext_mining([], units(0)) == bitext_mining(units(0), np.zeros((0, 2))) == []
-    assert paraphrase_mining_embeddings(units(0)) == paraphrase_mining_embeddings([]) == []
-
-
-class Model:
-    """A model that records the options of encode."""
-
-    def encode(self, sentences, **options):
-        self.options = options
-        return units(*map(float, sentences))
-
-
-def test_paraphrase_mining_gives_encode_its_options():
-    model = Model()
-    pairs = paraphrase_mining(model, ["0", "50", "51"], False, 7, prompt="x: ", max_pairs=1, top_k=1)
-    assert [(pair.first, pair.second) for pair in pairs] == [(1, 2)]
-    assert model.options == {"show_progress_bar": False, "batch_size": 7, "prompt": "x: "}
-    with pytest.raises(UserError, match=r"expected a model of xling_tf\.load"):
-        paraphrase_mining("exported/en-es", model)
+    assert paraphrase_mining(Model(), ["0"]) == paraphrase_mining(Model(), []) == []
 
 
 # --- paraphrases and translations
@@ -223,7 +183,7 @@ def test_paraphrases_are_the_best_of_all_pairs(count, top_k, max_pairs, seed):
     best = np.argsort(-(cosines - 9 * np.eye(count)), axis=1)[:, :top_k].tolist()
     near = {(min(i, j), max(i, j)) for i in range(count) for j in best[i] if i != j}
     expected = sorted(near, key=lambda pair: -cosines[pair])[:max_pairs]
-    pairs = paraphrase_mining_embeddings(vectors, top_k=top_k, max_pairs=max_pairs)
+    pairs = paraphrase_mining(Model(), vectors, top_k=top_k, max_pairs=max_pairs)
     assert [(pair.first, pair.second) for pair in pairs] == expected
 
 
@@ -246,7 +206,7 @@ def test_impossible_numbers_of_results_are_rejected(wrong):
     vectors = units(0, 90)
     for call in (
         lambda: semantic_search(vectors, vectors, top_k=wrong),
-        lambda: paraphrase_mining_embeddings(vectors, max_pairs=wrong),
+        lambda: paraphrase_mining(Model(), vectors, max_pairs=wrong),
         lambda: bitext_mining(vectors, vectors, num_neighbours=wrong),
     ):
         with pytest.raises(UserError, match="integer of at least 1"):

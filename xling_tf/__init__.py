@@ -16,7 +16,6 @@ __version__ = "0.1.0.dev0"
 
 _MODULES = {
     "KerasEncoder": "savedmodel.keras_layer",
-    "MiningConfig": "search.hard_negatives",
     "Model": "model",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
@@ -26,8 +25,6 @@ _MODULES = {
     "load": "sentence_encoder",
     "mine_hard_negatives": "search.hard_negatives",
     "paraphrase_mining": "search.search",
-    "paraphrase_mining_embeddings": "search.search",
-    "quantize_embeddings": "search.quantization",
     "semantic_search": "search.search",
 }
 __all__ = [*_MODULES]

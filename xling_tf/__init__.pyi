@@ -2,12 +2,9 @@ from xling_tf.errors import UserError as UserError
 from xling_tf.exporters.base import calibrate as calibrate
 from xling_tf.model import Model as Model
 from xling_tf.savedmodel.keras_layer import KerasEncoder as KerasEncoder
-from xling_tf.search.hard_negatives import MiningConfig as MiningConfig
 from xling_tf.search.hard_negatives import mine_hard_negatives as mine_hard_negatives
-from xling_tf.search.quantization import quantize_embeddings as quantize_embeddings
 from xling_tf.search.search import bitext_mining as bitext_mining
 from xling_tf.search.search import paraphrase_mining as paraphrase_mining
-from xling_tf.search.search import paraphrase_mining_embeddings as paraphrase_mining_embeddings
 from xling_tf.search.search import semantic_search as semantic_search
 from xling_tf.sentence_encoder import SentenceEncoder as SentenceEncoder
 from xling_tf.sentence_encoder import load as load

@@ -125,8 +125,7 @@ class SentenceEncoder:
             prompt: Text to put before each input instead.
             batch_size: Number of sentences in one call of the model.
             show_progress_bar: True shows a progress bar.
-            precision: "float32"; "binary" or "ubinary" as in `quantize_embeddings`; or "int8" in steps of
-                10 / sqrt(dim) / 255, the same for all texts, so that the vectors of any two calls compare.
+            precision: "float32", "int8", "binary" or "ubinary", see `quantize_units`.
             convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
             normalize_embeddings: False returns vectors of the encoder's own lengths, from the signature

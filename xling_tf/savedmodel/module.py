@@ -1,15 +1,11 @@
-"""The SavedModel: made from an encoder and its heads, and saved again after fine-tuning."""
+"""The SavedModel, made from an encoder and its heads."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import tensorflow as tf
 
 from xling_tf.config import TASKS, ModelInfo
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, replacing_folder, require_writable_folder
+from xling_tf.files import SAVED_MODEL, require_writable_folder
 from xling_tf.layers.base import float32_copy
 from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.tasks.base import Heads, scale_for_heads
@@ -23,13 +19,6 @@ from xling_tf.tasks.signatures import (
 )
 from xling_tf.weights import named_weights
 
-# Appended to the model card.
-_REEXPORTED = """
-## Saved again
-
-After this card was written, the model was loaded, perhaps fine-tuned, and saved again. The scores above are
-from before.
-"""
 _SENTENCES = SignatureDescription(
     "serving_default",
     ("inputs",),
@@ -99,37 +88,6 @@ class ExportedModule(SentenceSignature):
     def signatures(self) -> dict[str, Signature]:
         """All signatures by name."""
         return {self.description.name: self, **self._parts()}
-
-
-def reexport(model: Any, source: Path, path: Path) -> None:
-    """Saves an exported model that was loaded and may have been fine-tuned, with all its signatures.
-
-    `tf.saved_model.save` alone leaves out the signatures of a loaded model. The other files of the folder are
-    copied, and the model card says that the model may have changed.
-
-    Args:
-        model: The result of `tf.saved_model.load` or `hub.load`.
-        source: The folder that the model was loaded from.
-        path: The folder to write, which may be `source`.
-
-    Raises:
-        UserError: `path` is not empty and not a model, or `source` is not a model.
-    """
-    require_replaceable(path, "path")
-    if not (source / SAVED_MODEL).is_file():
-        raise UserError(
-            f"source must be the folder of the exported model that was loaded, but {source} has no "
-            f"{SAVED_MODEL}"
-        )
-    with replacing_folder(path) as temporary:
-        tf.saved_model.save(model, str(temporary), signatures=dict(model.signatures))
-        for file in source.iterdir():
-            if not (temporary / file.name).exists():
-                copy = shutil.copytree if file.is_dir() else shutil.copy
-                copy(file, temporary / file.name)
-        card = temporary / "README.md"
-        if card.is_file() and not (text := card.read_text("utf-8")).endswith(_REEXPORTED):
-            card.write_text(text + _REEXPORTED, encoding="utf-8")
 
 
 def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_MODEL) -> None:

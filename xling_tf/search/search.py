@@ -89,63 +89,31 @@ def paraphrase_mining(
     score_function: None = None,
     **options: Any,
 ) -> list[ScoredPair]:
-    """Encodes sentences and finds the most similar pairs.
+    """Encodes sentences and finds the pairs with the highest cosines.
 
     Args:
         model: A model with an `encode` method, as `xling_tf.load` returns it.
         sentences: The texts.
         show_progress_bar: Whether to show progress bars.
         batch_size: Passed to `encode`; None: its default.
-        query_chunk_size: See `paraphrase_mining_embeddings`, also for the following.
+        query_chunk_size: Without effect, as in `semantic_search`.
         corpus_chunk_size: Without effect.
         max_pairs: Largest number of pairs.
-        top_k: Number of neighbours.
-        score_function: Only None.
-        **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
-    """
-    _require_cosines(score_function)
-    if isinstance(model, str) or not callable(getattr(model, "encode", None)):
-        raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
-    if batch_size is not None:
-        options["batch_size"] = batch_size
-    vectors = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
-    return paraphrase_mining_embeddings(
-        vectors, max_pairs=max_pairs, top_k=top_k, show_progress_bar=show_progress_bar
-    )
-
-
-def paraphrase_mining_embeddings(
-    embeddings: ArrayLike,
-    query_chunk_size: int = 5000,
-    corpus_chunk_size: int = 100_000,
-    max_pairs: int = 500_000,
-    top_k: int = 100,
-    score_function: None = None,
-    *,
-    show_progress_bar: bool = False,
-) -> list[ScoredPair]:
-    """Finds the pairs of vectors with the highest cosines.
-
-    Args:
-        embeddings: `[sentences, dim]`.
-        query_chunk_size: Without effect.
-        corpus_chunk_size: Without effect.
-        max_pairs: Largest number of pairs.
-        top_k: Number of neighbours of each vector that are considered.
+        top_k: Number of neighbours of each sentence that are considered.
         score_function: Only None, for cosines.
-        show_progress_bar: Whether to show a progress bar.
+        **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
 
     Returns:
         Pairs, best first, with `first < second`.
-
-    Example:
-        >>> pairs = paraphrase_mining_embeddings([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-        >>> [(round(score, 3), first, second) for score, first, second in pairs]
-        [(0.8, 1, 2), (0.6, 0, 2), (0.0, 0, 1)]
     """
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
+    if isinstance(model, str) or not callable(getattr(model, "encode", None)):
+        raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
+    if batch_size is not None:
+        options["batch_size"] = batch_size
+    embeddings = model.encode(sentences, show_progress_bar=show_progress_bar, **options)
     vectors = unit_vectors(embeddings, "embeddings")
     count = len(vectors)
     if count < 2:
