@@ -5,16 +5,10 @@
 
 Each model is loaded in a bare process, called in every form, by threads, thousands of times, by each of its
 signatures and with hostile strings, and fine-tuned. The exit status is 1 if a check fails.
-
-    python export/check.py exported/en-es-st --model exported/en-es --python .peers/bin/python
-
-loads an export to any format of export/main.py --to with the library it is for, in --python, and compares its
-vectors of 2,000 sentences of --data with those of the model.
 """
 
 import sys
 from pathlib import Path
-from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -26,9 +20,6 @@ from xling_tf.files import write_json
 from xling_tf.program import provenance, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, require_saved_model
 
-_MODEL = flags.DEFINE_string("model", None, "The model that exports to other formats are compared with.")
-_PYTHON = flags.DEFINE_string("python", sys.executable, "Python with the library of an export.")
-_DATA = flags.DEFINE_string("data", None, "Folder of corpora with the compared sentences; default a sample.")
 _SENTENCES = flags.DEFINE_integer("sentences", 10_000, "Number of texts in the large call.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", None, "File to write the outcomes to, with versions and the machine.")
 
@@ -42,21 +33,15 @@ def main(*models: str) -> None:
 
         tf.config.list_physical_devices()  # prints notes about missing GPUs
         import model_checks
-    checks, options = model_checks.CHECKS, dict[str, Any]()
-    if _MODEL.value:
-        checks = (model_checks.has_the_vectors_of_the_model,)
-        options = {"python": _PYTHON.value, "data": Path(_DATA.value) if _DATA.value else None}
-        options["model"] = find_model(_MODEL.value)
-    else:
-        for folder in folders:
-            require_saved_model(folder)
+    for folder in folders:
+        require_saved_model(folder)
     reports = []
     for folder in folders:
         outcomes = []
         print(folder, flush=True)
         subject = model_checks.Subject(folder, _SENTENCES.value)
-        for check in checks:
-            outcomes.append(outcome := model_checks.run_check(check, subject, **options))
+        for check in model_checks.CHECKS:
+            outcomes.append(outcome := model_checks.run_check(check, subject))
             details = outcome["text"] or ", ".join(f"{k} {v}" for k, v in outcome["measured"].items())
             name, seconds = outcome["check"].replace("_", " "), outcome["seconds"]
             print(f"{outcome['status']:7} {seconds:7.1f} s  {name}: {details}", flush=True)

@@ -2,8 +2,8 @@
 
     python export/main.py --model exported/en-es --serving serving
 
-writes serving/en-es/1 for TensorFlow Serving, with warm-up requests, and the configuration of a server for
-serving/. The next one is version 2; a rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
+writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next one is version 2; a rollback is
+one rename: mv serving/en-es/2 serving/en-es/2.bad
 
     python export/main.py --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
@@ -63,10 +63,13 @@ _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora: has the words of --languages, or measures what unknown words cost."
 )
 
+# The version of the exporting TensorFlow: an older server may lack operations. The server also has those of
+# tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
+_IMAGE = "tensorflow/serving:2.21.0"
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
 
     python export/serve.py --model {name}={base} --port 8501
-    docker compose --file {serving}/compose.yaml up
+    docker run -p 127.0.0.1:8501:8501 -v {absolute}:/models/{name}:ro -e MODEL_NAME={name} {image}
 
 and send a request:
 
@@ -140,7 +143,8 @@ def _serve(model: Path, serving: Path) -> str:
         requests=sum(requests.values()),
         name=name,
         base=folder.parent,
-        serving=serving,
+        absolute=folder.parent.resolve(),
+        image=_IMAGE,
     )
 
 

@@ -1,11 +1,9 @@
 """The checks of export/check.py, functions of a `Subject`; an `AssertionError` says what was expected."""
 
-import json
 import os
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.config import ModelInfo
-from xling_tf.errors import UserError
-from xling_tf.exporters.base import format_of, sample_texts
-from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import load_saved_model
-from xling_tf.settings import from_mapping
 
-_ROOT = str(Path(__file__).resolve().parents[1])
 Measured = Mapping[str, float | int | str]
-_Check = Callable[..., Measured]
 
 SENTENCES = [
     "Where is the station?",
@@ -82,44 +73,6 @@ model = tf.saved_model.load(sys.argv[1])
 print(needs, len(model(["Hola", "", "What?"])))
 """
 
-# A vector is equal if its cosine to the model's is above this.
-_EQUAL = 0.9999
-# Encodes the texts in a JSON file, in an interpreter that has the library of an export.
-_PROGRAM = """
-import json, pathlib, sys
-import numpy as np
-folder, texts, output = sys.argv[1:]
-texts = json.loads(pathlib.Path(texts).read_text("utf-8"))
-{code}
-np.save(output, np.asarray(vectors, np.float32))
-"""
-# The package of each format, and lines of Python that encode `texts` with the model in `folder`.
-_LOADERS: Mapping[str, tuple[str, str]] = {
-    "savedmodel": (
-        "tensorflow-text",
-        "import tensorflow as tf, tensorflow_text\nvectors = tf.saved_model.load(folder)(texts)",
-    ),
-    "keras": (
-        "xling_tf[tensorflow]",
-        "import xling_tf\nvectors = xling_tf.Model.from_pretrained(folder)(texts)",
-    ),
-    "runtimes": (
-        "xling_tf[runtime,litert]",
-        "from xling_tf.savedmodel.runtimes import load\nvectors = load(folder).encode(texts)",
-    ),
-    # Only a BERT has weights for torch.
-    "sentence-transformers": (
-        "sentence-transformers[onnx]",
-        """from sentence_transformers import SentenceTransformer
-backend = "torch" if pathlib.Path(folder, "model.safetensors").exists() else "onnx"
-vectors = SentenceTransformer(folder, backend=backend, device="cpu").encode(texts)""",
-    ),
-    "model2vec": (
-        "model2vec",
-        "from model2vec import StaticModel\nvectors = StaticModel.from_pretrained(folder).encode(texts)",
-    ),
-}
-
 
 @dataclass
 class Subject:
@@ -141,9 +94,12 @@ class Subject:
 
 def loads_in_a_bare_process(subject: Subject) -> Measured:
     """TensorFlow alone loads and calls the model; tensorflow-text may be needed too if the card says so."""
-    printed, error = _run(sys.executable, _BARE, subject.folder)
-    _require(not error, "a bare process to load and call it", error)
-    needs, count = printed.split()[-2:]
+    environment = {**os.environ, "PYTHONPATH": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", _BARE, str(subject.folder.resolve())]
+    process = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
+    last = (process.stderr.strip().splitlines() or ["no message"])[-1][:300]
+    _require(not process.returncode, "a bare process to load and call it", last)
+    needs, count = process.stdout.split()[-2:]
     _require(count == "3", "3 vectors of 3 texts", count)
     card = subject.folder / "README.md"
     if needs != "tensorflow" and card.is_file():
@@ -299,43 +255,6 @@ def is_fine_tuned_by_a_keras_layer(subject: Subject) -> Measured:
     return {"weights": len(dense), "loss_before": float(before), "loss_after": float(after)}
 
 
-def has_the_vectors_of_the_model(subject: Subject, model: Path, python: str, data: Path | None) -> Measured:
-    """The library that an export is for, in an interpreter, gives the vectors of the exported model.
-
-    Texts are those of a folder of corpora, or None for the built-in sample. Words outside the vocabulary are
-    lost in some formats, as their cards say, so that the check fails if more than half of the texts differ.
-    """
-    folder, form = subject.folder, format_of(subject.folder)
-    package, code = _LOADERS["runtimes" if form in ("litert", "onnx") else form]
-    info = from_mapping(ModelInfo, read_config(model)["info"])
-    texts = sample_texts(data, info.languages)
-    # model2vec does not apply prompts.
-    prompt = info.role_prompts["default"] if form == "model2vec" else ""
-    with tempfile.TemporaryDirectory() as temporary:
-        listed, output = Path(temporary, "texts.json"), Path(temporary, "vectors.npy")
-        listed.write_text(json.dumps([prompt + text for text in texts]), encoding="utf-8")
-        interpreter = os.path.abspath(python) if os.sep in python else python
-        _, error = _run(interpreter, _PROGRAM.format(code=code), folder, listed, output, path=_ROOT)
-        if error:
-            raise UserError(
-                f"{folder} cannot be loaded by {python}: {error}; it needs pip install '{package}', or name "
-                "another interpreter with --python"
-            )
-        vectors = np.load(output)
-    expected = Subject(model, 0).encode(texts)
-    cosines = np.sum(vectors * expected, axis=1)
-    equal = float(np.mean(cosines > _EQUAL))
-    by_design = "a copy with smaller tables or fewer languages differs by design"
-    _require(equal >= 0.5, f"the vectors of {model} ({by_design})", f"those of only {equal:.0%} of the texts")
-    return {
-        "format": form,
-        "texts": len(texts),
-        "largest_difference": float(np.abs(vectors - expected).max()),
-        "least_cosine": float(cosines.min()),
-        "equal": equal,
-    }
-
-
 def mixed_texts(count: int) -> list[str]:
     """Makes texts of 1 to `_LONGEST` words, the same in every run; the logarithms of lengths are uniform."""
     random = np.random.default_rng(0)
@@ -344,7 +263,8 @@ def mixed_texts(count: int) -> list[str]:
     return [" ".join(random.choice(words, length)) for length in lengths]
 
 
-CHECKS: tuple[_Check, ...] = (
+Check = Callable[[Subject], Measured]
+CHECKS: tuple[Check, ...] = (
     loads_in_a_bare_process,
     takes_every_form_of_call,
     has_signatures_that_can_be_served,
@@ -356,24 +276,15 @@ CHECKS: tuple[_Check, ...] = (
 )
 
 
-def run_check(check: _Check, subject: Subject, **options: Any) -> dict[str, Any]:
+def run_check(check: Check, subject: Subject) -> dict[str, Any]:
     """Runs a check; any exception that the model raises fails it."""
     start, text, measured = time.perf_counter(), "", dict[str, Any]()
     try:
-        measured |= check(subject, **options)
+        measured |= check(subject)
     except Exception as error:  # a model may raise anything
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     outcome = {"check": check.__name__, "status": "failed" if text else "passed", "text": text}
     return {**outcome, "measured": measured, "seconds": round(time.perf_counter() - start, 1)}
-
-
-def _run(python: str, program: str, *arguments: Path, path: str = "") -> tuple[str, str]:
-    """Runs a Python program elsewhere; returns its output, and its error's last line, "" if it succeeds."""
-    environment = {**os.environ, "PYTHONPATH": path, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [python, "-c", program, *(str(argument.resolve()) for argument in arguments)]
-    process = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True)
-    last = (process.stderr.strip().splitlines() or ["no message"])[-1][:300]
-    return process.stdout, last if process.returncode else ""
 
 
 def _peak_mib() -> int:

@@ -1,7 +1,7 @@
-"""Copies an exported model into a serving folder as its next version, with files that start a server.
+"""Copies an exported model into a serving folder as its next version, with warm-up requests.
 
-TensorFlow Serving, and any server with its protocol, reads `<folder>/<name>/<version>`. Sources: TensorFlow
-Serving's `g3doc/serving_config.md`, `g3doc/saved_model_warmup.md`, `config/*.proto`.
+TensorFlow Serving, and any server with its protocol, reads `<folder>/<name>/<version>`; see TensorFlow
+Serving's `g3doc/saved_model_warmup.md`.
 """
 
 import fcntl
@@ -16,64 +16,14 @@ from typing import Any
 
 import tensorflow as tf
 from absl import logging
-from google.protobuf import text_format
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, new_folder, replacing, require_writable_folder
+from xling_tf.files import SAVED_MODEL, new_folder, require_writable_folder
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
 
-# The version of the exporting TensorFlow: an older server may lack operations. The server also has those of
-# tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
-IMAGE = "tensorflow/serving:2.21.0"
-
-_FLAGS = (
-    "--model_config_file=/models/models.config",
-    "--model_config_file_poll_wait_seconds=10",  # New models are served without a restart.
-    "--monitoring_config_file=/models/monitoring.config",
-    "--enable_batching",
-    "--batching_parameters_file=/models/batching.config",
-)
-_MODEL = '  config {{ name: "{name}" base_path: "/models/{name}" model_platform: "tensorflow" }}\n'
-# Files that are written if they are missing; the user may edit them.
-_FILES = {
-    "models.config": """\
-# The models that TensorFlow Serving serves, each in its largest version. To pin and name versions for clients
-# (which needs --allow_version_labels_for_unavailable_models), add to a model's config
-#
-#     model_version_policy { specific { versions: 1 versions: 2 } }
-#     version_labels { key: "stable" value: 1 }
-#
-# A base_path is a path in the container. export/main.py adds new models and changes nothing else.
-model_config_list {
-}
-""",
-    "batching.config": """\
-# How TensorFlow Serving batches requests that wait at the same time. The models divide a large batch by
-# length, so it need not be small, and allowed_batch_sizes is not needed.
-max_batch_size { value: 1000 }
-# How long a request waits for others. On CPUs, batches form while all threads are busy.
-batch_timeout_micros { value: 0 }
-max_enqueued_batches { value: 10 }
-""",
-    "monitoring.config": """\
-prometheus_config { enable: true path: "/monitoring/prometheus/metrics" }
-""",
-    "compose.yaml": f"""\
-# docker compose --file compose.yaml up
-services:
-  tensorflow-serving:
-    image: {IMAGE}
-    # Only for this machine; other clients should come through a proxy that authenticates them.
-    ports: ["127.0.0.1:8501:8501"]
-    volumes: [".:/models:ro"]
-    command: {list(_FLAGS)}
-    restart: unless-stopped
-""",
-}
 _SENTENCES = (
     *("Hello", "sí", "", "ねこ", "The ferry leaves at noon.", "El tren llega tarde otra vez."),
     *("Wo kann man hier gut essen?", "Поезд отправляется утром.", "هل تمطر اليوم؟", "今天的汤很好喝。"),
@@ -109,7 +59,6 @@ def publish(model: Path, serving: Path, name: str, version: int | None = None) -
                 _write_requests(temporary / WARMUP_REQUESTS, requests)
         except (OSError, tf.errors.ResourceExhaustedError) as error:  # shutil.Error is an OSError
             raise UserError(f"{model} cannot be copied to {base / str(number)}: {error}") from error
-        _configure(serving, name, number)
     for signature in (key for key, records in requests.items() if not records):
         logging.warning("signature %s does not take arbitrary texts: it gets no warm-up requests", signature)
     return base / str(number), {key: len(records) for key, records in requests.items()}
@@ -136,46 +85,6 @@ def _require_place(base: Path, name: str, version: int | None) -> None:
         raise UserError(f"--version must be a number from 1 to 10**18 - 1, but it is {version}")
     if version in find_versions(base):
         raise UserError(f"{base}/{version} exists and is never overwritten; {next_version(base)} is free")
-    _models_config(base.parent, name)  # raises an error if the model cannot be added
-
-
-def _configure(serving: Path, name: str, version: int) -> None:
-    """Writes missing files, and adds the model to `models.config`."""
-    for file, text in (_FILES | {"models.config": _models_config(serving, name)}).items():
-        path = serving / file
-        if not path.exists() or (file == "models.config" and path.read_text("utf-8") != text):
-            with replacing(path) as temporary:
-                temporary.write_text(text, encoding="utf-8")
-            logging.info("%s written", path)
-    parsed = text_format.Parse((serving / "models.config").read_text("utf-8"), ModelServerConfig())
-    for model in parsed.model_config_list.config:
-        pinned = model.model_version_policy.specific.versions
-        if model.name == name and pinned and version not in pinned:
-            logging.warning("models.config pins versions %s of %s; add %d", pinned, name, version)
-
-
-def _models_config(serving: Path, name: str) -> str:
-    """The text of `models.config` with the model added and the rest unchanged."""
-    path = serving / "models.config"
-    text = path.read_text(encoding="utf-8") if path.exists() else _FILES["models.config"]
-    try:
-        models = text_format.Parse(text, ModelServerConfig()).model_config_list.config
-        if name in [model.name for model in models]:
-            return text
-        block = _MODEL.format(name=name)
-        head, brace, tail = text.rpartition("}")
-        added = f"{head.rstrip()}\n{block}{brace}{tail}"
-        read_back = text_format.Parse(added, ModelServerConfig()).model_config_list.config
-        if [model.name for model in read_back] == [*(model.name for model in models), name]:
-            return added
-    except text_format.ParseError as error:
-        reason = f"at {error}"
-    else:
-        reason = "nothing can be added before its last brace"
-    raise UserError(
-        f"{path} must be TensorFlow Serving's ModelServerConfig in text form, with a model_config_list at "
-        f"its end, but {reason}; add {name} to it by hand, or move it away to get a new one"
-    )
 
 
 def _requests(model: Any, name: str, signature: str) -> list[PredictionLog]:

@@ -11,19 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import text_format
 from programs import ROOT, run_python, the_error
 from raw_files import read_files
 from serving_folder import next_version, publish
 from serving_models import save
 from serving_servers import server_process
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xling_tf.errors import UserError
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
 
-CONFIGURATION = {"models.config", "batching.config", "monitoring.config", "compose.yaml"}
 PROGRAM = str(ROOT / "export" / "main.py")
 _TEXTS, _NUMBERS = tf.TensorSpec([None], tf.string), tf.TensorSpec([100], tf.float32)
 _LENGTH = tf.strings.length
@@ -61,7 +58,6 @@ def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(pub
     assert folder.stat().st_mode == folder.parent.stat().st_mode  # others can read it, too
     # No file is shared with the source.
     assert all(path.is_dir() or path.stat().st_nlink == 1 for path in folder.rglob("*"))
-    assert {path.name for path in folder.parents[1].iterdir()} == {"tiny", *CONFIGURATION}
     # "parsed" refuses texts, and a failing request would stop the model from being served.
     assert warmup == {"doubled": 0, "lengths": 4, "pairs": 4, "parsed": 0}
     sizes = defaultdict(list)
@@ -122,54 +118,14 @@ def test_a_copy_that_fails_leaves_nothing(small, tmp_path, monkeypatch):
     assert read_files(tmp_path) == {}
 
 
-def read_models(serving: Path) -> dict[str, str]:
-    config = text_format.Parse((serving / "models.config").read_text(), ModelServerConfig())
-    return {model.name: model.base_path for model in config.model_config_list.config}
-
-
-MINE = """\
-# Mine. {
-model_config_list: {
-  config: <name: 'other' base_path: "gs://bucket/other" model_platform: "tensorflow"> # }
-  config {
-    name: "pinned"  # see the ticket
-    base_path: "/models/pinned"
-    model_version_policy { specific { versions: 3 versions: 5 } } }
-}
-"""
-
-
-def test_a_model_is_added_and_the_user_s_edits_stay(small, tmp_path, caplog):
-    edited = {name: f"# {name}, edited\n" for name in CONFIGURATION} | {"models.config": MINE}
-    for name, text in edited.items():
-        (tmp_path / name).write_text(text)
-    publish(small, tmp_path, "en-es")
-    for name, text in edited.items():
-        # The lines of the user, in their order; those of the model among them.
-        lines = iter((tmp_path / name).read_text().splitlines())
-        assert all(line in lines for line in text.splitlines()), name
-    publish(small, tmp_path, "pinned", 4)
-    assert "pins versions [3, 5] of pinned; add 4" in caplog.text
-    expected = {"other": "gs://bucket/other", "pinned": "/models/pinned", "en-es": "/models/en-es"}
-    assert read_models(tmp_path) == expected
-
-
-def test_a_config_that_cannot_be_read_stays_unchanged(small, tmp_path):
-    (config := tmp_path / "models.config").write_text("models { }")
-    with pytest.raises(UserError, match=r"models\.config must be .* by hand"):
-        publish(small, tmp_path, "en-es")
-    assert config.read_text() == "models { }"
-
-
 @pytest.mark.slow
 def test_programs_publish_one_after_another_and_serve(hub_folder, tmp_path):
     command = [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s"]
     options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen([*command, f"--name={name}"], **options) for name in ("a", "a", "b")]
+    running = [subprocess.Popen([*command, f"--name={name}"], **options) for name in ("a", "a")]
     outputs = [each.communicate(timeout=300)[0] for each in running]
-    assert [each.returncode for each in running] == [0, 0, 0]
-    assert sorted(text.partition(",")[0] for text in outputs) == ["s/a/1", "s/a/2", "s/b/1"]
-    assert read_models(tmp_path / "s").keys() == {"a", "b"}
+    assert [each.returncode for each in running] == [0, 0]
+    assert sorted(text.partition(",")[0] for text in outputs) == ["s/a/1", "s/a/2"]
     with server_process(f"--model=a={tmp_path / 's' / 'a'}") as server:
         vectors = np.array(server.predict(["Hola", "Hello"], "a").json["predictions"])
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
