@@ -23,7 +23,6 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.readers import MINED_FOLDER, mined_path, write_mined
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.errors import UserError
 from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
@@ -46,7 +45,6 @@ def main() -> None:
         query=values.query,
         source=values.source,
         targets=values.target,
-        names=values.corpus,
     )
     for corpus, counters in counts.items():
         print(f"{corpus}: {', '.join(f'{outcome} {count}' for outcome, count in counters.items())}")
@@ -59,10 +57,9 @@ def mine_folder(
     model: str,
     source: str,
     targets: Sequence[str],
-    names: Sequence[str] = (),
     **options: Any,
 ) -> dict[str, dict[str, int]]:
-    """Writes a mined file for each parallel corpus of a data folder, or for those with some names.
+    """Writes a mined file for each parallel corpus of a data folder.
 
     A file that was mined by the same model with the same options from the same pairs is kept. Queries and
     candidates are training pairs alone: no sentence that any corpus of the folder holds out is used.
@@ -74,15 +71,11 @@ def mine_folder(
     """
     # Corpora of all types, because a sentence that one type holds out leaves the training of the others.
     corpora = load_folder(data, source=source, targets=targets)
-    known_names = {corpus.name for corpus in corpora if corpus.kind == "parallel"}
-    if unknown := sorted(set(names) - known_names):
-        known = ", ".join(sorted(known_names))
-        raise UserError(f"expected the name of a corpus, got {unknown[0]!r}; {data} has {known}")
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
-        if corpus.kind != "parallel" or not len(corpus.train) or (names and corpus.name not in names):
+        if corpus.kind != "parallel" or not len(corpus.train):
             continue
         pairs: list[TranslationPair] = [*corpus.train]
         path, name = mined_path(data, corpus.name, corpus.languages), f"{corpus.name}.{corpus.languages}"
@@ -119,7 +112,6 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
 if __name__ == "__main__":
     flags.DEFINE_string("model", None, "Exported model that measures similarity.", required=True)
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
-    flags.DEFINE_multi_string("corpus", [], "A corpus to mine; default all. Repeatable.")
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
     flags.DEFINE_enum("query", "target", QUERIES, "What negatives resemble: right translation or source.")

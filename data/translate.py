@@ -1,20 +1,17 @@
 """Translates inference pairs and questions, so that tasks in other languages can learn from them.
 
-    python data/translate.py --data DIR --target de,fr,es --translator openai:http://localhost:8000/v1#MODEL
-    python data/translate.py --data DIR --target de --translator python:my_module:translate
-    python data/translate.py --data DIR --target de --translator 'ctranslate2:models/{source}-{target}'
+    python data/translate.py --data DIR --target de,fr,es --translator python:my_module:translate
+
+calls your function `translate(texts, source, target)`, which returns a translation of each text.
 
 Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. The same command
 continues after an interruption. Files that exist are kept.
 """
 
 import json
-import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,7 @@ from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS, Record
 from xling_tf.corpora.store import StoredCorpus, transient_store
-from xling_tf.errors import UserError, library, require_known
+from xling_tf.errors import UserError, require_known
 from xling_tf.inputs import describe
 from xling_tf.program import progress, quiet_start, run
 
@@ -41,8 +38,6 @@ _Row = tuple[str, str, float]  # a text, its translation, and the cosine of the 
 # Yang et al. 2019, footnote 18: translations with a lower cosine, there of an English encoder, are rejected.
 _MIN_COSINE = 0.5
 _TEXTS_AT_ONCE = 256
-_REQUESTS_AT_ONCE = 16
-_PROMPT = "Translate the text from {source} to {target} (ISO 639-1). Answer with the translation alone."
 
 
 def main() -> None:
@@ -62,69 +57,14 @@ def main() -> None:
 
 
 def open_translator(name: str) -> Translator:
-    """Opens the translator of `--translator`; an unknown or absent one raises a `UserError`."""
+    """Finds the function of `--translator` in a module here or installed, or raises a `UserError`."""
     kind, _, target = name.partition(":")
-    kinds = {"openai": _open_server, "python": _open_python_function, "ctranslate2": _open_marian}
-    if kind not in kinds or not target:
-        expected = "openai:URL#MODEL, python:module:function or ctranslate2:FOLDER"
-        raise UserError(f"--translator expects {expected}, got {name!r}")
-    return kinds[kind](target)
-
-
-def _open_python_function(target: str) -> Translator:
     sys.path.insert(0, str(Path.cwd()))
     try:
-        function: Translator = pkgutil.resolve_name(target)
+        function: Translator = pkgutil.resolve_name(target if kind == "python" else name)
     except (AttributeError, ImportError, ValueError) as error:
-        raise UserError(f"python: expects module:function, here or installed, but {error}") from error
+        raise UserError(f"--translator expects python:module:function, but {error}") from error
     return function
-
-
-def _open_server(target: str) -> Translator:
-    openai = library("openai", "openai", "translation")
-    url, _, model = target.partition("#")
-    key = os.environ.get("OPENAI_API_KEY", "none")
-    client = openai.OpenAI(base_url=url, api_key=key, max_retries=5)
-
-    def translate(texts: Sequence[str], source: str, target: str) -> list[str]:
-        prompt = {"role": "system", "content": _PROMPT.format(source=source, target=target)}
-
-        def ask(text: str) -> str:
-            messages = [prompt, {"role": "user", "content": text}]
-            answer = client.chat.completions.create(model=model, messages=messages, temperature=0)
-            return answer.choices[0].message.content or ""
-
-        try:
-            with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as threads:
-                return list(threads.map(ask, texts))
-        except (openai.OpenAIError, LookupError, TypeError, AttributeError) as error:
-            raise UserError(f"{url} must answer as OpenAI's /chat/completions does, but: {error}") from error
-
-    return translate
-
-
-def _open_marian(target: str) -> Translator:
-    ctranslate2 = library("ctranslate2", "ctranslate2", "translation")
-    sentencepiece = library("sentencepiece", "sentencepiece", "tensorflow")
-
-    @cache
-    def model(source: str, language: str) -> list[Any]:
-        folder = target.format(source=source, target=language)
-        try:
-            spm = (f"{folder}/{side}.spm" for side in ("source", "target"))
-            return [ctranslate2.Translator(folder), *map(sentencepiece.SentencePieceProcessor, spm)]
-        except (OSError, RuntimeError) as error:
-            raise UserError(
-                f"{folder} must have model.bin, source.spm and target.spm, but {error}"
-            ) from error
-
-    def translate(texts: Sequence[str], source: str, target: str) -> list[str]:
-        translator, source_pieces, target_pieces = model(source, target)
-        tokens = [[*pieces, "</s>"] for pieces in source_pieces.encode([*texts], out_type=str)]
-        results = translator.translate_batch(tokens, max_batch_size=4096, batch_type="tokens")
-        return [target_pieces.decode(result.hypotheses[0]) for result in results]
-
-    return translate
 
 
 def _open_similarity(model: str) -> Similarity:
@@ -237,7 +177,7 @@ def _line(record: Any, rows: Mapping[str, _Row]) -> str:
 
 if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
-    flags.DEFINE_string("translator", None, "The translator; see above.", required=True)
+    flags.DEFINE_string("translator", None, "The function, as python:module:function.", required=True)
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")
