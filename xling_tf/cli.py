@@ -31,7 +31,6 @@ _GROUPS = {
         "benchmark-runtimes": "evaluation/benchmark_runtimes.py",
         "benchmark-vectors": "evaluation/benchmark_vectors.py",
         "benchmark-mining": "evaluation/benchmark_mining.py",
-        "benchmark-gpu": "evaluation/benchmark_gpu.py",
         "benchmark-server": "evaluation/load.py",
     },
     "use": {
