@@ -1,14 +1,13 @@
 """Measures the model server under load.
 
     pip install -e '.[serving,evaluation]'; apt-get install wrk
-    python evaluation/load.py --model exported/en-es                       # the load table
-    python evaluation/load.py --model exported/en-es --soak_minutes 10     # memory under steady load
+    python evaluation/load.py --model exported/en-es
     # and another server of the same weights, which speaks OpenAI's protocol:
     python evaluation/load.py --model exported/minilm --peer 'infinity_emb v2 --model-id FOLDER \
         --served-model-name minilm --url-prefix /v1 --port {port}'
 
 Server and clients share the machine, and take turns: compare only figures of one file. The exit status is 1
-if a request failed or memory grew.
+if a request failed.
 """
 
 import json
@@ -30,11 +29,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
 from absl import flags, logging
 
 from xling_tf.errors import UserError
-from xling_tf.files import new_folder, require_writable_file, write_json
+from xling_tf.files import require_writable_file, write_json
 from xling_tf.program import provenance, run
 from xling_tf.savedmodel.saved_models import find_model, require_saved_model
 
@@ -43,13 +41,12 @@ if TYPE_CHECKING:
     import psutil
 
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
-_SOAK = flags.DEFINE_float("soak_minutes", 0, "If above 0: test memory under steady load for this long.", 0)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each row.", 1)
 _SECONDS = flags.DEFINE_integer("seconds", 4, "Duration of each measurement.", 1)
 _CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "Number of simultaneous clients. Repeatable.", 1)
 _SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Sentences of a request. Repeatable.", 1)
 _PEER = flags.DEFINE_string("peer", None, "Command of another server of the model; {port} is replaced.")
-_OUTPUT = flags.DEFINE_string("output", None, "Results file; default evaluation/results/{load,soak}.json.")
+_OUTPUT = flags.DEFINE_string("output", "evaluation/results/load.json", "Results file.")
 
 _SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
 _TEXTS = (
@@ -58,26 +55,20 @@ _TEXTS = (
     *("Das Fenster in der Küche steht offen.", "Il neige depuis trois jours."),
     "Thanks a lot for everything that you and your family did for us while we were staying in town!",
 )
-# For the soak test.
-_VERSIONS = 10  # new versions of the model
-_WARM_UP = 0.2  # share of the time in which memory pools fill
-_MAX_GROWTH = 0.1  # of memory in the rest of the time; TensorFlow keeps a little for each version
 _START_SECONDS = 180  # that a server may take to start
 
 Figures = dict[str, Any]
 
 
 def main() -> None:
-    """Runs the load or the soak test, and writes its figures."""
+    """Measures the servers, and writes the figures."""
     model = find_model(_MODEL.value)
     require_saved_model(model)
     if shutil.which("wrk") is None:
         raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
-    kind = "soak" if _SOAK.value else "load"
-    output = Path(_OUTPUT.value or f"evaluation/results/{kind}.json")
+    output = Path(_OUTPUT.value)
     require_writable_file(output, "give another --output")
-    figures: Figures = {"model": model.name, "load_average": os.getloadavg()}
-    figures |= (_soak(model) if _SOAK.value else _load(model)) | provenance()
+    figures: Figures = {"model": model.name, "load_average": os.getloadavg(), **_load(model), **provenance()}
     figures["command"] = figures["command"].replace(str(model), model.name)
     write_json(output, figures)
     if not figures["passed"]:
@@ -205,64 +196,6 @@ def _answers(address: str, body: Figures) -> bool:
         return urllib3.request("POST", address, json=body, retries=False, timeout=30.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
-
-
-def _soak(model: Path) -> Figures:
-    """Samples the server's memory under steady load of good and bad requests, while versions arrive."""
-    import urllib3
-
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        versions, seconds = Path(folder), _SOAK.value * 60
-        _put_version(model, versions, 1)
-        server = stack.enter_context(serving(model.name, _command(model.name, versions)))
-        address, bodies = _predict(server.url, model.name, 8)
-        begin, version, samples = time.monotonic(), 1, []
-        outcomes: dict[str, int] = {}
-        while (now := time.monotonic() - begin) < seconds:
-            samples.append((now, server.mib()))
-            if now > version * seconds / (_VERSIONS + 1):
-                version += 1
-                _put_version(model, versions, version)
-                shutil.rmtree(versions / str(version - 2), ignore_errors=True)
-                logging.info("%.0f s: version %d, %.0f MiB", now, version, samples[-1][1])
-            figures = drive(address, bodies, 4, 1)
-            for body, expected in ((b'{"instances": ["a"]}', 200), (b"{", 400), (b'{"inputs": 1}', 400)):
-                answer = urllib3.request("POST", address, body=body).status
-                key = "expected" if answer == expected else f"{answer} instead of {expected}"
-                outcomes[key] = outcomes.get(key, 0) + 1
-            outcomes["errors"] = outcomes.get("errors", 0) + figures["errors"]
-            outcomes["expected"] += figures["requests"] - figures["errors"]
-        status = urllib3.request("GET", address.removesuffix(":predict")).json()
-        served = int(status["model_version_status"][0]["version"])
-    growth = memory_growth(samples, _WARM_UP * seconds)
-    failed = outcomes.keys() - {"expected", "errors"} or outcomes["errors"]
-    report: Figures = {
-        "passed": growth <= _MAX_GROWTH and not failed and served >= version - 1,
-        "seconds": seconds,
-        "outcomes": outcomes,
-        "versions_served": served,
-        "growth": round(growth, 4),
-        "growth_bound": _MAX_GROWTH,
-        "mib": [[round(at), round(mib, 1)] for at, mib in samples[:: max(1, len(samples) // 60)]],
-    }
-    print(json.dumps(report, indent=2))
-    return report
-
-
-def memory_growth(samples: Sequence[tuple[float, float]], warm_up: float) -> float:
-    """The growth of memory from the first third after the warm-up to the last, as a share of its median."""
-    mib = np.array([mib for second, mib in samples if second >= warm_up])
-    if len(mib) < 3:
-        raise UserError(
-            f"memory was measured only {len(mib)} times after the warm-up; give more --soak_minutes"
-        )
-    first, *_, last = (np.median(third) for third in np.array_split(mib, 3))
-    return float((last - first) / np.median(mib))
-
-
-def _put_version(model: Path, versions: Path, number: int) -> None:
-    with new_folder(versions / str(number)) as temporary:
-        shutil.copytree(model, temporary, dirs_exist_ok=True)
 
 
 def _batch(start: int, size: int) -> list[str]:
