@@ -51,7 +51,3 @@ def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vector
     with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
         loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
     assert loaded(SENTENCES).numpy() == pytest.approx(hub_vectors, abs=1e-6)
-    cut = tmp_path / "cut.tar.gz"
-    cut.write_bytes(packed.read_bytes()[:1000])
-    with pytest.raises(UserError, match="cannot be unpacked"):
-        xling_tf.load(cut)
