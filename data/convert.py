@@ -228,15 +228,6 @@ def askubuntu(source: Path) -> Iterator[Table]:
         yield Table(f"paraphrase/askubuntu.en.{match[1]}", _PAIR, rows)
 
 
-@published("<language>/dev_2k.tsv, test_2k.tsv, [translated_]train.tsv")
-def pawsx(source: Path) -> Iterator[Table]:
-    """PAWS-X (Yang et al. 2019): paraphrases in seven languages."""
-    for match, path in files_in(source, r"(?:translated_)?(train|dev|test)(?:_2k)?\.tsv"):
-        columns = ("label", "sentence1", "sentence2")
-        name = f"paraphrase/pawsx.{path.parent.name}.{match[1]}"
-        yield Table(name, columns, read_table(path, columns))
-
-
 @published("dev-v1.1.json, train-v1.1.json or <name>.<language>.json")
 def squad(source: Path) -> Iterator[Table]:
     """SQuAD v1.1 and data in its layout (XQuAD, MLQA, PIAF, CMRC 2018), as retrieval (ReQA)."""

@@ -27,16 +27,12 @@ from xling_tf.corpora.records import NLI_LABELS, Record
 from xling_tf.corpora.store import StoredCorpus, transient_store
 from xling_tf.errors import UserError, require_known
 from xling_tf.inputs import describe
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.program import progress, run
 
 # Translates texts from the first language to the second, each to one text.
 Translator = Callable[[Sequence[str], str, str], Sequence[str]]
-# Returns the cosine of each text and its back-translation.
-Similarity = Callable[[Sequence[str], Sequence[str]], Iterable[float]]
-_Row = tuple[str, str, float]  # a text, its translation, and the cosine of the text and its back-translation
+_Row = tuple[str, str]  # a text and its translation
 
-# Yang et al. 2019, footnote 18: translations with a lower cosine, there of an English encoder, are rejected.
-_MIN_COSINE = 0.5
 _TEXTS_AT_ONCE = 256
 
 
@@ -49,8 +45,7 @@ def main() -> None:
         source=values.source,
         targets=values.target,
         names=values.corpus,
-        similarity=_open_similarity(values.model) if values.model else None,
-        recipe=f"{values.translator} {values.model}",
+        recipe=values.translator,
     )
     for path, (written, translated) in counts.items():
         print(f"{path}: {written} of {translated} records")
@@ -61,17 +56,10 @@ def open_translator(name: str) -> Translator:
     kind, _, target = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        function: Translator = pkgutil.resolve_name(target if kind == "python" else name)
+        function: Translator = pkgutil.resolve_name(target if kind == "python" else "")
     except (AttributeError, ImportError, ValueError) as error:
         raise UserError(f"--translator expects python:module:function, but {error}") from error
     return function
-
-
-def _open_similarity(model: str) -> Similarity:
-    with quiet_start():
-        from xling_tf.sentence_encoder import SentenceEncoder
-    encode = SentenceEncoder(model).encode
-    return lambda texts, others: (encode([*texts]) * encode([*others])).sum(axis=1).tolist()
 
 
 def translate_folder(
@@ -81,14 +69,12 @@ def translate_folder(
     source: str,
     targets: Sequence[str],
     names: Sequence[str] = (),
-    similarity: Similarity | None = None,
     recipe: str = "",
 ) -> dict[Path, tuple[int, int]]:
     """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each corpus.
 
-    Only training records are translated, so that no language learns from what another holds out. With
-    `similarity`, texts are translated back, and a record is dropped if one of its texts is too unlike its
-    back-translation. `recipe` names the translator and the model; rows that an interrupted call with
+    Only training records are translated, so that no language learns from what another holds out; a record
+    is dropped if a translation is empty. `recipe` names the translator; rows that an interrupted call with
     another recipe saved are discarded. Returns the numbers of records written and translated, by file.
     """
     corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
@@ -112,11 +98,7 @@ def translate_folder(
             answers = [*translator(batch, source, target)]
             if len(answers) != len(batch) or not all(isinstance(answer, str) for answer in answers):
                 raise UserError(f"the translator must return {len(batch)} texts, got {describe(answers)}")
-            translations = [*map(normalise, answers)]
-            cosines: Iterable[float] = [1.0] * len(batch)
-            if similarity:
-                cosines = similarity(batch, translator(translations, target, source))
-            return [*zip(batch, translations, cosines, strict=True)]
+            return [*zip(batch, map(normalise, answers), strict=True)]
 
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
@@ -140,39 +122,39 @@ def _read_or_make(
     saved: Path,
     recipe: str,
     report: Callable[[str], None],
-) -> dict[str, _Row]:
-    """Returns the row of each text; a file keeps the recipe and the rows for the next start."""
-    rows: dict[str, _Row] = {}
+) -> dict[str, str]:
+    """Returns the translation of each text; a file keeps the recipe and the rows for the next start."""
+    rows: dict[str, str] = {}
     header = json.dumps(recipe).encode() + b"\n"
     with saved.open("a+b") as file:
         file.seek(0)
         if (first := file.readline()) != header:
             if first:
-                logging.warning("%s is from another translator or model, and starts again", saved)
+                logging.warning("%s is from another translator, and starts again", saved)
             file.truncate(0)
             file.seek(0)
             file.write(header)
         for line in file:
             if line.endswith(b"\n"):
-                row = tuple(json.loads(line))
-                rows[row[0]] = row
+                text, translation = json.loads(line)
+                rows[text] = translation
             else:  # a killed program has written a part of it
                 file.truncate(file.tell() - len(line))
         missing = [text for text in texts if text not in rows]
         for begin in range(0, len(missing), _TEXTS_AT_ONCE):
             report(f"{begin} of {len(missing)} texts")
-            for row in make(missing[begin : begin + _TEXTS_AT_ONCE]):
-                rows[row[0]] = row
-                file.write(json.dumps(row).encode() + b"\n")
+            for text, translation in make(missing[begin : begin + _TEXTS_AT_ONCE]):
+                rows[text] = translation
+                file.write(json.dumps([text, translation]).encode() + b"\n")
             file.flush()
     return rows
 
 
-def _line(record: Any, rows: Mapping[str, _Row]) -> str:
-    """Returns the line of a translated record; "" if a translation is empty or unlike its original."""
-    _, texts, cosines = zip(*(rows[text] for text in record if isinstance(text, str)), strict=True)
+def _line(record: Any, rows: Mapping[str, str]) -> str:
+    """Returns the line of a translated record; "" if a translation is empty."""
+    texts = [rows[text] for text in record if isinstance(text, str)]
     label = [NLI_LABELS[record.label]] if hasattr(record, "label") else []
-    return "\t".join([*label, *texts]) if all(texts) and min(cosines) >= _MIN_COSINE else ""
+    return "\t".join([*label, *texts]) if all(texts) else ""
 
 
 if __name__ == "__main__":
@@ -181,5 +163,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")
-    flags.DEFINE_string("model", None, "Model that compares texts with back-translations, to drop bad ones.")
     run(main, "the same command continues")

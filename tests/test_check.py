@@ -1,6 +1,6 @@
 """export/check.py: a model that is broken in one way fails the check for it."""
 
-import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,12 +122,9 @@ def test_a_module_that_breaks_a_contract_fails_its_check(make, check, tmp_path):
 @pytest.mark.slow
 def test_the_program_reports_and_ends_with_its_status(tmp_path):
     save(DependsOnBatch, tmp_path / "bad")
-    done = run_python(tmp_path, PROGRAM, "--sentences=100", "--output=report.json", "bad")
+    done = run_python(tmp_path, PROGRAM, "--sentences=100", "bad")
     assert done.status == 1, done.errors
-    (model,) = json.loads((tmp_path / "report.json").read_text())["models"]
-    assert model["model"] == "bad"
-    statuses = {check["check"]: check["status"] for check in model["checks"]}
-    assert statuses["gives_a_text_one_vector"] == "failed"
-    assert "passed" in statuses.values()
+    statuses = dict(re.findall(r"^(\w+) +[\d.]+ s  ([^:]+):", done.output, re.MULTILINE)[::-1])
+    assert statuses.keys() == {"passed", "failed"}
     assert "expected the vectors of a batch" in done.output
     assert "nowhere" in the_error(run_python(tmp_path, PROGRAM, "nowhere"))

@@ -88,10 +88,6 @@ CASES = {
             "0\tupdating ?\tupdating ?\n0\tno sound\tno sound\n"
         },
     ),
-    "pawsx": (
-        {"x-final/de/test_2k.tsv": "id\tsentence1\tsentence2\tlabel\n1\tA b.\tB a.\t0\n"},
-        {"paraphrase/pawsx.de.test": "label\tsentence1\tsentence2\n0\tA b.\tB a.\n"},
-    ),
     # A line feed inside a field becomes a space; a question has a row for each right sentence.
     "squad": (
         {"dev-v1.1.json": json.dumps(SQUAD), "xquad.zh.json": json.dumps({"data": []})},

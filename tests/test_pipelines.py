@@ -2,7 +2,6 @@
 
 import bz2
 import importlib.util
-import json
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,8 +9,6 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 import zstandard
-from apache_beam.ml.transforms.base import MLTransform
-from apache_beam.ml.transforms.embeddings.tensorflow_hub import TensorflowHubTextEmbeddings
 from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +17,6 @@ from pipelines.reddit import Comment, Conversations, comment_fault, kept_comment
 from pipelines.wikipedia import Documents, articles
 from programs import ROOT, run_python, the_error
 from raw_files import HEADER, comment_line, flipped, pack, page_xml, shards
-from testing import SENTENCES
 
 from xling_tf.errors import UserError
 
@@ -208,20 +204,3 @@ def test_two_processes_write_the_same_lines(tmp_path):
     result = run_python(ROOT, *command, f"--output={tmp_path / 'two'}", *two)
     assert result.status == 2
     assert result.errors.splitlines()[-1].startswith(f"error: {cut} must be a whole .zst file")
-
-
-@pytest.mark.filterwarnings("ignore:keys will default:DeprecationWarning")  # of jsonpickle, in Beam
-def test_beams_own_transform_embeds_a_column(hub_folder, hub_vectors, tmp_path):
-    embed = TensorflowHubTextEmbeddings(columns=["text"], hub_url=str(hub_folder))
-    rows = [{"id": str(number), "text": text} for number, text in enumerate(SENTENCES)]
-    with beam.Pipeline(options=PROGRAM.beam_options([])) as pipeline:
-        (
-            pipeline
-            | beam.Create(rows)
-            | MLTransform(write_artifact_location=str(tmp_path / "artifacts")).with_transform(embed)
-            | beam.Map(lambda row: json.dumps({"id": row["id"], "vector": row["text"]}))
-            | beam.io.WriteToText(str(tmp_path / "rows"), num_shards=1)
-        )
-    (path,) = tmp_path.glob("rows-*")
-    written_rows = sorted(map(json.loads, path.read_text().splitlines()), key=lambda row: int(row["id"]))
-    assert [row["vector"] for row in written_rows] == pytest.approx(hub_vectors, abs=1e-6)

@@ -118,6 +118,6 @@ SUITE = data.Suite(
     title="Paraphrases of a question among all questions",
     source="Yang et al. 2019, sec. 5.1 and 5.4, Tables 4 and 7",
     layout="paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the same "
-    "order (columns label, question1, question2; data/convert.py --format quora, askubuntu or pawsx)",
+    "order (columns label, question1, question2, or PAWS-X's; data/convert.py --format quora or askubuntu)",
     find=_find,
 )
