@@ -69,7 +69,6 @@ def main() -> None:
     output = Path(_OUTPUT.value)
     require_writable_file(output, "give another --output")
     figures: Figures = {"model": model.name, "load_average": os.getloadavg(), **_load(model), **provenance()}
-    figures["command"] = figures["command"].replace(str(model), model.name)
     write_json(output, figures)
     if not figures["passed"]:
         sys.exit(1)
@@ -90,12 +89,9 @@ class Server(NamedTuple):
 
 def _load(model: Path) -> Figures:
     """Measures servers of the same model in turn, round after round."""
-    commands = {"server": _command(model.name, model)}
+    commands = {"server": [sys.executable, _SERVER, f"--model={model.name}={model}", "--port={port}"]}
     if _PEER.value:
         commands["peer"] = shlex.split(_PEER.value)
-    else:
-        commands["server without batching"] = [*commands["server"], "--noenable_batching"]
-    protocol = _embeddings if _PEER.value else _predict
     with ExitStack() as stack:
         servers = {
             how: stack.enter_context(serving(model.name, command)) for how, command in commands.items()
@@ -103,7 +99,7 @@ def _load(model: Path) -> Figures:
         rounds = []
         numbers = range(1, _ROUNDS.value + 1)
         for number, size, how, clients in product(numbers, _SENTENCES.value, servers, _CLIENTS.value):
-            requests = protocol(servers[how].url, model.name, size)
+            requests = _embeddings(servers[how].url, model.name, size)
             row = {"how": how, "clients": clients, "sentences_per_request": size}
             rounds.append({"round": number, **row, **drive(*requests, clients, _SECONDS.value)})
             logging.info("round %d: %s, %d clients, %d sentences each", number, *row.values())
@@ -120,14 +116,10 @@ def _load(model: Path) -> Figures:
     return {"passed": passed, "servers": processes, "rows": table.to_dict("records"), "rounds": rounds}
 
 
-def _predict(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
-    """The address and the bodies of requests of `size` sentences, in TensorFlow Serving's protocol."""
-    return f"{url}/v1/models/{name}:predict", [{"instances": _batch(n, size)} for n in range(len(_TEXTS))]
-
-
 def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
-    """The same in OpenAI's protocol, with vectors as decimal numbers."""
-    bodies = [{"model": name, "input": _batch(start, size)} for start in range(len(_TEXTS))]
+    """The address and the bodies of requests of `size` sentences, in OpenAI's protocol."""
+    batches = ([_TEXTS[(start + n) % len(_TEXTS)] for n in range(size)] for start in range(len(_TEXTS)))
+    bodies = [{"model": name, "input": batch} for batch in batches]
     return f"{url}/v1/embeddings", bodies
 
 
@@ -163,10 +155,6 @@ def drive(url: str, bodies: Sequence[Figures], clients: int, seconds: int) -> Fi
     return dict(json.loads(match[1]))
 
 
-def _command(name: str, path: Path) -> list[str]:
-    return [sys.executable, _SERVER, f"--model={name}={path}", "--port={port}"]
-
-
 @contextmanager
 def serving(name: str, command: Sequence[str]) -> Iterator[Server]:
     """Runs a server on a free port, and yields it when it answers."""
@@ -196,10 +184,6 @@ def _answers(address: str, body: Figures) -> bool:
         return urllib3.request("POST", address, json=body, retries=False, timeout=30.0).status == 200
     except urllib3.exceptions.HTTPError:
         return False
-
-
-def _batch(start: int, size: int) -> list[str]:
-    return [_TEXTS[(start + index) % len(_TEXTS)] for index in range(size)]
 
 
 if __name__ == "__main__":
