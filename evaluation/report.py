@@ -275,13 +275,12 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:
     """Returns a sentence for each parameter of the protocol and each file in which results differ."""
     accounts = {r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts}
-    import pandas as pd
-
-    frame = pd.DataFrame(accounts).fillna("none")
+    keys = dict.fromkeys(key for account in accounts.values() for key in account)
+    values = {key: {name: account.get(key, "none") for name, account in accounts.items()} for key in keys}
     return [
-        f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in row.items())
-        for key, row in frame.iterrows()
-        if row.nunique() > 1
+        f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in by_name.items())
+        for key, by_name in values.items()
+        if len(set(by_name.values())) > 1
     ]
 
 
