@@ -33,7 +33,6 @@ _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
     "file_system_poll_wait_seconds", 1, "Seconds between checks for new versions; 0 turns them off.", 0
 )
-_BATCHING = flags.DEFINE_bool("enable_batching", True, "Whether waiting requests share calls of a model.")
 # Default, minimum and help of each of the BatchingParameters.
 _PARAMETERS = {
     "max_batch_size": (1000, 1, "Maximum number of rows in a call of a model."),
@@ -44,9 +43,6 @@ for _name, (_default, _minimum, _help) in _PARAMETERS.items():
     flags.DEFINE_integer(_name, _default, _help, _minimum)
 _BODY = flags.DEFINE_integer("max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1)
 _TIMEOUT = flags.DEFINE_integer("rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1)
-_CLIENT = flags.DEFINE_float(
-    "client_seconds", 30, "Seconds for a client to send its body (then 408), and between requests.", 0.1
-)
 _CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "Connections at the same time; then 503.", 1)
 _DRAIN = flags.DEFINE_float("drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0)
 _KEY = flags.DEFINE_string("api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key.")
@@ -74,9 +70,7 @@ def main() -> None:
             origins=_ORIGINS.value,
             body_bytes=_BODY.value,
             request_seconds=_TIMEOUT.value / 1e3,
-            client_seconds=_CLIENT.value,
             connections=_CONNECTIONS.value,
-            enable_batching=_BATCHING.value,
             poll_seconds=_POLL.value,
             drain_seconds=_DRAIN.value,
             log_level=_LOG.value,

@@ -47,7 +47,6 @@ class ServerConfig:
     request_seconds: float = 30.0  # for an answer
     client_seconds: float = 30.0  # for a client to send its body, and between its requests
     connections: int = 1000  # at the same time
-    enable_batching: bool = True
     poll_seconds: float = 1.0  # between checks for new versions; 0 turns them off
     drain_seconds: float = 30.0  # for requests in flight when the server is stopped
     log_level: str = "INFO"
@@ -84,7 +83,7 @@ def serve(
     cannot be loaded.
     """
     start_logging(config.log_level)
-    loaded = load_models(models, batched=config.enable_batching)
+    loaded = load_models(models)
     stopped = follow(loaded, config.poll_seconds)
     scheduler = BatchScheduler(batching)
     options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}

@@ -36,7 +36,7 @@ class Servable:
     Requests hold a reference while they need it. Without references, the memory of the version is released.
     """
 
-    def __init__(self, name: str, version: int, folder: Path, *, batched: bool = True) -> None:
+    def __init__(self, name: str, version: int, folder: Path) -> None:
         self.version = version
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         model = load_saved_model(folder)
@@ -44,9 +44,7 @@ class Servable:
         (graph,) = (graph for graph in graphs if tf.saved_model.SERVING in graph.meta_info_def.tags)
         self.signatures: Mapping[str, SignatureDef] = dict(graph.signature_def)
         self.queues = {
-            key: SignatureQueue(
-                name, partial(_call, function), batched and _is_batchable(self.signatures[key])
-            )
+            key: SignatureQueue(name, partial(_call, function), _is_batchable(self.signatures[key]))
             for key, function in model.signatures.items()
         }
         weakref.finalize(self, _release, [model]).atexit = False
@@ -80,11 +78,10 @@ class ServedModel:
     loaded is tried again when its files change.
     """
 
-    def __init__(self, name: str, path: Path, *, batched: bool = True) -> None:
+    def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.path = path  # of an export, or of a folder of exports named by their versions
         self.current: Servable | None = None
-        self._batched = batched
         # For every version so far: its state, and the code and message of its error; replaced, not changed.
         self.states: dict[int, tuple[str, str, str]] = {}
         self._tried: dict[int, object] = {}  # for every version, its files at the last attempt to load it
@@ -126,7 +123,7 @@ class ServedModel:
         if not is_served:
             self._set_state(version, "LOADING")
         try:
-            servable = Servable(self.name, version, folder, batched=self._batched)
+            servable = Servable(self.name, version, folder)
             servable.warm_up(folder)
         except Exception as error:  # No model may stop the server.
             message = first_line(str(error).replace(str(folder), f"version {version}"))
@@ -148,9 +145,9 @@ class ServedModel:
         log(logging.ERROR if error else logging.INFO, "version", **fields)
 
 
-def load_models(paths: Mapping[str, Path], *, batched: bool = True) -> dict[str, ServedModel]:
+def load_models(paths: Mapping[str, Path]) -> dict[str, ServedModel]:
     """Loads the models at paths, by name; raises a `UserError` if one cannot load any version."""
-    models = {name: ServedModel(name, path, batched=batched) for name, path in paths.items()}
+    models = {name: ServedModel(name, path) for name, path in paths.items()}
     for name, model in models.items():
         LOAD_FAILURES.labels(name)  # A counter cannot be watched before it exists.
         model.poll()
