@@ -1,6 +1,6 @@
 """Measures search in compressed vectors, by FAISS.
 
-python evaluation/benchmark_vectors.py --model exported/en-es --data DIR
+python evaluation/benchmark_vectors.py --model exported/en-es --texts tatoeba.en-es.tsv
 """
 
 import statistics
@@ -16,17 +16,13 @@ import numpy as np
 from absl import flags
 
 from evaluation.workloads import write_figures
-from xling_tf.corpora.folder import SAMPLE_FOLDER, load_folder
-from xling_tf.corpora.records import TranslationPair
-from xling_tf.errors import UserError, library
+from xling_tf.corpora.readers import read_parallel
+from xling_tf.errors import library
 from xling_tf.program import quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
 
 _MODEL = flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
-_DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
-_CORPUS = flags.DEFINE_string("corpus", "tatoeba", "Name of the corpus of translations.")
-_SOURCE = flags.DEFINE_string("source", "en", "Language of the queries.")
-_TARGET = flags.DEFINE_string("target", "es", "Language that is searched.")
+_TEXTS = flags.DEFINE_string("texts", None, "File of queries and their translations.", required=True)
 _SENTENCES = flags.DEFINE_integer("sentences", 100_000, "Largest number of candidates.", lower_bound=1)
 _QUERIES = flags.DEFINE_integer("queries", 1000, "Largest number of queries.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/quantization.json", "Results file.")
@@ -46,11 +42,7 @@ def measure() -> dict[str, Any]:
     from xling_tf.evaluators.embedders import open_embedder
 
     faiss = library("faiss", "FAISS", "mining")
-    folder = load_folder(Path(_DATA.value), source=_SOURCE.value, targets=[_TARGET.value])
-    corpora = {corpus.name: corpus for corpus in folder if corpus.kind == "parallel"}
-    if _CORPUS.value not in corpora:
-        raise UserError(f"--corpus must be one of {', '.join(corpora)}, got {_CORPUS.value!r}")
-    pairs = [record for record, _ in corpora[_CORPUS.value] if isinstance(record, TranslationPair)]
+    pairs = [pair for pair, _ in read_parallel(Path(_TEXTS.value))]
     np.random.default_rng(0).shuffle(pairs)
     row_of: dict[str, int] = {}
     translations: defaultdict[str, set[int]] = defaultdict(set)
@@ -88,7 +80,7 @@ def measure() -> dict[str, Any]:
             }
         )
     return {
-        "corpus": f"{_CORPUS.value}.{_SOURCE.value}-{_TARGET.value}",
+        "texts": Path(_TEXTS.value).name,
         **{"sentences": len(row_of), "queries": len(texts), "models": {embedder.name: results}},
     }
 

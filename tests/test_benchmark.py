@@ -11,6 +11,7 @@ from benchmark_resources import usage
 from encode_functions import Counting, constant
 from programs import ROOT, run_python
 
+from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 
@@ -89,7 +90,8 @@ def figures_of(folder, name, *flags):
 
 @pytest.mark.slow
 def test_search_in_fewer_bytes(hub_folder, tmp_path):
-    flags = [f"--model={hub_folder}", "--corpus=everyday", "--queries=20"]
+    texts = SAMPLE_FOLDER / "parallel" / "everyday.en-es.tsv"
+    flags = [f"--model={hub_folder}", f"--texts={texts}", "--queries=20"]
     figures = figures_of(tmp_path, "vectors", *flags)
     exact, *others = figures["models"]["tiny"]
     # Eight dimensions: 32 bytes of floats, 8 of int8, 1 of bits, and those of bits with their refinement.
