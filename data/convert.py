@@ -1,7 +1,7 @@
 """Converts published evaluation data to the tables that the evaluators read.
 
     python data/convert.py --list
-    python data/convert.py --format bucc --input downloads/bucc2018 --output data/eval
+    python data/convert.py --format quora --input downloads/quora --output data/eval
     python evaluation/main.py --model exported/en-es --data data/eval
 
 A table is UTF-8, with tabs between the fields of a line, below a line with the names of the columns.
@@ -166,25 +166,6 @@ def _judged(path: Path, gold_path: Path) -> Iterator[tuple[str, str, str]]:
     ):
         if gold:
             yield first, second, gold
-
-
-@published("<xx>-en.training.<xx>, .en and .gold, and those of test where the gold is known")
-def bucc(source: Path) -> Iterator[Table]:
-    """The BUCC shared task: sentences in two languages, and which of them are translations."""
-    for match, path in files_in(source, rf"(({LANGUAGE})-({LANGUAGE})\.(?:training|test))\.gold"):
-        stem, *languages = match.groups()
-        sides = [beside(path, f"{stem}.{language}") for language in languages]
-        sentences = [dict(fields(side, 2, max_splits=1)) for side in sides]
-        ids = list(fields(path, 2))
-        for pair in ids:
-            if pair[0] not in sentences[0] or pair[1] not in sentences[1]:
-                names = f"{sides[0].name} or {sides[1].name}"
-                raise UserError(f"{pair[0]!r} or {pair[1]!r} of {path} is missing in {names}; download again")
-        paired = [{pair[side] for pair in ids} for side in (0, 1)]
-        rows = [(sentences[0][pair[0]], sentences[1][pair[1]]) for pair in ids]
-        rows += [(text, "") for key, text in sentences[0].items() if key not in paired[0]]
-        rows += [("", text) for key, text in sentences[1].items() if key not in paired[1]]
-        yield Table(f"mining/bucc.{stem}", languages, rows)
 
 
 _PAIR = ("label", "question1", "question2")

@@ -56,15 +56,6 @@ CASES = {
             "sts/sts2017.track4a.es-en": "sentence1\tsentence2\tscore\nuno\tone\t4\n",
         },
     ),
-    "bucc": (
-        {
-            "de-en/de-en.training.de": "d1\teins\nd2\tzwei\n",
-            "de-en/de-en.training.en": "e1\tthree\ne2\ttwo\n",
-            "de-en/de-en.training.gold": "d2\te2\n",
-            "de-en/de-en.test.de": "d1\teins\n",
-        },
-        {"mining/bucc.de-en.training": "de\ten\nzwei\ttwo\neins\t\n\tthree\n"},
-    ),
     "quora": (
         {
             "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"

@@ -26,7 +26,6 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "bitext": (1.0, (0.0, 0.1)),
     "similarity_search": (0.0, (0.9, 1.0)),
     "mixed_pool": (1.0, (0.0, 0.1)),
-    "mining": (1.0, (0.0, 0.1)),
     "classification": (1.0, (0.1, 0.65)),
     "semantic_retrieval": (1.0, (0.0, 0.2)),
     "reqa": (1.0, (0.0, 0.1)),

@@ -140,17 +140,6 @@ class ParallelTexts(NamedTuple):
     read: Callable[[], list[tuple[str, ...]]]
 
 
-def without_shared_sentences(pairs: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sorts pairs, and leaves out those that share a sentence with an earlier pair."""
-    seen: set[tuple[int, str]] = set()
-    distinct = []
-    for pair in sorted(pairs):
-        if seen.isdisjoint(enumerate(pair)):
-            distinct.append(pair)
-            seen.update(enumerate(pair))
-    return distinct
-
-
 def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
     """Makes a data set of each: its evaluator is `make(rows, languages, name=name)`."""
 

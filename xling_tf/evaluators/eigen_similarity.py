@@ -35,7 +35,11 @@ class EigenSimilarity:
         seed: int = 0,
     ) -> None:
         self.name = name
-        distinct = data.without_shared_sentences(pairs)
+        distinct, seen = [], set[tuple[int, str]]()
+        for pair in sorted(pairs):
+            if seen.isdisjoint(enumerate(pair)):
+                distinct.append(pair)
+                seen.update(enumerate(pair))
         sizes = {"pairs_a_sample": pairs_a_sample, "num_samples": num_samples, "num_pairs": len(distinct)}
         self.protocol: Mapping[str, Any] = {"seed": seed, **sizes}
         if len(distinct) < pairs_a_sample:

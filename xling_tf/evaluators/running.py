@@ -16,7 +16,6 @@ from xling_tf.config import baselines
 from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators import (
-    bitext_mining,
     classification,
     documents,
     eigen_similarity,
@@ -39,7 +38,6 @@ SUITES: Mapping[str, Suite] = {
         sts.SUITE,
         transfer.SUITE,
         *retrieval.SUITES,
-        bitext_mining.SUITE,
         inference.SUITE,
         classification.SUITE,
         semantic_retrieval.SUITE,
