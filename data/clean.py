@@ -2,7 +2,7 @@
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 
-Pairs stay in order. `--scores scores.tsv` has the margin and the fault, if any, of every pair.
+Pairs stay in order.
 """
 
 import sys
@@ -23,9 +23,7 @@ _OPTIONS = (
     flags.DEFINE_string("source", "en", "Source language."),
     flags.DEFINE_string("target", "es", "Target language."),
     flags.DEFINE_float("threshold", 1.0, "Smallest margin of a pair."),
-    flags.DEFINE_integer("best", None, "Largest number of pairs: those with the highest margins."),
 )
-_SCORES = flags.DEFINE_string("scores", None, "File for all pairs: margin, fault, source and target.")
 
 
 def main() -> None:
@@ -38,8 +36,7 @@ def main() -> None:
     with progress("cleaning") as report:
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         paths = Path(_INPUT.value), Path(_OUTPUT.value)
-        scores = Path(_SCORES.value) if _SCORES.value else None
-        counts = clean_bitext(encoder.encode, *paths, scores=scores, report=report, **options)
+        counts = clean_bitext(encoder.encode, *paths, report=report, **options)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 

@@ -22,7 +22,7 @@ from xling_tf.search.search import MIN_MARGIN
 _SOURCE = flags.DEFINE_string("source_vectors", None, "Folder of the sources' vectors.", required=True)
 _TARGET = flags.DEFINE_string("target_vectors", None, "Folder of the targets' vectors.", required=True)
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File to write: lines of score, source and target, or .parquet.", required=True
+    "output", None, "File to write: lines of score, source and target.", required=True
 )
 _THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Smallest margin of a pair.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)

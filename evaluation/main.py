@@ -21,9 +21,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import NETWORK
 from xling_tf.program import format_table, quiet_start, run
 
-_MODEL = flags.DEFINE_string(
-    "model", None, "The model: exported/en-es, hub:DIR, rest:URL or python:module:function."
-)
+_MODEL = flags.DEFINE_string("model", None, "The model: exported/en-es, rest:URL or python:module:function.")
 _DATA = flags.DEFINE_string("data", None, "Folder with evaluation data.")
 _SUITE = flags.DEFINE_list(
     "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default all in the folder."

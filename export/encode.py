@@ -2,8 +2,8 @@
 
     xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --text_column sentence --output vectors
 
-reads Parquet, Arrow, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors with
-the other columns beside them. The same command continues after a kill.
+reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors with the
+other columns beside them. The same command continues after a kill.
 """
 
 import sys
@@ -36,9 +36,6 @@ _OPTIONS = (
     flags.DEFINE_integer("rows_per_shard", 1 << 17, "Rows of each shard.", lower_bound=1),
     flags.DEFINE_bool("skip_damaged", False, "Count damaged rows and files, and leave them out."),
 )
-_FORMAT = flags.DEFINE_enum(
-    "format", "parquet", ["parquet", "npy"], "Whether vectors are a column of the shards, or .npy files."
-)
 
 
 def main() -> None:
@@ -48,9 +45,7 @@ def main() -> None:
     with progress("encoding") as report:
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         files, output = _INPUT.value, Path(_OUTPUT.value)
-        counts = encode_files(
-            _MODEL.value, files, output, file_format=_FORMAT.value, report=report, **options
-        )
+        counts = encode_files(_MODEL.value, files, output, report=report, **options)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 

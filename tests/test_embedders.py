@@ -76,9 +76,9 @@ def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path):
     ):
         folder = save(tmp_path / str(number), model)
         with pytest.raises(UserError, match=message):
-            open_embedder(f"hub:{folder}")
+            open_embedder(str(folder))
     with pytest.raises(UserError, match="does not exist"):
-        open_embedder(f"hub:{tmp_path}/none")
+        open_embedder(f"{tmp_path}/none")
 
 
 _MODULE = """
@@ -104,9 +104,3 @@ def test_a_python_function_of_the_current_folder(tmp_path, monkeypatch):
     for target in ("my_functions:", "nowhere:f", "my_functions:number"):
         with pytest.raises(UserError, match=f"module:function.* there is no '{target}'"):
             open_embedder(f"python:{target}")
-
-
-@pytest.mark.parametrize("name", ["", "exported/none"])
-def test_other_names_are_rejected(name):
-    with pytest.raises(UserError, match=r"hub:FOLDER.*rest:http.* or python:module:function"):
-        open_embedder(name)

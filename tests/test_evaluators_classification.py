@@ -39,10 +39,3 @@ def test_labels_with_opposite_meanings_are_learnt_from_the_target_language():
     assert scores["monolingual/fr/100/accuracy"] == 1.0
     # 90 rows in English outweigh 10 in French.
     assert scores["few_shot/fr/10/accuracy"] == 0.0
-
-
-def test_without_english_each_language_has_its_own_classifier():
-    evaluator = CrossLingualClassification(sets(60, ("fr", "zh")), name="x")
-    assert evaluator.protocol["percentages"] == (100,)
-    scores = evaluator(by_meaning(lambda text: text.split()[0]))
-    assert scores == {"monolingual/fr/100/accuracy": 1.0, "monolingual/zh/100/accuracy": 1.0}

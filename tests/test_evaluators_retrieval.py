@@ -20,7 +20,7 @@ PAIRS = [(f"en {number}", f"es {number}") for number in range(300)]
 
 
 def sampled(pairs=PAIRS, **options):
-    return TranslationRetrieval(pairs, source="en", target="es", name="held out", **options)
+    return TranslationRetrieval(pairs, ("en", "es"), name="held out", **options)
 
 
 def test_ranks_by_dot_product_derived_by_hand():

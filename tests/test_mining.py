@@ -64,7 +64,7 @@ def test_margins_by_hand(tmp_path):
     # With the two nearest: s0's cosines are 1 and .6, t0's 1 and .28, s1's .96 and .28, t1's .96 and .6.
     sources, targets = [[1, 0], [0.28, 0.96]], [[1, 0], [0.6, 0.8]]
     folders = write_sides(tmp_path, (sources, targets))
-    counts = mine_translations(*folders, tmp_path / "out.tsv", num_neighbours=2, threshold=0)
+    counts = mine_translations(*folders, tmp_path / "out.tsv", threshold=0)
     assert counts == {"sources": 2, "targets": 2, "pairs": 2}
     # cos(s0, t0) / ((.8 + .64) / 2) = 1 / .72; cos(s1, t1) = .168 + .768 = .936: mean of s1 (.936 + .28) / 2
     # = .608, of t1 (.6 + .936) / 2 = .768.
@@ -73,7 +73,7 @@ def test_margins_by_hand(tmp_path):
         (pytest.approx(0.936 / ((0.608 + 0.768) / 2), abs=1e-5), "s1", "t1"),
     ]
     # Only the first is above 1.37: the second has 1.3605.
-    assert mine_translations(*folders, tmp_path / "out.tsv", num_neighbours=2, threshold=1.37)["pairs"] == 1
+    assert mine_translations(*folders, tmp_path / "out.tsv", threshold=1.37)["pairs"] == 1
 
 
 @pytest.mark.parametrize(("kind", "memory"), [("flat", 4), ("flat", SMALL), ("ivf", 4), ("ivf", SMALL)])
@@ -84,17 +84,15 @@ def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory
     monkeypatch.setattr(mining, "_MAX_CLUSTERS", 2)
     sources, targets = random_sides(130)
     folders = write_sides(tmp_path, (sources, targets[:117]), precision=precision)
-    output = tmp_path / "out.parquet"
+    output = tmp_path / "out.tsv"
     monkeypatch.setattr(mining, "index_kind", lambda count: kind)
     mine_translations(*folders, output, threshold=0, memory=memory)
-    pairs = parquet.read_table(output)
     if precision == "int8":
         sources, targets = (quantize_units(side, "int8") + 0.5 for side in (sources, targets))
     expected = bitext_mining(sources, targets[:117])
-    assert pairs["source_row"].to_pylist() == [pair.first for pair in expected]
-    assert pairs["target_row"].to_pylist() == [pair.second for pair in expected]
-    assert pairs["source"].to_pylist() == [f"s{pair.first}" for pair in expected]
-    np.testing.assert_allclose(pairs["score"], [pair.score for pair in expected], rtol=1e-5)
+    scores, *pairs = zip(*read(output), strict=True)
+    assert [*zip(*pairs, strict=True)] == [(f"s{pair.first}", f"t{pair.second}") for pair in expected]
+    np.testing.assert_allclose(scores, [pair.score for pair in expected], atol=1e-5)
 
 
 def test_the_same_sentence_counts_once(tmp_path):
@@ -102,7 +100,7 @@ def test_the_same_sentence_counts_once(tmp_path):
     vectors = np.array([[1, 0], [1, 0], [0.28, 0.96], [1, 0]])
     source = write_vectors(tmp_path / "s", ["a\tb\n", "a\tb\n", "c", "a\tb\n"], vectors, rows=3)
     target = write_vectors(tmp_path / "t", ["B", "A", "B"], [[0.6, 0.8], [1, 0], [0.6, 0.8]], rows=1)
-    counts = mine_translations(source, target, tmp_path / "out.tsv", num_neighbours=2, threshold=0)
+    counts = mine_translations(source, target, tmp_path / "out.tsv", threshold=0)
     assert counts == {"sources": 2, "targets": 2, "pairs": 2}
     expected = [(1 / 0.72, "a b ", "A"), (0.936 / 0.688, "c", "B")]
     assert read(tmp_path / "out.tsv") == [
@@ -136,8 +134,8 @@ def test_a_killed_program_continues(tmp_path):
     run_and_kill(command, work / "forward-00020.npz")
     assert not output.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("forward-0000*.npz")}
-    with pytest.raises(UserError, match="another num_neighbours"):
-        mine_translations(*folders, output, num_neighbours=3)
+    with pytest.raises(UserError, match="another source"):
+        mine_translations(*folders[::-1], output)
     # With more memory, the rest is searched in one block.
     mine_translations(*folders, output, threshold=0)
     assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(encoding="utf-8")

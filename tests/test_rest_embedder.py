@@ -73,7 +73,7 @@ def test_live_is_loaded_is_rest(hub_module, hub_folder):
         sides = embedder.encode_questions(SENTENCES), embedder.encode_responses(SENTENCES, turned)
         return embedder(SENTENCES), *sides, embedder.infer(SENTENCES, turned)
 
-    ours = dataclasses.replace(open_embedder(f"hub:{hub_folder}"), batch_limits=BatchLimits(4))
+    ours = dataclasses.replace(open_embedder(str(hub_folder)), batch_limits=BatchLimits(4))
     assert (ours.name, ours.description["config"]["encoder"]["kind"]) == ("tiny", "transformer")
     client = xling_tf.load(hub_folder)
     sides = client.question_encoder.encode(SENTENCES), client.response_encoder.encode(SENTENCES, batch_size=4)

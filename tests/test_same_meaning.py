@@ -14,8 +14,6 @@ import xling_tf
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
-from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.evaluators.semantic_retrieval import SemanticRetrieval
 from xling_tf.model import Model
 from xling_tf.search.same_meaning import (
     calibration_error,
@@ -116,12 +114,6 @@ def test_a_calibrated_model_gives_probabilities_wherever_it_goes(hub_model, tmp_
     loaded = tf.saved_model.load(str(tmp_path / "exported"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many sentences"):
         loaded.same_meaning(["a", "b"], ["c"])
-    # The probabilities of its pairs are scored.
-    pairs = [(SENTENCES[0], SENTENCES[1], True), (SENTENCES[0], SENTENCES[2], False)]
-    embedder = open_embedder(str(tmp_path / "exported"))
-    error = calibration_error(expected[[1, 2]], np.array([True, False]))
-    scores = SemanticRetrieval({"en": pairs}, name="x")(embedder)
-    assert scores["expected_calibration_error"] == pytest.approx(error, abs=1e-5)
 
 
 def test_calibrating_an_exported_model(hub_folder, tmp_path):

@@ -7,14 +7,13 @@ import json
 import lzma
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow as pa
 import pytest
 import zstandard
-from pyarrow import feather, ipc, parquet
+from pyarrow import parquet
 
 from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
 from xling_tf.errors import UserError
@@ -25,11 +24,6 @@ ROWS = [
 TABLE = pa.Table.from_pylist(ROWS)
 
 
-def stream(path: Path) -> None:
-    with ipc.new_stream(path, TABLE.schema) as file:
-        file.write_table(TABLE, max_chunksize=3)
-
-
 def lines(*parts: str) -> bytes:
     return "".join(f"{part}\n" for part in parts).encode()
 
@@ -37,8 +31,6 @@ def lines(*parts: str) -> bytes:
 TSV = lines("id\ttext", *(f"{row['id']}\t{row['text']}" for row in ROWS))
 FILES = {
     "x.parquet": lambda path: parquet.write_table(TABLE, path),
-    "x.feather": lambda path: feather.write_feather(TABLE, path),
-    "x.arrow": stream,
     "x.jsonl.gz": lambda path: path.write_bytes(gzip.compress(lines(*map(json.dumps, ROWS)))),
     "x.json": lambda path: path.write_bytes(lines(*(json.dumps(row, ensure_ascii=False) for row in ROWS))),
     "x.tsv.xz": lambda path: path.write_bytes(lzma.compress(TSV)),
@@ -156,7 +148,7 @@ def test_damaged_rows(tmp_path, name, content, rows, message):
     )
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "x.feather", "x.arrow", "x.jsonl.gz", "x.tsv.xz", "x.csv.bz2"])
+@pytest.mark.parametrize("name", ["x.parquet", "x.jsonl.gz", "x.tsv.xz", "x.csv.bz2"])
 def test_damaged_files(tmp_path, name):
     FILES[name](tmp_path / name)
     content = (tmp_path / name).read_bytes()
@@ -202,19 +194,6 @@ def test_the_limit_of_csv_in_the_process_is_not_changed(tmp_path):
     assert (len(batch), csv.field_size_limit()) == (2, 131_072)
 
 
-def test_streams_of_arrow_have_an_end(tmp_path):
-    stream(tmp_path / "x.arrow")  # two batches, of three rows and one, and the end marker of 8 bytes
-    content = (tmp_path / "x.arrow").read_bytes()
-    second = content[:-8].rindex(b"\xff\xff\xff\xff")
-    # Cut after the last batch, cut after the first one, and followed by another stream.
-    for damaged, num_rows in {content[:-8]: 4, content[:second]: 3, 2 * content: 4}.items():
-        (tmp_path / "x.arrow").write_bytes(damaged)
-        with pytest.raises(UserError, match=rf"x.arrow is damaged after row {num_rows}: .* end marker"):
-            read(tmp_path / "x.arrow")
-        files = read(tmp_path / "x.arrow", skip_damaged=True)
-        assert (files.rows, files.counts["damaged files"]) == (ROWS[:num_rows], 1)
-
-
 FIRST = b'{"text": "a", "n": 1, "tags": [], "m": {"a": 1}}\n' * 5000  # more than is read at once
 
 
@@ -245,7 +224,6 @@ def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
         (pa.array([[17]]), pa.array([["17"]]), False),
         (pa.array([1]), pa.array([2**64 - 1], pa.uint64()), False),
         (pa.array([1]), pa.array([7.5]), False),
-        (pa.array([1]), pa.array([7.0]), True),
         (pa.array([1.0], pa.float32()), pa.array([0.1]), False),
         (pa.array([1.0]), pa.array([math.nan], pa.float32()), True),
         (pa.array([0], pa.date32()), pa.array([1], pa.timestamp("us")), False),
@@ -260,7 +238,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
         parquet.write_table(pa.table({"n": values, "text": ["a"]}), tmp_path / f"{name}.parquet")
     if is_kept:
         values = [row["n"] for row in read(tmp_path / "*").rows]
-        assert str(values) == str([first[0].as_py(), second[0].as_py()]) or values == [1, 7]
+        assert str(values) == str([first[0].as_py(), second[0].as_py()])
     else:
         with pytest.raises(
             UserError, match=r"2.parquet must have the columns of the rows before, n .*`columns`"
@@ -268,19 +246,18 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
             read(tmp_path / "*", skip_damaged=True)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("x.parquet", pa.string()), ("x.arrow", pa.binary())])
-def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
-    texts = pa.array([b"a\0", None, b"\xff", b"d"], pa.binary()).cast(kind, safe=False)
-    table = pa.table({"n": [1, 2, 3, 4], "text": texts})
-    if name == "x.parquet":
-        parquet.write_table(table, tmp_path / name)
-    else:
-        feather.write_feather(table, tmp_path / name)
-    with pytest.raises(UserError, match=rf"row 3 of .*{name} is not UTF-8.*`skip_damaged`"):
-        read(tmp_path / name)
-    files = read(tmp_path / name, skip_damaged=True)
-    assert [row["n"] for row in files.rows] == [1, 2, 4]
-    assert files.counts == {"damaged rows": 1, "empty texts": 1}
+def test_strings_in_tables_of_arrow_must_be_utf8(tmp_path):
+    texts = pa.array([b"a\0", None, b"\xff", b"d"], pa.binary())
+    for name, kind in (("strings", pa.string()), ("bytes", pa.binary())):
+        parquet.write_table(pa.table({"text": texts.cast(kind, safe=False)}), tmp_path / f"{name}.parquet")
+    with pytest.raises(UserError, match=r"strings.parquet is damaged after row 0: .*UTF8.*`skip_damaged`"):
+        read(tmp_path / "strings.parquet")
+    with pytest.raises(UserError, match="expected UTF-8 in the column text"):
+        read(tmp_path / "bytes.parquet", skip_damaged=True)
+    parquet.write_table(pa.table({"text": texts[:2]}), tmp_path / "bytes.parquet")
+    files = read(tmp_path / "*", skip_damaged=True)
+    assert [row["text"] for row in files.rows] == [b"a\0", None]
+    assert files.counts == {"damaged files": 1, "empty texts": 1}
 
 
 @pytest.mark.parametrize(
@@ -290,13 +267,12 @@ def test_damaged_texts_in_tables_of_arrow(tmp_path, name, kind):
         ("x.csv", b'"a\nb",x\nc,y\n', False, [{"f0": "a\nb", "f1": "x"}, {"f0": "c", "f1": "y"}]),
         ("x.csv", b"\ntext,id\nx,1\n", True, [{"text": "x", "id": "1"}]),
         ("x.tsv", b"a" * 99_999 + b"\tx\n", False, [{"f0": "a" * 99_999, "f1": "x"}]),
-        ("x.tsv", b"text\tid\rx\t1\r", True, [{"text": "x", "id": "1"}]),
         # An empty line of a single column is an empty text, as in plain lines; of several, it is nothing.
         ("x.tsv", b"\ntext\r\na\r\n\r\nb\n", True, [{"text": "a"}, {"text": ""}, {"text": "b"}]),
         ("x.csv", b'text\n"a"\n\n""\n\n', True, [{"text": text} for text in ("a", "", "", "")]),
         ("x.csv", b'\xef\xbb\xbf"text",id\n\na,1\n\n', True, [{"text": "a", "id": "1"}]),
         ("x.tsv", b"\nb", False, [{"f0": ""}, {"f0": "b"}]),
-        ("x.csv", b'text\r"a\nb"\r"\rc"\r', True, [{"text": "a\nb"}, {"text": "\rc"}]),
+        ("x.csv", b'text\n"a\nb"\n"\rc"\n', True, [{"text": "a\nb"}, {"text": "\rc"}]),
         # Quotes that begin no field are text.
         ("x.csv", b'text,id\n5" x,"7""\\"""\n', True, [{"text": '5" x', "id": '7"\\"'}]),
     ],
@@ -317,10 +293,10 @@ def test_compressed_tables_are_no_plain_lines(tmp_path, name):
     assert batch.to_pylist() == ROWS
 
 
-@pytest.mark.parametrize("name", ["x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old"])
+@pytest.mark.parametrize("name", ["x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old", "x.arrow"])
 def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(TSV)
-    with pytest.raises(UserError, match=rf"{name} must end in \.\w+, or not have it in its name; rename it"):
+    with pytest.raises(UserError, match=rf"{name} must end in \.parquet, .*; rename it"):
         find_files([str(tmp_path / "*")])
 
 

@@ -381,7 +381,7 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
 class DistillationConfig(TaskConfig, name="tasks.distillation"):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
-    # One or more models, separated by commas, each as in evaluation/main.py --model: a folder, hub:, rest:,
+    # One or more models, separated by commas, each as in evaluation/main.py --model: a folder, rest:,
     # or python:module:function.
     teacher: str = ""
     # If above 0, learn the teacher's similarities instead of its vectors, whose width may then differ;

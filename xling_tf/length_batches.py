@@ -86,7 +86,11 @@ def compute_in_batches(
 
 
 def encode_in_batches(
-    encode: Callable[..., ArrayLike], *columns: list[str], max_rows: int, max_length: int
+    encode: Callable[..., ArrayLike],
+    *columns: list[str],
+    max_rows: int,
+    max_length: int,
+    show_progress: bool = False,
 ) -> NDArray[np.generic]:
     """Encodes rows of texts, given in columns, in the batches of `length_sorted_batches`.
 
@@ -109,5 +113,6 @@ def encode_in_batches(
         return {"vectors": vectors}
 
     lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
-    arrays = compute_in_batches(compute, lengths, max_rows=max_rows, max_length=max_length)
+    limits = {"max_rows": max_rows, "max_length": max_length}
+    arrays = compute_in_batches(compute, lengths, **limits, show_progress=show_progress)
     return arrays.get("vectors", np.zeros((0, 0), np.float32))

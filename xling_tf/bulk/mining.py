@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyarrow import compute, parquet
+from pyarrow import compute
 from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import column_of_texts
@@ -26,7 +26,6 @@ from xling_tf.search.neighbours import (
     chunks,
     index_kind,
     nearest,
-    require_positive,
     unit_vectors,
 )
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
@@ -52,7 +51,6 @@ def mine_translations(
     *,
     threshold: float = MIN_MARGIN,
     memory: float = 4.0,
-    num_neighbours: int = NUM_NEIGHBOURS,
     report: Callable[[str], None] = lambda state: None,
 ) -> dict[str, int]:
     """Finds the translations in two folders of vectors, most of whose sentences may have none.
@@ -68,10 +66,9 @@ def mine_translations(
         source: A folder of `encode_files`, in float32 or int8.
         target: Another one, of the same model, dimension and precision.
         output: The file to write, best pairs first: lines of the score, the source and the target, separated
-            by tabs, as LASER writes them; or, if it ends in .parquet, these columns and the sentences' rows.
+            by tabs, as LASER writes them.
         threshold: Smallest margin of a pair.
         memory: Memory to use, in GiB.
-        num_neighbours: Number of neighbours over which the margin's means are taken.
         report: Called with the state, for logs.
 
     Returns:
@@ -80,7 +77,6 @@ def mine_translations(
     Raises:
         UserError: The folders do not fit together or into the memory, or lack the texts.
     """
-    require_positive(num_neighbours, "num_neighbours")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
     work = output.with_name(f"{output.name}.neighbours")
@@ -90,13 +86,13 @@ def mine_translations(
         sides = [_Side(folder) for folder in folders]
         descriptions = (json.dumps(dict(folder.description), sort_keys=True) for folder in folders)
         digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
-        settings = {"source": digests[0], "target": digests[1], "num_neighbours": num_neighbours}
+        settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
         continue_with(work / "search.json", settings)
         room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * sum(map(len, sides))
         bar = tqdm(total=sum(map(len, sides)), unit="sentence", disable=None if sys.stderr else True)
         with bar:
-            forward = _Search(sides[0], sides[1], work / "forward", num_neighbours, room)
-            backward = _Search(sides[1], sides[0], work / "backward", num_neighbours, room)
+            forward = _Search(sides[0], sides[1], work / "forward", room)
+            backward = _Search(sides[1], sides[0], work / "backward", room)
             for search in (forward, backward):
                 search.run(bar, report)
         report("choosing pairs")
@@ -152,9 +148,9 @@ class _Side:
 class _Search:
     """The nearest sentences of one side for each sentence of another, in a file for each of its shards."""
 
-    def __init__(self, queries: _Side, candidates: _Side, prefix: Path, k: int, room: float) -> None:
+    def __init__(self, queries: _Side, candidates: _Side, prefix: Path, room: float) -> None:
         self.queries, self.candidates = queries, candidates
-        self._prefix, self._k = prefix, min(k, len(candidates))
+        self._prefix, self._k = prefix, min(NUM_NEIGHBOURS, len(candidates))
         self._kind = index_kind(len(candidates))
         description = candidates.folder.description
         dim, size = description["dim"], 1 if description["precision"] == "int8" else 4
@@ -307,29 +303,15 @@ def _write(
     numbers_of_sides: Sequence[NDArray[np.int64]],
 ) -> None:
     """Writes pairs of sentences, some at a time, by their numbers."""
-
-    def table(start: int) -> pa.Table:
-        part = slice(start, start + _PAIRS_AT_ONCE)
-        columns: dict[str, Any] = {"score": margins[part]}
-        for name, side, numbers in zip(("source", "target"), sides, numbers_of_sides, strict=True):
-            columns |= {name: side.texts_of(numbers[part]), f"{name}_row": side.rows[numbers[part]]}
-        return pa.table(columns)
-
-    tables = map(table, range(0, len(margins), _PAIRS_AT_ONCE))
-    with replacing(output) as temporary:
-        if output.suffix == ".parquet":
-            with parquet.ParquetWriter(temporary, table(len(margins)).schema) as file:
-                for each in tables:
-                    file.write_table(each)
-        else:
-            with temporary.open("w", encoding="utf-8", newline="\n") as lines:
-                for each in tables:
-                    texts = (
-                        compute.replace_substring_regex(each[name], r"[\t\r\n]+", " ").to_pylist()
-                        for name in ("source", "target")
-                    )
-                    for margin, source, target in zip(each["score"].to_pylist(), *texts, strict=True):
-                        lines.write(f"{margin:.6f}\t{source}\t{target}\n")
+    with replacing(output) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as lines:
+        for start in range(0, len(margins), _PAIRS_AT_ONCE):
+            part = slice(start, start + _PAIRS_AT_ONCE)
+            texts = (
+                compute.replace_substring_regex(side.texts_of(numbers[part]), r"[\t\r\n]+", " ").to_pylist()
+                for side, numbers in zip(sides, numbers_of_sides, strict=True)
+            )
+            for margin, source, target in zip(margins[part].tolist(), *texts, strict=True):
+                lines.write(f"{margin:.6f}\t{source}\t{target}\n")
 
 
 def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:

@@ -73,12 +73,6 @@ def encode_batches(
 
 def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     """Returns a column of strings, or of bytes in UTF-8; anything else raises a `UserError`."""
-    with as_user_error(f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid):
-        return column_of_bytes(batch, name).cast(pa.large_string())
-
-
-def column_of_bytes(batch: pa.RecordBatch, name: str) -> pa.LargeBinaryArray:
-    """Returns a column of strings or bytes; strings from files are not known to be UTF-8."""
     if name not in (columns := batch.schema.names):
         raise UserError(f"expected the column {name}, but there is only {', '.join(columns)}")
     column = batch.column(name)
@@ -86,7 +80,9 @@ def column_of_bytes(batch: pa.RecordBatch, name: str) -> pa.LargeBinaryArray:
         column = column.dictionary_decode()
     message = f"expected texts in the column {name}, but it holds {column.type}; choose another column"
     with as_user_error(message, pa.ArrowNotImplementedError):
-        return column.cast(pa.large_binary())  # from strings, null, and any of Arrow's types of bytes
+        column = column.cast(pa.large_binary())  # from strings, null, and any of Arrow's types of bytes
+    with as_user_error(f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid):
+        return column.cast(pa.large_string())
 
 
 def vectors_of(column: pa.FixedSizeListArray) -> NDArray[Any]:

@@ -12,13 +12,12 @@ from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from absl import logging
 from fsspec.core import url_to_fs
-from pyarrow import compute, ipc, parquet, types
+from pyarrow import compute, parquet, types
 
-from xling_tf.bulk.record_batches import column_of_bytes, column_of_texts
+from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, split_blocks
 from xling_tf.errors import UserError, as_user_error, one_line
@@ -26,7 +25,6 @@ from xling_tf.errors import UserError, as_user_error, one_line
 _BATCH_ROWS = 4096  # rows read at once from Parquet
 _TEXT_ROWS = 1024  # rows read at once from text
 _MAX_ROW = 4 * MAX_LINE  # of such a table
-_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"  # of Arrow's streams
 _DAMAGE = (pa.ArrowException, OSError, EOFError, UnicodeDecodeError, UserError)
 
 
@@ -81,10 +79,8 @@ class TextFiles:
     def batches(self, skip: int = 0) -> Iterator[pa.RecordBatch]:
         """Yields the rows after the first ones, which are read, checked and counted, too."""
         for file in self.files:
-            bytes_before, row = self.bytes_read, 0
+            bytes_before = self.bytes_read
             for batch in self._read(file):
-                batch = self._without_damage(batch, file.name, row)
-                row += len(batch)
                 is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
                 self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
                 if len(selected := self._selected(batch, file.name)) > skip:
@@ -98,6 +94,7 @@ class TextFiles:
         try:
             with file.open() as stream:
                 for batch in reader(self, stream, file.name):
+                    batch.validate(full=True)  # strings in Parquet may be other bytes
                     self.bytes_read = bytes_before + stream.tell()
                     yield batch
                     row += len(batch)
@@ -138,6 +135,7 @@ class TextFiles:
         """Brings a batch's columns into the order and types of the first; a null type becomes strings."""
         if self.schema is None:
             fields = {key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)}
+            fields |= {key: t.value_type for key, t in fields.items() if types.is_dictionary(t)}
             self.schema = pa.schema({f: pa.string() if types.is_null(t) else t for f, t in fields.items()})
         expected, columns = (
             ", ".join(f"{f.name} {f.type}" for f in schema) for schema in (self.schema, batch.schema)
@@ -176,21 +174,17 @@ class TextFiles:
             yield pa.record_batch([column], [self.text_column])
 
     def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
-        rows, begin = _table_rows(unpacked(stream, name), delimiter), list[Any]()
-        for row in rows:  # the first one may follow empty lines
-            begin.append(row)
-            if row and (self.header or isinstance(row, list)):
-                break
-        first = begin[-1] if begin else None
+        rows = _table_rows(unpacked(stream, name), delimiter)
+        first = next(filter(None, rows) if self.header else rows, None)
+        if first is None:
+            return
         if isinstance(first, UserError):
             raise UserError(f"its first row {first}")
-        if not first:
-            return
         if self.header:
             _require_utf8(first, "its header ")
         else:
-            rows = chain(begin, rows)
-        names = first if self.header else [f"f{number}" for number in range(len(first))]
+            rows = chain([first], rows)
+        names = first if self.header else [f"f{number}" for number in range(max(1, len(first)))]
         columns = self._chosen(names, name)
         places = [names.index(column) for column in columns]
 
@@ -241,43 +235,16 @@ class TextFiles:
         columns = self._chosen(file.schema_arrow.names, name)
         yield from file.iter_batches(_BATCH_ROWS, columns=columns)
 
-    def _arrow(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
-        try:
-            file = ipc.open_file(stream)
-            batches: Iterator[pa.RecordBatch] = map(file.get_batch, range(file.num_record_batches))
-        except pa.ArrowInvalid:  # the format of streams, which Hugging Face's datasets write
-            stream.seek(0)
-            file = batches = ipc.open_stream(stream)
-        chosen = self._chosen(file.schema.names, name)
-        yield from (batch.select(chosen) for batch in batches)
-        if file is batches:  # Arrow reads no further where a stream is cut, or another one follows
-            stream.seek(stream.tell() - len(_STREAM_END))
-            if stream.read(len(_STREAM_END) + 1) != _STREAM_END:
-                raise UserError("expected Arrow's end marker at the end, and only there")
-
-    def _without_damage(self, batch: pa.RecordBatch, name: str, row: int) -> pa.RecordBatch:
-        """Leaves out the rows whose text is not UTF-8; `row` counts earlier rows."""
-        texts = column_of_bytes(batch, self.text_column)
-        with suppress(pa.ArrowInvalid):
-            texts.cast(pa.large_string())
-            return batch
-        without_nul = (
-            text.replace(b"\0", b"") for text in texts.fill_null(b"").to_pylist()
-        )  # strings have NUL
-        is_sound = [not isinstance(decoded(text), Unreadable) for text in without_nul]
-        for number in np.flatnonzero(np.logical_not(is_sound)) + row + 1:
-            self._damaged("row", f"row {number} of {name} is {Unreadable.NOT_UTF8}")
-        return batch.filter(pa.array(is_sound))
-
 
 def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]:
     """Returns the reader for the ending of a file's name."""
     plain = re.sub(r"(https?://[^?]*)\?.*", r"\1", name)  # an address may end in a query
     path = PurePosixPath(re.sub(f"{PACKED}$", "", plain).lower())
-    formats = "|".join(map(re.escape, _READERS))
+    formats = "|".join(map(re.escape, (*_READERS, ".arrow", ".feather", ".ipc")))
     other = re.search(rf"({formats})(?![a-z0-9])", name.lower().rpartition("/")[2])
     if other and path.suffix not in _READERS:
-        raise UserError(f"{name} must end in {other[1]}, or not have it in its name; rename it")
+        expected = f"end in {', '.join(_READERS)}, or have no such ending in its name"
+        raise UserError(f"{name} must {expected}; rename it, or write it as Parquet")
     return _READERS.get(path.suffix, TextFiles._lines)
 
 
@@ -317,21 +284,14 @@ def _require_utf8(cells: Iterable[str], place: str = "") -> None:
 def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] | UserError]:
     """Yields the cells of each row of a table, [] for an empty line, and the fault of a damaged row."""
     too_long = UserError("the next row is longer than 4 MiB, or has an open quote")
-    is_quoted, pieces = delimiter == ",", iter(pieces)
-    begin = next(pieces, b"")
-    # Rows end as the first one does: a carriage return elsewhere is part of a text.
-    row = re.match(rb'(?:"[^"]*"|[^\r\n])*+' if is_quoted else rb"[^\r\n]*", begin)
-    end, other_end = b"\n", "carriage return"
-    if row and re.match(rb"\r[^\n]", begin[row.end() :]):
-        end, other_end = b"\r", "line feed"
 
     def lines() -> Iterator[str]:
-        for line in chain.from_iterable(split_blocks(chain([begin], pieces), end, _MAX_ROW)):
+        for line in chain.from_iterable(split_blocks(pieces, b"\n", _MAX_ROW)):
             if line is None:
                 raise too_long
-            yield (line + end).decode("utf-8", "surrogateescape")
+            yield (line + b"\n").decode("utf-8", "surrogateescape")
 
-    quoting: Any = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
+    quoting: Any = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
     rows = csv.reader(lines(), delimiter=delimiter, quoting=quoting, strict=True)
     cells: Any = []
     while cells is not None:
@@ -340,7 +300,7 @@ def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] |
             cells = next(rows, None)
         except csv.Error as error:
             if "unquoted" in str(error):
-                cells = UserError(f"has an unquoted {other_end}")
+                cells = UserError("has an unquoted carriage return")
             elif "expected after" in str(error):
                 advice = 'quotes in a text must be doubled (in Spark: option("escape", "\\""))'
                 cells = UserError(f"has text behind a closing quote; {advice}")
@@ -353,23 +313,16 @@ def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] |
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Casts a column to another type, or raises an `ArrowInvalid` if a value changes, as "007" to 7."""
-    result = column.cast(kind)
-    # Every float fits a wider type; NaN differs from itself.
-    is_wider = all(map(types.is_floating, (kind, column.type))) and kind.bit_width >= column.type.bit_width
-    is_kept = is_wider or column.type in (kind, pa.null())
-    is_kept = is_kept or (_family(column.type) == _family(kind) and result.cast(column.type).equals(column))
-    if not is_kept:
+    """Casts a column to the type of earlier rows, or raises an `ArrowInvalid` if values could change."""
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    both = column.type, kind
+    families = (types.is_signed_integer, types.is_unsigned_integer, types.is_floating)
+    is_wider = any(all(map(f, both)) for f in families) and kind.bit_width >= column.type.bit_width
+    is_text = all(types.is_string(t) or types.is_large_string(t) for t in both)
+    if not (is_wider or is_text or column.type in (kind, pa.null())):
         raise pa.ArrowInvalid("other values")
-    return result
-
-
-def _family(kind: pa.DataType) -> tuple[Any, ...]:
-    """Returns what types must have in common to be cast to each other."""
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    tests = (types.is_primitive, types.is_boolean, types.is_temporal, types.is_decimal, types.is_nested)
-    inner = [_family(kind.field(number).type) for number in range(kind.num_fields)]
-    return *(test(kind) for test in tests), getattr(kind, "tz", None), inner
+    return column.cast(kind)
 
 
 def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
@@ -377,7 +330,7 @@ def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
     if not text.strip():
         return None
     with suppress(AttributeError, RecursionError, ValueError):
-        row = _JSON.decode(text)
+        row = json.loads(text)
         if "\\ud" in text.lower():
             json.dumps(row, ensure_ascii=False).encode()  # an error for half a surrogate pair
         if isinstance(row.get(text_column), str | None):
@@ -385,17 +338,8 @@ def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
     raise UserError("is no JSON object with a text")
 
 
-def _without_repeated(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(fields)
-    if len(values) < len(fields):
-        raise ValueError("a field occurs twice")
-    return values
-
-
-_JSON = json.JSONDecoder(object_pairs_hook=_without_repeated)
 _READERS: dict[str, Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]] = {
     **dict.fromkeys((".parquet", ".pq"), TextFiles._parquet),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), TextFiles._arrow),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), TextFiles._json_lines),
     ".tsv": partial(TextFiles._table, delimiter="\t"),
     ".csv": partial(TextFiles._table, delimiter=","),

@@ -1,15 +1,13 @@
 """Encodes files into a folder of shards, which can be continued after a kill, and reads such folders."""
 
-import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
-from os import SEEK_END, PathLike
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +19,14 @@ from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
-from xling_tf.errors import UserError, as_user_error, require_known
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import locked, read_json, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.neighbours import require_positive
 from xling_tf.sentence_encoder import SentenceEncoder
 
 ROWS_PER_SHARD = 1 << 17
-FORMATS = ("parquet", "npy")
 _DESCRIPTION = "vectors.json"  # what a folder holds
-_STATE = "{n:,} of about {total:,} sentences, {rate_noinv:,.0f}/s, {remaining} left"
-_RECORD = b"xling_tf"  # key in a shard's metadata: the folder's description
 _CHUNK_ROWS = 1 << 14  # rows encoded at once
 _CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that are
 
@@ -45,7 +40,6 @@ def encode_files(
     columns: Sequence[str] | None = None,
     header: bool = True,
     skip_damaged: bool = False,
-    file_format: str = "parquet",
     rows_per_shard: int = ROWS_PER_SHARD,
     report: Callable[[str], None] = lambda state: None,
     **options: Any,
@@ -59,13 +53,12 @@ def encode_files(
     Args:
         model: The exported model, as `SentenceEncoder` takes it.
         patterns: Names of files, local or as fsspec takes them (`s3://bucket/*.parquet`), with wildcards.
-        output: The folder. "parquet" makes `shard-00000.parquet` with the columns and the column "vector",
-            fixed-size lists; "npy" writes the vectors beside it, in `shard-00000.npy`.
+        output: The folder for `shard-00000.parquet` and so on, with the columns and the column "vector",
+            fixed-size lists.
         text_column: Name of the column of texts.
         columns: Names of the columns to carry along; None: all.
         header: Whether tables (.tsv, .csv) begin with the names of their columns; if not: f0, f1, ...
         skip_damaged: True skips and counts damaged rows and files, instead of raising a `UserError`.
-        file_format: "parquet" or "npy".
         rows_per_shard: Number of rows of each shard but the last.
         report: Called with the state, for logs, after each chunk.
         **options: Those of `SentenceEncoder.encode`: `precision`, `truncate_dim`, `prompt_name`.
@@ -76,7 +69,6 @@ def encode_files(
     Raises:
         UserError: The input, the folder or an option is not as expected, or a file is damaged.
     """
-    require_known("format", file_format, FORMATS)
     require_positive(rows_per_shard, "rows_per_shard")
     options = {name: value for name, value in options.items() if value is not None}
     files = find_files(patterns)
@@ -94,7 +86,7 @@ def encode_files(
         "text_column": text_column,
         "columns": None if columns is None else list(columns),
         "header": header,
-        "format": file_format,
+        "format": "parquet",
         "rows_per_shard": rows_per_shard,
     }
     with locked(output, "output"):
@@ -107,7 +99,6 @@ def encode_files(
         num_bytes = sum(file.size for file in files)
         # None hides the bar if the output is a file, not a screen.
         bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
-        begin, first = time.monotonic(), rows
         write: Callable[[pa.RecordBatch], None] | None = None
         # On errors, the stack discards the unfinished shard.
         with ExitStack() as shard, bar:
@@ -121,8 +112,7 @@ def encode_files(
                 estimate = round(rows * num_bytes / max(1, texts.bytes_read))
                 bar.total = max(rows, estimate)  # sizes of remote files may be unknown
                 bar.update(len(batch))
-                seconds = time.monotonic() - begin
-                report(bar.format_meter(rows, bar.total, seconds, initial=first, bar_format=_STATE))
+                report(f"{rows:,} of about {bar.total:,} sentences")
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
         shards = number + (write is not None)
         write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
@@ -156,8 +146,8 @@ class VectorFolder:
         return int(self.description["shards"])
 
     def vectors(self, shard: int) -> NDArray[Any]:
-        """Returns the vectors `[rows, dim]` of a shard: memory-mapped in the format "npy", else read."""
-        if self.description["format"] == "npy":
+        """Returns the vectors `[rows, dim]` of a shard."""
+        if self.description["format"] == "npy":  # earlier versions could write the vectors beside the columns
             return np.load(_shard(self.path, shard).with_suffix(".npy"), mmap_mode="r")
         return vectors_of(pa.concat_arrays(self.columns(shard, [VECTORS])[VECTORS].chunks))
 
@@ -171,15 +161,12 @@ def _shard_writer(
     folder: Path, number: int, settings: Mapping[str, Any], schema: pa.Schema
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Yields a function that appends a batch to a shard."""
-    path = _shard(folder, number)
     columns = settings["columns"]
     names = schema.names[:-1] if columns is None else list(columns)
-    kind = schema.field(VECTORS).type
-    is_npy = settings["format"] == "npy"
-    stored = names if is_npy else [*names, VECTORS]
+    stored = [*names, VECTORS]
     # By dictionaries, Parquet stores int8 in a byte; without, in four.
-    has_dictionaries = not is_npy and kind.value_type != pa.float32()
-    with replacing(path) as temporary, ExitStack() as stack:
+    has_dictionaries = schema.field(VECTORS).type.value_type != pa.float32()
+    with replacing(_shard(folder, number)) as temporary:
         message = "the columns cannot be written as Parquet ({error}); choose others with `columns`"
         with as_user_error(message, pa.ArrowNotImplementedError):
             writer = parquet.ParquetWriter(
@@ -188,51 +175,19 @@ def _shard_writer(
                 use_dictionary=[*names, f"{VECTORS}.list.element"] if has_dictionaries else names,
                 write_statistics=names,
             )
-        file = stack.enter_context(writer)
-        append = stack.enter_context(_npy_file(path.with_suffix(".npy"))) if is_npy else None
-
-        def write(batch: pa.RecordBatch) -> None:
-            file.write_batch(batch.select(stored))
-            if append:
-                append(vectors_of(batch.column(VECTORS)))
-
-        yield write
-        file.add_key_value_metadata({_RECORD: json.dumps(settings)})
-
-
-@contextmanager
-def _npy_file(path: Path) -> Iterator[Callable[[NDArray[Any]], None]]:
-    """Yields a function that appends rows to a .npy file."""
-    num_rows = 0
-    with replacing(path) as temporary, temporary.open("wb") as file:
-
-        def append(rows: NDArray[Any]) -> None:
-            nonlocal num_rows
-            num_rows += len(rows)
-            header = np.lib.format.header_data_from_array_1_0(rows)
-            header["shape"] = (num_rows, *rows.shape[1:])
-            file.seek(0)
-            np.lib.format.write_array_header_1_0(file, header)  # padded: its size does not change
-            file.seek(0, SEEK_END)
-            file.write(rows.data)
-
-        yield append
+        with writer:
+            yield lambda batch: writer.write_batch(batch.select(stored))
 
 
 def _shard(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:05}.parquet"
 
 
-def _is_whole(folder: Path, number: int, settings: Mapping[str, Any]) -> bool:
-    path = _shard(folder, number)
-    return path.is_file() and (settings["format"] != "npy" or path.with_suffix(".npy").is_file())
-
-
 def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
     """Returns what a folder lacks to be the finished output, if anything."""
     if "counts" not in description:
         return "it is not finished"
-    missing = (n for n in range(description["shards"]) if not _is_whole(folder, n, description))
+    missing = (n for n in range(description["shards"]) if not _shard(folder, n).is_file())
     return next((f"shard {number} is missing" for number in missing), None)
 
 
@@ -271,7 +226,7 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
     """Returns the number of shards before the first missing one, and of their rows."""
-    number = next(number for number in count() if not _is_whole(folder, number, settings))
+    number = next(number for number in count() if not _shard(folder, number).is_file())
     if number == 0:
         return 0, 0
     path = _shard(folder, number - 1)  # the last one may have fewer rows

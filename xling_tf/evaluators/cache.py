@@ -4,17 +4,16 @@ import hashlib
 import sqlite3
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from xling_tf.errors import as_user_error
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import require_writable_folder
-from xling_tf.length_batches import encode_in_batches, length_sorted_batches
+from xling_tf.length_batches import encode_in_batches
 
 # Below the limit on a query's parameters of every SQLite version (999 before 3.32).
 _KEYS_PER_QUERY = 900
@@ -27,9 +26,10 @@ _SCHEMA = """
 def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> Embedder:
     """Wraps an embedder so that the vector of each text is computed once, and stored as float32.
 
-    Sentences, questions and responses (an answer in its context) are stored separately. A killed process
-    loses one batch. The folder has a file for each embedder, named after its checksum; several processes may
-    use it. Without a folder or a checksum, the vectors live as long as the embedder.
+    Sentences, questions, responses (an answer in its context) and probabilities of pairs are stored
+    separately. A killed process loses one batch. The folder has a file for each embedder, named after its
+    checksum; several processes may use it. Without a folder or a checksum, the vectors live as long as the
+    embedder.
 
     Example:
         >>> calls = []
@@ -39,22 +39,16 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
         ([[1.0], [2.0], [1.0]], [[2.0]], [['bc', 'a']])
     """
     cache = _Cache(embedder, folder, show_progress)
-
-    def wrap(name: str, function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-        if name == "inference":  # each of its pairs is encoded once anyway
-            return partial(encode_in_batches, function, **cache.batch_limits._asdict())
-        return partial(cache.encode, name, function)
-
     # The cache makes the batches, so that texts are sorted by length once.
-    return embedder.wrapped(wrap, batch_limits=None)
+    return embedder.wrapped(lambda role, function: partial(cache.encode, role, function), batch_limits=None)
 
 
 class _Cache:
     """The vectors of an embedder in an SQLite file."""
 
     def __init__(self, embedder: Embedder, folder: Path | None, show_progress: bool) -> None:
-        self.batch_limits = embedder.batch_limits or BatchLimits()
-        self._name, self._show_progress = embedder.name, show_progress
+        self._name, self._limits = embedder.name, (embedder.batch_limits or BatchLimits())._asdict()
+        self._show_progress = show_progress and sys.stderr is not None and sys.stderr.isatty()
         self._path: Path | None = None
         if folder is not None and embedder.checksum is not None:
             require_writable_folder(folder, "choose another folder for the embeddings")
@@ -67,6 +61,17 @@ class _Cache:
     def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
         """Returns the vectors of rows of texts, and encodes those that are not stored."""
         keys = {row: _digest(role, *row) for row in zip(*columns, strict=True)}
+
+        def store(*batch: list[str]) -> np.ndarray:
+            vectors = encode_checked(encode, *batch, name=self._name).astype(np.float32)
+            digests = (keys[row] for row in zip(*batch, strict=True))
+            with self._connection:
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
+                    zip(digests, map(np.ndarray.tobytes, vectors), strict=True),
+                )
+            return vectors
+
         place = self._path or "in a temporary file"
         message = (
             f"the embeddings {place} must be readable and writable, but SQLite says '{{error}}'; make room "
@@ -74,47 +79,24 @@ class _Cache:
         )
         with as_user_error(message, sqlite3.DatabaseError):
             self._connection.executescript(_SCHEMA)
-            vectors = self._read(list(keys.values()))
-            missing = {key: row for row, key in keys.items() if key not in vectors}
-            if missing:
-                self._add(role, encode, missing)
-            # Read again, as another process may have stored other vectors meanwhile.
-            vectors |= self._read(list(missing))
+            vectors = self._read([*keys.values()])
+            if missing := [row for row, key in keys.items() if key not in vectors]:
+                options = {**self._limits, "show_progress": self._show_progress}
+                encode_in_batches(store, *map(list, zip(*missing, strict=True)), **options)
+                # Read again, as another process may have stored other vectors meanwhile.
+                vectors |= self._read([keys[row] for row in missing])
         if not keys:
             return np.zeros((0, 0), np.float32)
         return np.stack([vectors[keys[row]] for row in zip(*columns, strict=True)])
 
-    def _add(
-        self, role: str, encode: Callable[..., np.ndarray], rows: Mapping[bytes, tuple[str, ...]]
-    ) -> None:
-        """Encodes rows batch after batch, and stores their vectors by their keys."""
-        keys = list(rows)
-        lengths = [sum(map(len, row)) for row in rows.values()]
-        # None hides the bar if the output is a file, not a screen.
-        is_hidden = None if self._show_progress and sys.stderr else True
-        label = f"{self._name}: {role}"
-        with tqdm(total=len(keys), desc=label, unit="text", leave=False, disable=is_hidden) as bar:
-            for indices in length_sorted_batches(lengths, **self.batch_limits._asdict()):
-                batch = [keys[index] for index in indices]
-                columns = map(list, zip(*(rows[key] for key in batch), strict=True))
-                vectors = encode_checked(encode, *columns, name=self._name).astype(np.float32)
-                with self._connection:
-                    self._connection.executemany(
-                        "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
-                        zip(batch, map(np.ndarray.tobytes, vectors), strict=True),
-                    )
-                bar.update(len(batch))
-
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, np.ndarray]:
         """Returns the vectors that are stored for some of the keys."""
-        vectors: dict[bytes, np.ndarray] = {}
+        contents: dict[bytes, bytes] = {}
         for start in range(0, len(keys), _KEYS_PER_QUERY):
             chunk = keys[start : start + _KEYS_PER_QUERY]
-            parameters = ",".join("?" * len(chunk))
-            query = f"SELECT key, vector FROM vectors WHERE key IN ({parameters})"
-            for key, content in self._connection.execute(query, chunk):
-                vectors[key] = np.frombuffer(content, np.float32)
-        return vectors
+            query = f"SELECT key, vector FROM vectors WHERE key IN ({','.join('?' * len(chunk))})"
+            contents |= self._connection.execute(query, chunk)
+        return {key: np.frombuffer(content, np.float32) for key, content in contents.items()}
 
 
 def _digest(*texts: str) -> bytes:

@@ -22,11 +22,10 @@ class CrossLingualClassification:
 
     A network with two layers of tanh units is trained on nine tenths of the English examples (the others
     are for development); on these and a part of the examples of a target language; and on that part alone.
-    Larger parts contain smaller ones, and all have the labels in the same proportions. Without English
-    examples, only classifiers of all examples of one target language are trained.
+    Larger parts contain smaller ones, and all have the labels in the same proportions.
 
-    Rows are (label, text) by language and split: "train", "test", and "dev" for English, with which all of
-    its training rows are for training.
+    Rows are (label, text) by language, English among them, and split: "train", "test", and "dev" for English,
+    with which all of its training rows are for training.
     """
 
     def __init__(self, rows: Mapping[str, Mapping[str, data.Rows]], *, name: str, seed: int = 0) -> None:
@@ -36,10 +35,9 @@ class CrossLingualClassification:
             for split in ("train", "test")
         )
         for language, test in self._test.items():
-            examples = self._train.get(SOURCE if SOURCE in self._train else language, ())
-            classifiers.require_trained(name, examples, test)
-            classifiers.require_trained(name, self._train.get(language, examples), ())
-        if SOURCE in self._train and "dev" not in rows[SOURCE]:
+            classifiers.require_trained(name, self._train[SOURCE], test)
+            classifiers.require_trained(name, self._train.get(language, self._train[SOURCE]), ())
+        if "dev" not in rows[SOURCE]:
             from sklearn.model_selection import train_test_split
 
             labels = [label for label, _ in self._train[SOURCE]]
@@ -51,7 +49,7 @@ class CrossLingualClassification:
         self._seed = seed
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
-            "percentages": _PERCENTAGES if SOURCE in self._train else (100,),
+            "percentages": _PERCENTAGES,
             "num_train": {language: len(language_rows) for language, language_rows in self._train.items()},
             "num_test": {language: len(language_rows) for language, language_rows in self._test.items()},
         }
@@ -66,21 +64,18 @@ class CrossLingualClassification:
         sets = classifiers.encode_rows(encode, {"train": self._train, "test": self._test})
         train, test = sets["train"], sets["test"]
         fit = partial(classifiers.fit_tanh_network, seed=self._seed)
-        jobs = []
-        if SOURCE in train:
-            tests = {f"zero_shot/{language}/accuracy": rows for language, rows in test.items()}
-            jobs.append(classifiers.Job(fit, train[SOURCE], None, tests))
-        for language, percent in product(test, self.protocol["percentages"]):
+        tests = {f"zero_shot/{language}/accuracy": rows for language, rows in test.items()}
+        jobs = [classifiers.Job(fit, train[SOURCE], None, tests)]
+        for language, percent in product(test, _PERCENTAGES):
             if language in train and language != SOURCE:
                 x, y = train[language]
                 rows = _part(y, percent, self._seed)
                 part = x[rows], y[rows]
                 tests = {f"monolingual/{language}/{percent}/accuracy": test[language]}
                 jobs.append(classifiers.Job(fit, part, None, tests))
-                if SOURCE in train:
-                    joint_x, joint_y = map(np.concatenate, zip(train[SOURCE], part, strict=True))
-                    tests = {f"few_shot/{language}/{percent}/accuracy": test[language]}
-                    jobs.append(classifiers.Job(fit, (joint_x, joint_y), None, tests))
+                joint_x, joint_y = map(np.concatenate, zip(train[SOURCE], part, strict=True))
+                tests = {f"few_shot/{language}/{percent}/accuracy": test[language]}
+                jobs.append(classifiers.Job(fit, (joint_x, joint_y), None, tests))
         return classifiers.mean_accuracies(jobs)
 
 
@@ -94,7 +89,7 @@ def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     make = partial(CrossLingualClassification, seed=seed)
     for name, tables in data.find_tables(folder / "sentiment").items():
-        if {"train", "test"} <= {split for splits in tables.values() for split in splits}:
+        if "train" in tables.get(SOURCE, ()) and any("test" in splits for splits in tables.values()):
             yield data.tables_dataset(name, tables, make)
 
 

@@ -30,7 +30,6 @@ class Job(NamedTuple):
 # The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
 # it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
-_FEWEST = 3  # rows of a label: one in the test fold, one in each half of the other folds
 # SentEval's grids of the inverse regularisation strength and of the network's weight decay
 # (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
@@ -89,13 +88,11 @@ def fit_logistic(
 ) -> Predict:
     """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's grid."""
     splits = [((x, y), dev)] if dev else stratified_splits(x, y, folds, seed)
-    with single_threaded():
-        accuracies = [
-            [accuracy(model.predict, *held_out) for model in logistic_path(*train)]
-            for train, held_out in splits
-        ]
-        best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
-        return next(logistic_path(x, y, grid=(best,))).predict
+    accuracies = [
+        [accuracy(model.predict, *held_out) for model in logistic_path(*train)] for train, held_out in splits
+    ]
+    best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
+    return next(logistic_path(x, y, grid=(best,))).predict
 
 
 def logistic_path(
@@ -125,34 +122,32 @@ def fit_network(
     """
     best = -1.0
     predict: Any = None
-    with single_threaded():
-        train, held_out = ((x, y), dev) if dev else next(stratified_splits(x, y, folds, seed))
-        for decay in NETWORK["weight_decay"]:
-            network = _network(train[0], (hidden,), "logistic", NETWORK, seed, decay)
-            best_of_decay, patience = -1.0, NETWORK["patience"]
-            for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
-                for _ in range(NETWORK["epochs_a_check"]):
-                    network.partial_fit(*train, classes=np.unique(y))
-                score = accuracy(network.predict, *held_out)
-                if score > best:
-                    best, predict = score, copy.deepcopy(network).predict
-                if score > best_of_decay:
-                    best_of_decay = score
-                elif patience:
-                    patience -= 1
-                else:
-                    break
+    train, held_out = ((x, y), dev) if dev else next(stratified_splits(x, y, folds, seed))
+    for decay in NETWORK["weight_decay"]:
+        network = _network(train[0], (hidden,), "logistic", NETWORK, seed, decay)
+        best_of_decay, patience = -1.0, NETWORK["patience"]
+        for _ in range(0, NETWORK["max_epochs"], NETWORK["epochs_a_check"]):
+            for _ in range(NETWORK["epochs_a_check"]):
+                network.partial_fit(*train, classes=np.unique(y))
+            score = accuracy(network.predict, *held_out)
+            if score > best:
+                best, predict = score, copy.deepcopy(network).predict
+            if score > best_of_decay:
+                best_of_decay = score
+            elif patience:
+                patience -= 1
+            else:
+                break
     return predict
 
 
 def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
     """Fits the classifier of Chidambaram et al. 2019, sec. 4.2: two layers of 512 tanh units."""
     network = _network(x, TANH["hidden"], "tanh", TANH, seed)
-    with single_threaded():
-        for _ in range(TANH["epochs"]):
-            network.partial_fit(x, y, classes=np.unique(y))
-            # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only way.
-            network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
+    for _ in range(TANH["epochs"]):
+        network.partial_fit(x, y, classes=np.unique(y))
+        # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only way.
+        network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
     return network.predict
 
 
@@ -181,9 +176,6 @@ def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:
 
 def stratified_splits(x: Array, y: Array, folds: int, seed: int) -> Iterator[tuple[Labelled, Labelled]]:
     """Yields the training part of each fold, and the part that is held out; the rows' order decides them."""
-    largest = int(np.unique(y, return_counts=True)[1].max(initial=0))
-    if largest < folds:
-        raise UserError(f"{folds} folds need {folds} rows of a label, but none has more than {largest}")
     from sklearn.model_selection import StratifiedKFold
 
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
@@ -206,20 +198,16 @@ def require_trained(
 ) -> None:
     """Raises a `UserError` unless a classifier can learn from `train` and be tested on `test`.
 
-    Every label to test on needs a training row. One label needs `least` training rows, and a second label
-    needs 3, or `least` if that is smaller, so that every fold of a cross-validation has two labels.
+    Every label to test on needs a training row, and two labels need `least`, so that folds have both.
     """
     counts = Counter(label for label, *_ in train)
     for label, text, *_ in test:
         if label not in counts:
             labels = ", ".join(sorted(counts)) or "(none)"
             raise UserError(f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}")
-    few = min(least, _FEWEST)
-    if sum(count >= few for count in counts.values()) < 2 or max(counts.values()) < least:
+    if sum(count >= least for count in counts.values()) < 2:
         numbers = ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(2)) or "none"
-        raise UserError(
-            f"{name} needs {least} training rows of one label and {few} of another, but has {numbers}"
-        )
+        raise UserError(f"{name} needs {least} training rows of each of two labels, but has {numbers}")
 
 
 def accuracy(predict: Predict, x: Array, gold: Array) -> float:

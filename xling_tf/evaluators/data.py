@@ -78,12 +78,6 @@ def select(
     return selected, missing
 
 
-def find_file(folder: Path, name: str) -> Path | None:
-    """Finds a table by its name, plain or compressed."""
-    path = folder / name
-    return tables_in(path.parent).get(stem_of(path))
-
-
 def tables_in(folder: Path) -> dict[str, Path]:
     """Finds the tables of a folder by their `stem_of`; a plain table is preferred to a compressed one."""
     tables: dict[str, Path] = {}

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import os
 import pkgutil
 import re
 import sys
@@ -18,7 +17,7 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error, one_line
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import read_json
-from xling_tf.savedmodel.saved_models import checksum, find_model, load_saved_model, model_name, read_info
+from xling_tf.savedmodel.saved_models import checksum, find_model, load_saved_model, model_name
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
@@ -43,24 +42,11 @@ _Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
 
 
 def open_embedder(specification: str) -> Embedder:
-    """Opens a model by its name.
-
-    This is an exported model as `find_model` finds it, with or without `hub:` before it; `rest:URL`; or
-    `python:module:function`. Anything else is a `UserError`.
-    """
+    """Opens a model: `rest:URL`, `python:module:function`, or an exported one as `find_model` finds it."""
     kind, _, rest = specification.partition(":")
     if kind == "rest":
         return _open_rest(rest)
-    if kind == "python":
-        return _open_python_function(rest)
-    folder = rest if kind == "hub" else specification
-    if kind in ("hub", "hf", "file") or (folder and Path(os.path.expanduser(folder)).exists()):
-        return _open_saved_model(folder)
-    raise UserError(
-        "expected a model as exported/en-es, hf://owner/name or hub:FOLDER (an exported model), "
-        "rest:http://host:8501/v1/models/NAME or python:module:function, but "
-        f"{specification!r} is none of these, nor a folder; correct it"
-    )
+    return _open_python_function(rest) if kind == "python" else _open_saved_model(specification)
 
 
 def _open_saved_model(specification: str) -> Embedder:
@@ -98,7 +84,6 @@ def _open_saved_model(specification: str) -> Embedder:
         checksum=checksum(folder),
         description=description,
         trained_on=TrainedOn.read(folder),
-        same_meaning=tuple(read_info(folder).get("same_meaning", ())),
     )
     try:
         encode_checked(embedder, ["one", "two"])

@@ -68,7 +68,6 @@ class Embedder:
     checksum: str | None = None  # of the vectors; None if changes go unnoticed: vectors are not stored
     description: Mapping[str, Any] = field(default_factory=dict)  # settings and origin, for result files
     trained_on: TrainedOn | None = None  # None: unknown
-    same_meaning: tuple[float, ...] = ()  # see `ModelInfo.same_meaning`; () if it is not known
 
     def __call__(self, texts: Texts) -> np.ndarray:
         """Encodes sentences: `[n, dim]`; a single text gives `[dim]`."""

@@ -33,8 +33,7 @@ class TranslationRetrieval:
 
     Args:
         pairs: Translations that were held out of training. At least two must differ on both sides.
-        source: Language of the first texts, such as "en".
-        target: Language of the second texts, such as "es".
+        languages: Those of the first and the second texts, such as ("en", "es").
         num_candidates: Number of candidates of a query, the right one included, if there are enough pairs.
         max_queries: Largest number of queries in a direction; more pairs are sampled.
     """
@@ -42,9 +41,8 @@ class TranslationRetrieval:
     def __init__(
         self,
         pairs: Sequence[tuple[Any, ...]],
+        languages: Sequence[str],
         *,
-        source: str,
-        target: str,
         name: str,
         num_candidates: int = 1000,
         max_queries: int = 5000,
@@ -62,7 +60,7 @@ class TranslationRetrieval:
         self._texts = [list(dict.fromkeys(pair[side] for pair in pool)) for side in (0, 1)]
         rows = [{text: row for row, text in enumerate(texts)} for texts in self._texts]
         self._directions = {}
-        for side, direction in enumerate((f"{source}-{target}", f"{target}-{source}")):
+        for side, direction in enumerate(map("-".join, (languages, languages[::-1]))):
             query_rows, candidate_rows = rows[side], rows[1 - side]
             translations: defaultdict[str, list[int]] = defaultdict(list)
             for pair in distinct:
@@ -221,11 +219,6 @@ def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPo
             yield MixedPoolRetrieval(rows, codes, name=f"mixed_pool/{texts.name}")
 
 
-def _sampled(rows: data.Rows, languages: Sequence[str], *, name: str, seed: int) -> TranslationRetrieval:
-    source, target = languages
-    return TranslationRetrieval(rows, source=source, target=target, name=name, seed=seed)
-
-
 def _find_multilingual(folder: Path) -> list[data.ParallelTexts]:
     return [*data.find_multilingual(folder), *find_translated_sts(folder)]
 
@@ -237,7 +230,7 @@ SUITES = (
         source="Chidambaram et al. 2019, sec. 3.4",
         layout=data.BITEXT_LAYOUT,
         find=lambda folder, seed: data.parallel_datasets(
-            data.find_bitexts(folder), partial(_sampled, seed=seed)
+            data.find_bitexts(folder), partial(TranslationRetrieval, seed=seed)
         ),
     ),
     data.Suite(

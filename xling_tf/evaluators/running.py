@@ -6,14 +6,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from absl import logging
 
 from xling_tf.config import baselines
-from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators import (
     classification,
@@ -75,8 +73,8 @@ def evaluate_embedder(
 
     Returns:
         The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" by suite and
-        data set, "datasets" (protocol, files with their checksums and lines, seconds and, if known,
-        "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
+        data set, "datasets" (protocol, files with their checksums, seconds and, if known, "trained_on": see
+        `_seen`), "skipped" (with reasons), and `provenance`.
     """
     require_writable_file(output, "give another `output`")
     with locked(output.parent, "output", output.name):
@@ -116,8 +114,7 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     """The results to add to, and True if they are from a run that was killed."""
     system = {"name": embedder.name, "checksum": embedder.checksum}
     results: Results = {"system": {**system, "description": dict(embedder.description)}, **provenance()}
-    results |= {"seed": seed, "complete": False, "seconds": 0.0}
-    results |= {part: {} for part in (*_BY_SUITE, "skipped")}
+    results |= {"seed": seed, "complete": False, "seconds": 0.0, "scores": {}, "datasets": {}, "skipped": {}}
     if not output.exists():
         return results, False
     before = _read(output)
@@ -153,11 +150,13 @@ def _evaluate(
     start = time.monotonic()
     texts = set[str]()
     try:
-        files, evaluator = _files(dataset, folder), dataset.load()
+        evaluator = dataset.load()
     except UserError as error:  # a faulty data set; the others are evaluated before the run fails
         results["skipped"][name] = f"{_UNUSABLE}{error}"
         logging.error("%s: %s", name, error)
         return
+    digests = {path: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in dataset.files}
+    files = {str(path.relative_to(folder)): {"checksum": digest} for path, digest in digests.items()}
     account = {"protocol": dict(evaluator.protocol), "files": files}
     before = results["datasets"].get(suite, {}).get(stem, {})
     # In JSON, a tuple is a list.
@@ -182,12 +181,8 @@ def _evaluate(
     logging.info("%s: %s", name, ", ".join(first))
     seconds = round(time.monotonic() - start, 2)
     results["scores"].setdefault(suite, {})[stem] = scores
-    results["datasets"].setdefault(suite, {})[stem] = {
-        "protocol": dict(evaluator.protocol),
-        "files": files,
-        "seconds": seconds,
-        **_seen(embedder, texts, getattr(evaluator, "pairs", ())),
-    }
+    account |= {"seconds": seconds, **_seen(embedder, texts, getattr(evaluator, "pairs", ()))}
+    results["datasets"].setdefault(suite, {})[stem] = account
     results["seconds"] = round(results["seconds"] + seconds, 2)
 
 
@@ -198,14 +193,3 @@ def _seen(embedder: Embedder, texts: set[str], pairs: Sequence[tuple[str, ...]])
     shares = {"pairs": embedder.trained_on.share_of_pairs(pairs)} if pairs else {}
     shares["texts"] = embedder.trained_on.share_of_texts(texts)
     return {"trained_on": {what: round(share, 4) for what, share in shares.items()}}
-
-
-def _files(dataset: Dataset, folder: Path) -> dict[str, dict[str, Any]]:
-    """The checksum and the number of lines of each file, by its name in the folder."""
-    files = {}
-    for path in dataset.files:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16))
-        lines = sum(1 for _ in read_lines(path))
-        files[str(path.relative_to(folder))] = {"checksum": digest.hexdigest(), "lines": lines}
-    return files

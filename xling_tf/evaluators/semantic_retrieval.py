@@ -12,9 +12,8 @@ from scipy.sparse.csgraph import connected_components
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Array, Encode, as_embedder, encode_units
+from xling_tf.evaluators.encoding import Array, Encode, encode_units
 from xling_tf.evaluators.ranking import average_precision, directions, inner_products, relevant_ranks
-from xling_tf.search.same_meaning import calibration_error, probabilities
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
 
@@ -51,9 +50,7 @@ class SemanticRetrieval:
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "mean_average_precision_at_100", "num_queries" and "num_candidates".
 
-        With several languages, each comes for each direction: "<query language>-<candidate language>/...". In
-        one language, "expected_calibration_error" is that of the pairs' probabilities to mean the same, if
-        the embedder is calibrated and there are pairs of both kinds.
+        With several languages, each comes for each direction: "<query language>-<candidate language>/...".
         """
         units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
         scores: dict[str, float] = {}
@@ -68,12 +65,6 @@ class SemanticRetrieval:
             scores[f"{prefix}mean_average_precision_at_{CUTOFF}"] = float(np.mean(precisions))
             scores[f"{prefix}num_queries"] = float(len(queries))
             scores[f"{prefix}num_candidates"] = float(len(units[code]) - 1)
-        line = as_embedder(encode).same_meaning
-        if line and len(units) == 1 and not self._is_positive.all():
-            ((vectors,), (rows,)) = units.values(), self._rows.values()
-            cosines = np.sum(vectors[rows[:, 0]] * vectors[rows[:, 1]], axis=1)
-            error = calibration_error(probabilities(cosines, line), self._is_positive)
-            scores["expected_calibration_error"] = error
         return scores
 
     def _closure(self, language: str) -> tuple[Array, list[Array]]:

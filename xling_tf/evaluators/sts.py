@@ -84,7 +84,7 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     tables = {n: path for n, path in data.tables_in(folder / "sts").items() if re.fullmatch(pattern, n)}
     # The benchmark comes before the many sets of SemEval's years.
     tables = dict(sorted(tables.items(), key=lambda table: not table[0].startswith("stsb.")))
-    if sick := data.find_file(folder / "senteval", "SICK.test.tsv"):
+    if sick := data.tables_in(folder / "senteval").get("SICK.test"):
         tables["sick.test"] = sick
     for name, path in tables.items():
         yield data.Dataset(name=name, files=(path,), load=partial(_load, name, path))

@@ -202,10 +202,14 @@ _TASKS: dict[str, tuple[Mapping[str, str], tuple[str, ...], Callable[..., Evalua
 
 def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[data.Dataset]:
     """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
+    listed = {
+        f"{kind}/{stem}": path
+        for kind in ("senteval", "sts")
+        for stem, path in data.tables_in(folder / kind).items()
+    }
 
     def paths_of(stems: Mapping[str, str]) -> dict[str, Path]:
-        paths = ((split, data.find_file(folder, f"{stem}.tsv")) for split, stem in stems.items())
-        return {split: path for split, path in paths if path}
+        return {split: listed[stem] for split, stem in stems.items() if stem in listed}
 
     def make_in_english(rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:
         make = _TASKS[name][-1]
@@ -217,7 +221,7 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
         if stems.keys() - {"dev"} <= paths.keys():
             yield data.tables_dataset(name, {SOURCE: paths}, make_in_english, columns)
 
-    # SentEval's tasks in other languages, sentiment and XNLI.
+    # SentEval's tasks in other languages, and sentiment.
     make_cross_lingual = partial(CrossLingualTransfer, seed=seed)
     for name, languages in data.find_tables(folder / "senteval").items():
         if name in _TASKS:
@@ -228,18 +232,6 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
         splits = {code: parts for code, parts in languages.items() if {"train", "test"} <= parts.keys()}
         if SOURCE in splits and len(splits) > 1:
             yield data.tables_dataset(f"cross-lingual.{name}", splits, make_cross_lingual)
-    if len(xnli := data.xnli_paths(folder)) > 1 and SOURCE in xnli:
-        splits = {code: {"": path} for code, path in xnli.items()}
-        make = partial(_aligned, make_cross_lingual)
-        columns = ("pair_id", "label", "premise", "hypothesis")
-        yield data.tables_dataset("cross-lingual.xnli.dev", splits, make, columns)
-
-
-def _aligned(make: Callable[..., Evaluator], rows: Mapping[str, Mapping[str, Rows]], name: str) -> Evaluator:
-    """Makes an evaluator of the rows whose number, in the first column, occurs in all languages."""
-    by_number = {code: {row[0]: row[1:] for row in splits[""]} for code, splits in rows.items()}
-    numbers = sorted(set.intersection(*map(set, by_number.values())))
-    return make({code: {"": [pairs[n] for n in numbers]} for code, pairs in by_number.items()}, name=name)
 
 
 SUITE = data.Suite(

@@ -146,7 +146,7 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
     if not corpora:
         return
     pairs = _pairs(_drawn([corpus.held_out for corpus in corpora], _QUERIES))
-    make = partial(TranslationRetrieval, source=source, target=target)
+    make = partial(TranslationRetrieval, languages=(source, target))
     if len(pairs) > 1:
         yield make(pairs, name=f"retrieval/{pair}/all")
     large = [corpus for corpus in corpora if len(corpus.held_out) >= _CANDIDATES]
