@@ -239,7 +239,7 @@ _SENTEVAL_SPLITS = {
 }
 
 
-@published("downstream/: MR, CR, SUBJ, MPQA, TREC, SST, MRPC and SICK (the STS Benchmark: stsbenchmark)")
+@published("downstream/: MR, CR, SUBJ, MPQA, TREC, SST and SICK (the STS Benchmark: stsbenchmark)")
 def senteval(source: Path) -> Iterator[Table]:
     """SentEval's transfer tasks (Conneau and Kiela 2018)."""
     for name, stem in _SENTEVAL_SIDES.items():
@@ -252,15 +252,11 @@ def senteval(source: Path) -> Iterator[Table]:
         rows = ((label.partition(":")[0], text) for label, text in _selected(path, (0, 1), " "))
         yield Table(f"senteval/TREC.{_SENTEVAL_SPLITS[match[1]]}", ("label", "text"), rows)
     for match, path in files_in(source, r"sentiment-(train|dev|test)"):
-        is_binary = path.parent.name == "binary"
-        rows = _selected(path, (1, 0)) if is_binary else _selected(path, (0, 1), " ")
-        yield Table(f"senteval/SST{2 if is_binary else 5}.{match[1]}", ("label", "text"), rows)
-    for match, path in files_in(source, r"msr_paraphrase_(train|test)\.txt"):
-        rows = itertools.islice(_selected(path, (0, 3, 4)), 1, None)
-        yield Table(f"senteval/MRPC.{match[1]}", ("label", "sentence1", "sentence2"), rows)
+        if path.parent.name == "binary":
+            yield Table(f"senteval/SST2.{match[1]}", ("label", "text"), _selected(path, (1, 0)))
     for match, path in files_in(source, r"SICK_(train|trial|test_annotated)\.txt"):
-        rows = itertools.islice(_selected(path, (3, 4, 1, 2)), 1, None)
-        columns = ("relatedness", "entailment", "sentence1", "sentence2")
+        rows = itertools.islice(_selected(path, (3, 1, 2)), 1, None)
+        columns = ("relatedness", "sentence1", "sentence2")
         yield Table(f"senteval/SICK.{_SENTEVAL_SPLITS[match[1]]}", columns, rows)
 
 

@@ -93,17 +93,15 @@ CASES = {
             "reqa/xquad.zh.questions": "question_id\tquestion\tanswer_sentence_id\n",
         },
     ),
-    # Some of SentEval's files are in Latin-1, and a byte-order mark begins MRPC.
+    # Some of SentEval's files are in Latin-1, and a byte-order mark may begin one.
     "senteval": (
         {
             "MR/rt-polarity.pos": "a fine caf\xe9 film\n\nwarm\r\n".encode("latin-1"),
             "MR/rt-polarity.neg": "dull caf\xe9\n",
             "TREC/train_5500.label": "DESC:manner How do bees fly ?\nHUM:ind Who sang : her ?\n",
             "TREC/TREC_10.label": "HUM:ind Who cooks ?\n",
-            "SST/binary/sentiment-dev": "a fine film\t1\n",
+            "SST/binary/sentiment-dev": "\ufeffa fine film\t1\n",
             "SST/fine/sentiment-test": "4 a fine film\n",
-            "MRPC/msr_paraphrase_test.txt": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-            '1\t7\t8\tIt "rains .\tRain falls .\n',
             "SICK/SICK_trial.txt": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tjudgment\n"
             "1\tA dog\tA cat\t4.9\tENTAILMENT\n",
         },
@@ -112,10 +110,7 @@ CASES = {
             "senteval/TREC.train": "label\ttext\nDESC\tHow do bees fly ?\nHUM\tWho sang : her ?\n",
             "senteval/TREC.test": "label\ttext\nHUM\tWho cooks ?\n",
             "senteval/SST2.dev": "label\ttext\n1\ta fine film\n",
-            "senteval/SST5.test": "label\ttext\n4\ta fine film\n",
-            "senteval/MRPC.test": 'label\tsentence1\tsentence2\n1\tIt "rains .\tRain falls .\n',
-            "senteval/SICK.dev": "relatedness\tentailment\tsentence1\tsentence2\n"
-            "4.9\tENTAILMENT\tA dog\tA cat\n",
+            "senteval/SICK.dev": "relatedness\tsentence1\tsentence2\n4.9\tA dog\tA cat\n",
         },
     ),
     # A pair without a sentence is left out; one without a label is left to the evaluator.

@@ -45,9 +45,6 @@ def test_rows_encode_each_text_once():
     single, labels = sets["x"][""]
     assert single.tolist() == [[0.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
     assert (labels.tolist(), sets["y"][""][0].tolist()) == (["x", "y", "x"], [[0.0, 1.0]])
-    # |0 - 1|, |1 - 1|, 0 * 1, 1 * 1; |2 - 2|, |1 - 1|, 2 * 2, 1 * 1.
-    pairs, _ = encode_rows(vectors, {"x": {"": [("x", "a", "b"), ("x", "c", "c")]}})["x"][""]
-    assert pairs.tolist() == [[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 4.0, 1.0]]
     assert sorted(encode.texts) == ["a", "b", "c"]
 
 

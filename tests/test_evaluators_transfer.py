@@ -10,7 +10,6 @@ from xling_tf.evaluators.transfer import (
     SUITE,
     CrossLingualTransfer,
     TransferClassification,
-    TransferRelatedness,
 )
 
 pytestmark = pytest.mark.usefixtures("small_classifiers")
@@ -18,30 +17,6 @@ pytestmark = pytest.mark.usefixtures("small_classifiers")
 
 def sentences(number, labels=("good", "bad"), start=0):
     return [(labels[n % len(labels)], f"{labels[n % len(labels)]} {n}") for n in range(start, start + number)]
-
-
-def scored(number, start=0):
-    """Pairs of numbers whose score is 5 less their distance."""
-    distances = np.random.default_rng(start).uniform(0, 4, number)
-    return [
-        (f"{5 - distance:.1f}", f"0 {start + n}", f"{distance:.3f} {start + n}")
-        for n, distance in enumerate(distances)
-    ]
-
-
-def place(texts):
-    """A point on a half-circle for each number."""
-    angles = np.array([float(text.split()[0]) for text in texts]) * np.pi / 4
-    return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-
-def test_relatedness_is_learnt_with_and_without_a_development_set():
-    scores = TransferRelatedness(scored(300), scored(60, 300), scored(60, 360), name="x")(place)
-    assert min(scores["pearson"], scores["spearman"]) > 0.97
-    evaluator = TransferRelatedness(scored(100), (), scored(60, 360), name="x")
-    assert (evaluator.protocol["num_train"], evaluator.protocol["num_dev"]) == (80, 20)
-    assert evaluator(place)["pearson"] > 0.95
-    assert evaluator(constant) == {"pearson": 0.0, "spearman": 0.0}
 
 
 def test_the_network_has_the_units_asked_for(monkeypatch):
@@ -59,17 +34,9 @@ def test_the_network_has_the_units_asked_for(monkeypatch):
     assert sorted(hidden, key=str) == [128, None]
 
 
-def test_invalid_labels_and_scores_are_reported():
+def test_unknown_labels_are_reported():
     with pytest.raises(UserError, match="'ugly 0' is labelled 'ugly'"):
         TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
-    # Without different scores in the development part, nothing could be chosen.
-    alike = [("2" if n == 4 else "1", f"{n} a", f"{n} b") for n in range(8)]
-    for train, test in (
-        (alike, scored(9)),
-        *((scored(9), [("1.0", "a", "b"), (x, "c", "d")]) for x in ("1", "?")),
-    ):
-        with pytest.raises(UserError, match="numbers as scores, two different ones in each set"):
-            TransferRelatedness(train, (), test, name="x")
 
 
 def test_a_label_must_have_enough_rows_for_folds_within_folds():

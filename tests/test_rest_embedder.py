@@ -30,19 +30,16 @@ class FakeServer:
     """Serves one model as TensorFlow Serving does; `faults`, statuses and contents, come first."""
 
     def __init__(self):
-        self.faults, self.requests, self.state, self.vector = [], [], "AVAILABLE", vector
+        self.faults, self.requests, self.vector = [], [], vector
         self.outputs = lambda vectors: vectors
-        paths = {MODEL: self.status, f"{MODEL}/metadata": self.metadata, f"{MODEL}:predict": self.predict}
+        paths = {f"{MODEL}/metadata": self.metadata, f"{MODEL}:predict": self.predict}
         self.app = Starlette(routes=[Route(path, do, methods=["GET", "POST"]) for path, do in paths.items()])
-
-    async def status(self, request):
-        states = {"1": "END", "3": self.state, "12": "LOADING"}
-        statuses = [{"version": version, "state": state} for version, state in states.items()]
-        return JSONResponse({"model_version_status": statuses})
 
     async def metadata(self, request):
         signatures = {"serving_default": {"inputs": {"inputs": None}}}
-        return JSONResponse({"metadata": {"signature_def": {"signature_def": signatures}}})
+        spec = {"name": "en-es", "signature_name": "", "version": "3"}
+        answer = {"model_spec": spec, "metadata": {"signature_def": {"signature_def": signatures}}}
+        return JSONResponse(answer)
 
     async def predict(self, request):
         self.requests.append(body := await request.json())
@@ -145,8 +142,5 @@ def test_a_missing_or_unavailable_model_is_rejected(server):
         open_embedder(f"rest:{server.url}x")
     with pytest.raises(UserError, match=r"failed several times: .*start the server"):
         open_embedder(f"rest:http://127.0.0.1:9{MODEL}")
-    server.state = "UNLOADING"
-    with pytest.raises(UserError, match=r"available version, but has .*'UNLOADING'.*server's log"):
-        open_embedder(f"rest:{server.url}")
     with pytest.raises(UserError, match=r"http://host:port/v1/models/name"):
         open_embedder("rest:http://host/v1/models/x:predict")

@@ -1,7 +1,6 @@
 """Mines translations out of two folders of vectors, larger than memory, in runs that can be continued."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
@@ -13,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
-from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
@@ -89,12 +87,10 @@ def mine_translations(
         settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
         continue_with(work / "search.json", settings)
         room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * sum(map(len, sides))
-        bar = tqdm(total=sum(map(len, sides)), unit="sentence", disable=None if sys.stderr else True)
-        with bar:
-            forward = _Search(sides[0], sides[1], work / "forward", room)
-            backward = _Search(sides[1], sides[0], work / "backward", room)
-            for search in (forward, backward):
-                search.run(bar, report)
+        forward = _Search(sides[0], sides[1], work / "forward", room)
+        backward = _Search(sides[1], sides[0], work / "backward", room)
+        for search in (forward, backward):
+            search.run(report)
         report("choosing pairs")
         margins, *rows = best_pairs(forward, backward, threshold)
         report(f"writing {len(margins):,} pairs")
@@ -169,12 +165,10 @@ class _Search:
                 "smaller `rows_per_shard`"
             )
 
-    def run(self, bar: tqdm, report: Callable[[str], None]) -> None:
+    def run(self, report: Callable[[str], None]) -> None:
         """Searches what has not been searched yet."""
         done = [self._shards_searched(shard) for shard in range(self.queries.folder.num_shards)]
         total = self.candidates.folder.num_shards
-        rows = np.diff(self.queries.starts)
-        bar.update(int(rows @ done) // max(total, 1))
         # An earlier run, perhaps with another `memory`, may have searched some queries up to a later shard: a
         # block ends there, so that all queries continue from the same place.
         while (begin := min(done, default=total)) < total:
@@ -187,7 +181,6 @@ class _Search:
                     block = block or _Block(self.candidates, begin, end, self._kind)
                     self._search(shard, block, end)
                     done[shard] = end
-                    bar.update(int(rows[shard]) * (end - begin) // total)
 
     def __iter__(self) -> Iterator[Neighbours]:
         """Yields what has been found for the sentences of each shard; nothing without candidates."""
@@ -314,21 +307,20 @@ def _write(
                 lines.write(f"{margin:.6f}\t{source}\t{target}\n")
 
 
-def _require_comparable(source: VectorFolder, target: VectorFolder) -> None:
+def _require_comparable(*folders: VectorFolder) -> None:
     """Raises a `UserError` unless two folders have texts, and vectors whose cosines mean something."""
     for name in ("model", "dim", "precision"):
-        values = [folder.description[name] for folder in (source, target)]
-        if values[0] != values[1]:
+        if len({folder.description[name] for folder in folders}) > 1:
+            values = " and ".join(f"{folder.path} has {folder.description[name]}" for folder in folders)
             raise UserError(
-                f"both folders must have vectors of one {name}, but {source.path} has {values[0]} and "
-                f"{target.path} {values[1]}; encode one of them again"
+                f"both folders must have vectors of one {name}, but {values}; encode one of them again"
             )
-    for folder in (source, target):
+    for folder in folders:
         columns, name = (folder.description[setting] for setting in ("columns", "text_column"))
         if columns is not None and name not in columns:
             raise UserError(
                 f"{folder.path} must have the texts beside the vectors, but was encoded without them; encode "
                 f"again with the `columns` {','.join([*columns, name])}"
             )
-    if source.description["precision"] not in ("float32", "int8"):
-        raise UserError(f"expected vectors in float32 or int8, but {source.path} has bits; encode again")
+        if folder.description["precision"] not in ("float32", "int8"):
+            raise UserError(f"expected vectors in float32 or int8, but {folder.path} has bits; encode again")

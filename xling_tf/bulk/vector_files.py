@@ -1,9 +1,8 @@
 """Encodes files into a folder of shards, which can be continued after a kill, and reads such folders."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -15,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, parquet
-from tqdm import tqdm
 
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
@@ -97,11 +95,9 @@ def encode_files(
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         chunks = _ahead(_chunks(texts.batches(skip=rows), text_column, rows_per_shard))
         num_bytes = sum(file.size for file in files)
-        # None hides the bar if the output is a file, not a screen.
-        bar = tqdm(initial=rows, unit="sentence", disable=None if sys.stderr else True)
         write: Callable[[pa.RecordBatch], None] | None = None
         # On errors, the stack discards the unfinished shard.
-        with ExitStack() as shard, bar:
+        with ExitStack() as shard:
             for batch in _ahead(encode_batches(chunks, encoder, text_column, **options)):
                 write = write or shard.enter_context(_shard_writer(output, number, settings, batch.schema))
                 rows += len(batch)
@@ -110,9 +106,7 @@ def encode_files(
                     shard.close()
                     number, write = number + 1, None
                 estimate = round(rows * num_bytes / max(1, texts.bytes_read))
-                bar.total = max(rows, estimate)  # sizes of remote files may be unknown
-                bar.update(len(batch))
-                report(f"{rows:,} of about {bar.total:,} sentences")
+                report(f"{rows:,} of about {max(rows, estimate):,} sentences")  # sizes may be unknown
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
         shards = number + (write is not None)
         write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
@@ -197,11 +191,10 @@ def _digest(files: Sequence[InputFile]) -> str:
 
 
 def _read_description(path: Path) -> dict[str, Any] | None:
-    try:
-        description = read_json(path)
-    except (OSError, ValueError):
-        return None
-    return description if isinstance(description, dict) else None
+    with suppress(OSError, ValueError):
+        if isinstance(description := read_json(path), dict):
+            return description
+    return None
 
 
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,32 +55,20 @@ TANH: dict[str, Any] = {
 
 
 def encode_rows(encode: Encode, sets: Mapping[str, Mapping[str, Rows]]) -> dict[str, dict[str, Labelled]]:
-    """Encodes sets of (label, text) rows to vectors, or of (label, text, text) rows to `pair_features`.
-
-    Each distinct text of all sets is encoded once.
-    """
-    texts = [
-        *dict.fromkeys(t for parts in sets.values() for rows in parts.values() for r in rows for t in r[1:])
-    ]
+    """Encodes sets of (label, text) rows; each distinct text of all sets is encoded once."""
+    texts = [*dict.fromkeys(text for parts in sets.values() for rows in parts.values() for _, text in rows)]
     encoded = encode_checked(encode, texts).astype(np.float32)
     row_of = {text: row for row, text in enumerate(texts)}
 
     def labelled(rows: Rows) -> Labelled:
-        labels, *columns = zip(*rows, strict=True)
-        vectors = [encoded[[row_of[text] for text in column]] for column in columns]
-        return pair_features(*vectors) if len(vectors) > 1 else vectors[0], np.array(labels)
+        return encoded[[row_of[text] for _, text in rows]], np.array([label for label, _ in rows])
 
     return {name: {part: labelled(rows) for part, rows in parts.items()} for name, parts in sets.items()}
 
 
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sorts (label, text, ...) rows by their texts, so that the order of a file changes no sample or fold."""
-    return sorted(rows, key=lambda row: (row[1:], row[0]))
-
-
-def pair_features(u: Array, v: Array) -> Array:
-    """SentEval's features of pairs of vectors `[n, dim]`: |u - v| and u * v, `[n, 2 * dim]`."""
-    return np.concatenate([np.abs(u - v), u * v], axis=1)
+    """Sorts (label, text) rows by their texts, so that the order of a file changes no sample or fold."""
+    return sorted(rows, key=lambda row: row[::-1])
 
 
 def fit_logistic(
@@ -92,19 +80,17 @@ def fit_logistic(
         [accuracy(model.predict, *held_out) for model in logistic_path(*train)] for train, held_out in splits
     ]
     best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
-    return next(logistic_path(x, y, grid=(best,))).predict
+    return next(logistic_path(x, y, (best,))).predict
 
 
-def logistic_path(
-    x: Array, y: Array, weights: Array | None = None, *, grid: Sequence[float] = LOGISTIC["C"]
-) -> Iterator[Any]:
+def logistic_path(x: Array, y: Array, grid: Sequence[float] = LOGISTIC["C"]) -> Iterator[Any]:
     """Yields one model, fitted at each strength of the grid; each fit starts from the one before."""
     from sklearn.linear_model import LogisticRegression
 
     size = float(np.sqrt(np.mean(np.square(x)))) or 1.0
     model = LogisticRegression(tol=_TOLERANCE * size, max_iter=1000, warm_start=True)
     for strength in grid:
-        yield model.set_params(C=strength).fit(x, y, weights)
+        yield model.set_params(C=strength).fit(x, y)
 
 
 def fit_network(
@@ -200,8 +186,8 @@ def require_trained(
 
     Every label to test on needs a training row, and two labels need `least`, so that folds have both.
     """
-    counts = Counter(label for label, *_ in train)
-    for label, text, *_ in test:
+    counts = Counter(label for label, _ in train)
+    for label, text in test:
         if label not in counts:
             labels = ", ".join(sorted(counts)) or "(none)"
             raise UserError(f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}")

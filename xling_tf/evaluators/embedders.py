@@ -99,16 +99,13 @@ def _open_rest(url: str) -> Embedder:
     match = _URL.fullmatch(url)
     if match is None:
         raise UserError(f"expected a URL as rest:http://host:port/v1/models/name, got {url!r}; correct it")
-    states = _request(
-        url, lambda answer: {int(v["version"]): v["state"] for v in answer["model_version_status"]}
-    )
-    version = max((v for v, state in states.items() if state == "AVAILABLE"), default=None)
-    if version is None:
-        raise UserError(f"{url} must serve an available version, but has {states}; see the server's log")
-    signatures = _request(
-        f"{url}/metadata", lambda answer: dict(answer["metadata"]["signature_def"]["signature_def"])
-    )
-    inputs = {name: tuple(signature["inputs"]) for name, signature in signatures.items()}
+
+    def read(answer: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
+        signatures = answer["metadata"]["signature_def"]["signature_def"]
+        inputs = {name: tuple(signature["inputs"]) for name, signature in signatures.items()}
+        return str(answer["model_spec"]["version"]), inputs
+
+    version, inputs = _request(f"{url}/metadata", read)
 
     def call(name: str, columns: Mapping[str, list[str]]) -> np.ndarray:
         count, body = len(next(iter(columns.values()))), {"signature_name": name, "inputs": columns}
@@ -120,10 +117,10 @@ def _open_rest(url: str) -> Embedder:
         call,
         name=f"{match['name']}-rest",
         batch_limits=_REST_LIMITS,
-        description={"kind": "REST", "url": url, "version": str(version)},
+        description={"kind": "REST", "url": url, "version": version},
     )
     # A digest of the version and of some vectors, rounded as parallel sums differ; + 0 makes -0.0 0.0.
-    digest = hashlib.blake2b(str(version).encode(), digest_size=16)
+    digest = hashlib.blake2b(version.encode(), digest_size=16)
     responses = embedder.encode_responses(_PROBES, _PROBES)
     for vectors in (embedder(_PROBES), embedder.encode_questions(_PROBES), responses):
         digest.update((vectors.round(3) + 0).tobytes())
