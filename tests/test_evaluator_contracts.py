@@ -115,7 +115,7 @@ def test_zero_vectors_give_finite_scores(suite, both):
 
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
 @pytest.mark.filterwarnings("ignore:The number of unique classes:UserWarning")
-@pytest.mark.parametrize("count", [1, 2, 3, 8, 14])
+@pytest.mark.parametrize("count", [1, 3, 14])
 def test_few_rows_are_refused_when_they_are_read_or_give_finite_scores(count, tmp_path):
     write_evaluation_data(tmp_path)
     for path in tmp_path.rglob("*.tsv"):

@@ -164,16 +164,17 @@ def test_faulty_data_are_reported_after_the_others_are_evaluated(world):
     assert world.calls == ["one"]
 
 
-def test_a_results_file_belongs_to_one_process_and_its_folder_must_be_writable(world):
+def test_a_results_file_belongs_to_one_process_and_another_file_is_not_overwritten(world):
     world.run()
     with locked(world.output.parent, "output", world.output.name):
         with pytest.raises(UserError, match=r"model.json is used by another process; give another `output`"):
             world.run()
         world.output = world.output.with_name("other.json")
         assert world.run()["complete"]
-    world.output = world.output / "model.json"
-    with pytest.raises(UserError, match="must be a writable folder"):
+    write_files(world.output.parent, {"other.json": "{}"})
+    with pytest.raises(UserError, match="is not a file of evaluation results"):
         world.run()
+    assert world.written() == {}
 
 
 @pytest.mark.parametrize("name", ["similarity_search/x.tsv", "nli/xnli.en.dev.tsv", "sts/stsb.en.dev.tsv"])
@@ -204,10 +205,3 @@ def test_results_of_another_model_or_seed_are_put_aside(world, change):
     assert {path.name for path in world.output.parent.glob("*.json")} == {
         *("model.json", "model.1.json", "model.2.json", "model.3.json")
     }
-
-
-def test_another_file_is_not_overwritten(world):
-    write_files(world.output.parent, {"model.json": "{}"})
-    with pytest.raises(UserError, match="is not a file of evaluation results"):
-        world.run()
-    assert world.written() == {}

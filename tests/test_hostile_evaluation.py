@@ -1,7 +1,6 @@
 """Damaged evaluation sets and results are read completely or reported."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_report import RESULTS
 
-from xling_tf.corpora.tables import read_table
 from xling_tf.errors import UserError
 from xling_tf.evaluators import running
 from xling_tf.evaluators.reqa import read_tables
-from xling_tf.evaluators.semantic_retrieval import read_pairs
 from xling_tf.evaluators.sts import read_scored
 
 
@@ -28,9 +25,7 @@ def read_reqa(path: Path) -> object:
 RESULTS_FILE = json.dumps(RESULTS).encode()
 # A valid file, and what reads it.
 READERS = {
-    "table": (b"a\tb\tc\n1\t2\t3\n4\t5\t6\n", partial(read_table, columns=("a", "b"))),
     "scores": (b"sentence1\tsentence2\tscore\na\tb\t2.5\nc\td\t5\n", read_scored),
-    "pairs": (b"label\tquestion1\tquestion2\n1\ta\tb\n0\tc\td\n", read_pairs),
     "reqa": (b"question_id\tquestion\tanswer_sentence_id\nq\tWho?\t1\n", read_reqa),
     "before.json": (RESULTS_FILE, running._read),
     "results.json": (RESULTS_FILE, lambda path: report.read_results([path])),

@@ -23,7 +23,6 @@ from testing import (
 from xling_tf.baselines.yu2018.lstm import AttentionPooling, Lstm
 from xling_tf.baselines.yu2018.translation import _candidates, draw_others
 from xling_tf.errors import UserError
-from xling_tf.evaluators.documents import divide, pool
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
@@ -192,19 +191,7 @@ def test_equal_pairs_are_not_pushed_apart():
         assert term == pytest.approx(np.sum((source - target) ** 2, axis=1), rel=1e-4)
 
 
-@pytest.mark.slow
-def test_each_pair_teaches_the_decoder_its_own_languages(tmp_path):
-    config = apply_overrides(YU, ["data.targets=es,fr", "training.steps=2"])
-    examples = {f"translation_en-{target}": EXAMPLES for target in ("es", "fr")}
-    trainer = make_trainer(tmp_path, config, examples)
-    languages = find_task(trainer.model, "translation_en-fr").heads["decoder"].language_rows
-    before = languages.numpy()
-    trainer.train()
-    assert (np.abs(languages.numpy() - before).max(axis=1) > 0).tolist() == [True] * 3
-
-
 def test_the_papers_protocols_see_the_mean_of_the_hidden_states(tmp_path):
-    """From the exported model to the document, whose vector is the mean of its sentences' raw ones."""
     model, *_ = yu()
     model.export(tmp_path / "m", {}, model.module())
     embedder = open_embedder(str(tmp_path / "m"))
@@ -219,11 +206,6 @@ def test_the_papers_protocols_see_the_mean_of_the_hidden_states(tmp_path):
     assert embedder.encode_raw(texts) == pytest.approx(np.array(expected), abs=1e-5)
     units = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     assert embedder(texts) == pytest.approx(units, abs=1e-5)
-    # As the evaluators of documents do: the pooled vectors are raw ones too.
-    parts = [divide("a b c. hello mundo.", "en", "sentences"), ["d"]]
-    pooled = pool(embedder.encode_raw, parts)["mean"]
-    assert pooled[1] == pytest.approx(expected[2], abs=1e-5)
-    assert pooled[0] == pytest.approx(embedder.encode_raw(parts[0]).mean(axis=0), abs=1e-5)
 
 
 def test_it_learns_to_translate_and_is_exported(tmp_path):
