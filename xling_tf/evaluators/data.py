@@ -109,14 +109,12 @@ def find_tables(folder: Path) -> dict[str, Tables]:
     return dict(tables)
 
 
-def tables_dataset(
-    name: str, tables: Tables, make: Callable[..., Evaluator], columns: Sequence[str] = ("label", "text")
-) -> Dataset:
-    """A data set of tables; `make` gets their rows by language and split, and the name."""
+def tables_dataset(name: str, tables: Tables, make: Callable[..., Evaluator]) -> Dataset:
+    """A data set of labelled texts; `make` gets their rows by language and split, and the name."""
 
     def load() -> Evaluator:
         rows = {
-            language: {split: read_table(path, columns) for split, path in splits.items()}
+            language: {split: read_table(path, ("label", "text")) for split, path in splits.items()}
             for language, splits in tables.items()
         }
         return make(rows, name=name)
