@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import time
-import timeit
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -125,17 +124,6 @@ def test_a_new_version_takes_over(program):
     event = server.event("request", status=200)
     # Nothing that the client sent.
     assert event.keys() == {"time", "level", "event", "path", "model", "status", "ms"}
-
-
-def test_an_answer_does_not_wait_for_an_acknowledgement(program):
-    """Nagle's algorithm with delayed acknowledgements would always take 40 ms."""
-    with closing(http.client.HTTPConnection("127.0.0.1", program[0].port)) as connection:
-
-        def ask() -> None:
-            connection.request("POST", PREDICT, b'{"instances": ["a"]}')
-            assert connection.getresponse().read()
-
-        assert min(timeit.repeat(ask, number=1, repeat=20)) < 0.03
 
 
 def test_a_mistake_is_one_line(program, tmp_path):

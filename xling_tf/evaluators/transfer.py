@@ -116,9 +116,9 @@ def _folds(
 
 
 # SentEval's tasks, and the parts that each needs; "" is all rows, which are cross-validated.
-_TASKS: Mapping[str, set[str]] = {
-    **{name: {""} for name in ("MR", "CR", "SUBJ", "MPQA")},
-    **{name: {"train", "test"} for name in ("TREC", "SST2")},
+_TASKS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("MR", "CR", "SUBJ", "MPQA"), ("",)),
+    **dict.fromkeys(("TREC", "SST2"), ("train", "test")),
 }
 
 
@@ -134,7 +134,7 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
     for name, needed in _TASKS.items():
         stems = {part: f"{name}.{part}".rstrip(".") for part in (*needed, "dev")}
         english = {SOURCE: {part: tables[stem] for part, stem in stems.items() if stem in tables}}
-        if needed <= english[SOURCE].keys():
+        if set(needed) <= english[SOURCE].keys():
             yield data.tables_dataset(name, english, make_in_english)
             if name in translated:
                 languages = english | translated[name]
