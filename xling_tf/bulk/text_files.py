@@ -175,7 +175,7 @@ class TextFiles:
 
     def _table(self, stream: BinaryIO, name: str, delimiter: str) -> Iterator[pa.RecordBatch]:
         rows = _table_rows(unpacked(stream, name), delimiter)
-        first = next(filter(None, rows) if self.header else rows, None)
+        first: Any = next(filter(None, rows) if self.header else rows, None)
         if first is None:
             return
         if isinstance(first, UserError):

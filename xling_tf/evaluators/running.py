@@ -157,7 +157,7 @@ def _evaluate(
         return
     digests = {path: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in dataset.files}
     files = {str(path.relative_to(folder)): {"checksum": digest} for path, digest in digests.items()}
-    account = {"protocol": dict(evaluator.protocol), "files": files}
+    account: dict[str, Any] = {"protocol": dict(evaluator.protocol), "files": files}
     before = results["datasets"].get(suite, {}).get(stem, {})
     # In JSON, a tuple is a list.
     if continues and {key: before.get(key) for key in account} == json.loads(json.dumps(account)):

@@ -137,7 +137,7 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
         if set(needed) <= english[SOURCE].keys():
             yield data.tables_dataset(name, english, make_in_english)
             if name in translated:
-                languages = english | translated[name]
+                languages = {**english, **translated[name]}
                 yield data.tables_dataset(f"cross-lingual.{name}", languages, make_cross_lingual)
     for name, by_language in data.find_tables(folder / "sentiment").items():
         splits = {code: parts for code, parts in by_language.items() if {"train", "test"} <= parts.keys()}
