@@ -29,7 +29,6 @@ from xling_tf.trainer.input_pipeline import (
     make_dataset,
     make_sampler,
     neighbourhoods,
-    shuffled,
     task_examples,
 )
 
@@ -161,14 +160,12 @@ def test_wrong_answers_are_from_the_same_documents_at_every_size(size):
     assert others(5) == pytest.approx(1, abs=0.2)
     assert 40 < others(250) < 61.5
     # They are of all parts of the corpus.
-    assert len(set((places[:, 0] * 16 // size).tolist())) == 16
+    assert len(set((places[:, 0] * 8 // size).tolist())) == 8
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 64, 65, 1000, 3333])
-def test_orders_of_neighbourhoods_hold_every_element_once_and_differ(size):
-    orders = [neighbourhoods(np.arange(size), np.full(size, e), size, (1, 2), length=5) for e in range(2)]
-    assert [sorted(order) for order in orders] == [list(range(size))] * 2
-    assert size < 8 or orders[0].tolist() != orders[1].tolist()
+@pytest.mark.parametrize("size", [1, 7, 65, 3333])
+def test_an_order_of_neighbourhoods_holds_every_element_once(size):
+    assert sorted(neighbourhoods(size, 5, np.random.default_rng(1))) == list(range(size))
 
 
 def test_questions_on_a_paragraph_are_together_though_their_file_has_them_apart():
@@ -255,26 +252,6 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
         assert np.concatenate(of_step, axis=1).tolist() == whole[step].tolist()
         sizes = [part.shape[1] for part in of_step]
         assert max(sizes) - min(sizes) <= 1
-
-
-def order(size, *, epoch=0, seed=(1, 2)):
-    return shuffled(np.arange(size), np.full(size, epoch), size, seed)
-
-
-def test_every_thing_comes_once_at_a_place_that_no_other_one_changes():
-    for size in (1, 2, 3, 64, 65, 70_000):
-        assert sorted(order(size, epoch=12345)) == list(range(size))
-    random = np.random.default_rng(0)
-    places, epochs = random.integers(0, 1000, 50), random.integers(0, 3, 50)
-    expected = [order(1000, epoch=epoch)[place] for place, epoch in zip(places, epochs, strict=True)]
-    assert shuffled(places, epochs, 1000, (1, 2)).tolist() == expected
-
-
-def test_epochs_and_seeds_have_other_orders():
-    orders = [order(100), order(100, epoch=1), order(100, seed=(1, 3)), order(100, seed=(2, 2))]
-    # Two random orders agree in one place on average, rarely in more than five.
-    agreements = [np.sum(a == b) for i, a in enumerate(orders) for b in orders[:i]]
-    assert max(agreements) < 10
 
 
 def test_records_become_examples_of_the_tasks_on_them():

@@ -118,7 +118,7 @@ class BatchSampler:
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
         self._by_length = by_length
-        self._order = shuffled if by_length else partial(neighbourhoods, length=2 * examples_per_batch)
+        self._neighbours = 0 if by_length else 2 * examples_per_batch
         batches_per_epoch = max(1, len(examples) // examples_per_batch)
         self._pool_batches = min(pool_batches, batches_per_epoch)
         # At least one example for each corpus, so that no pool is empty.
@@ -126,6 +126,7 @@ class BatchSampler:
         self._equal = equal_batches
         self._seed = seed
         self._pool: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+        self._orders: dict[int, tuple[int, NDArray[np.int64]]] = {}  # the last epoch's, by corpus
 
     def batch(self, position: int) -> NDArray[np.int64]:
         """Returns the indices of the examples of the batch at `position` (0, 1, ...)."""
@@ -142,10 +143,20 @@ class BatchSampler:
         ends = np.floor(self._shares * pools * self._pool_size + 1e-6).astype(int)
         parts = []
         for corpus, (begin, end) in enumerate(ends.T):
-            epochs, places = np.divmod(np.arange(begin, end), self._sizes[corpus])
-            order = self._order(places, epochs, self._sizes[corpus], (self._seed, corpus))
-            parts.append(self._starts[corpus] + order)
+            size = self._sizes[corpus]
+            for epoch in range(begin // size, -(-end // size)):
+                place = slice(max(0, begin - epoch * size), end - epoch * size)
+                parts.append(self._starts[corpus] + self._order(corpus, epoch)[place])
         return np.concatenate(parts)
+
+    def _order(self, corpus: int, epoch: int) -> NDArray[np.int64]:
+        last = self._orders.get(corpus)
+        if last is None or last[0] != epoch:
+            random, size = np.random.default_rng((self._seed, corpus, epoch)), self._sizes[corpus]
+            near = self._neighbours
+            order = neighbourhoods(size, near, random) if near else random.permutation(size)
+            last = self._orders[corpus] = (epoch, order)
+        return last[1]
 
     def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
@@ -179,69 +190,21 @@ def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> Ba
     )
 
 
-_ROUNDS = 4  # Luby and Rackoff 1988: with four rounds, the order is indistinguishable from a random one
-
-
-def shuffled(
-    places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int]
-) -> NDArray[np.int64]:
-    """Returns the `[n]` elements at some places of random permutations of `size`, one for each epoch.
-
-    A permutation is a Feistel network over numbers of an even number of bits; its rounds repeat until the
-    result is below `size` ("cycle walking", Black and Rogaway 2002, sec. 4).
-
-    Example:
-        >>> places = np.arange(5)
-        >>> sorted(shuffled(places, np.zeros(5, int), 5, [1]).tolist())
-        [0, 1, 2, 3, 4]
-    """
-    half = np.uint64(max(1, -(-int(size - 1).bit_length() // 2)))
-    keys = np.random.SeedSequence(seed).generate_state(_ROUNDS, np.uint64)
-    keys = _mixed(keys[:, None] + _mixed(epochs.astype(np.uint64)))
-    numbers = places.astype(np.uint64)
-    outside = np.arange(len(numbers))
-    while len(outside):
-        left = numbers[outside] >> half
-        right = numbers[outside] & ((np.uint64(1) << half) - np.uint64(1))
-        for key in keys[:, outside]:
-            left, right = right, left ^ (_mixed(right + key) >> (np.uint64(64) - half))
-        numbers[outside] = (left << half) | right
-        outside = outside[numbers[outside] >= size]
-    return numbers.astype(np.int64)
-
-
 # Every fourth question, as in the measured trainings: the three between are mostly on the same paragraph.
 _SPACING = 4
 
 
-def neighbourhoods(
-    places: NDArray[np.int64], epochs: NDArray[np.int64], size: int, seed: Sequence[int], *, length: int
-) -> NDArray[np.int64]:
-    """Returns elements as `shuffled` does, of orders in which about `length` neighbours come together.
+def neighbourhoods(size: int, length: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Returns an order of `size` elements in which about `length` neighbours come together.
 
-    The elements are divided into stretches of `_SPACING * length`. An order has a random part of each
+    The elements are divided into stretches of `_SPACING * length`. The order has a random part of each
     stretch, the stretches in random order, then another part of each, and so on.
     """
     num_stretches = -(-size // (_SPACING * length))
-    stretch = -(-size // num_stretches)
-    part = -(-stretch // _SPACING)
-    rounds, rest = np.divmod(places, num_stretches * part)
-    chosen, columns = np.divmod(rest, np.minimum(part, stretch - rounds * part))
-    chosen = shuffled(chosen, epochs * _SPACING + rounds, num_stretches, seed)
-    columns = shuffled(rounds * part + columns, epochs * num_stretches + chosen, stretch, (*seed, 1))
-    elements = chosen * stretch + columns
-    outside = elements >= size  # of the last stretch, which may be shorter
-    if np.any(outside):
-        elements[outside] = neighbourhoods(elements[outside], epochs[outside], size, seed, length=length)
-    return elements
-
-
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Mixes the bits of each number (the finalizer of SplitMix64, Steele et al. 2014)."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    elements = np.arange(num_stretches * -(-size // num_stretches)).reshape(num_stretches, -1)
+    parts = np.array_split(random.permuted(elements, axis=1), _SPACING, axis=1)
+    order = np.concatenate([random.permutation(part).ravel() for part in parts])
+    return order[order < size]
 
 
 # Makes a graph function from texts, labels and vectors to a `Batch`; see `batch_graphs`.
