@@ -5,11 +5,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tensorflow as tf
+from testing import response_encoder
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.inputs import as_texts, is_single
-from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
+from xling_tf.sentence_encoder import SentenceEncoder
 
 TEXTS = ["Mañana", "", "\0a"]
 UTF8 = [text.encode() for text in TEXTS]
@@ -103,7 +104,7 @@ def test_every_client_takes_one_text_as_one():
         assert encoder.encode(text).tolist() == [4, -4]
         assert system(text).tolist() == system.encode_responses(text, text).tolist() == [4, -4]
         for context in (None, text):
-            answers = ResponseEncoder(lengths, takes_contexts=True)
+            answers = response_encoder(lengths)
             assert answers.encode(text, context).tolist() == [4, -4]
             assert answers.encode([text, "a"], context).tolist() == [[4, -4], [1, -1]]
     assert encoder.encode("a \ud83d b").tolist() == system("a \ud83d b").tolist() == [5, -5]

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import SENTENCES
+from testing import SENTENCES, response_encoder
 
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import quantize_units
-from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
+from xling_tf.sentence_encoder import SentenceEncoder
 
 
 def numbers(texts):
@@ -92,7 +92,7 @@ def test_contexts_go_with_their_responses():
         rows.extend(zip(responses.numpy().tolist(), contexts.numpy().tolist(), strict=True))
         return np.zeros((len(responses), 2))
 
-    encoder = ResponseEncoder(call, takes_contexts=True)
+    encoder = response_encoder(call)
     encoder.encode(["a", "bbb", "cc"], ["x", "y", "z"], batch_size=2)
     assert sorted(rows) == [(b"a", b"x"), (b"bbb", b"y"), (b"cc", b"z")]
     rows.clear()

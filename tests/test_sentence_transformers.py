@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 from programs import run_peers
+from testing import response_encoder
 
 from xling_tf import sentence_encoder
 from xling_tf.errors import UserError
-from xling_tf.sentence_encoder import ResponseEncoder, SentenceEncoder
+from xling_tf.sentence_encoder import SentenceEncoder
 
 SENTENCES = ["a cat sleeps", "a dog runs", "the cat sleeps", "rain falls", "the rain is falling", "a dog"]
 
@@ -112,7 +113,7 @@ def test_lengths_are_those_of_the_model_or_one():
         encoder.encode(TEXTS, normalize_embeddings=False, precision="int8")
     for false in (False, np.False_, 0):
         with pytest.raises(UserError, match="normalize_embeddings=False"):
-            ResponseEncoder(unit).encode(TEXTS, normalize_embeddings=false)
+            response_encoder(unit, 1).encode(TEXTS, normalize_embeddings=false)
 
 
 def test_questions_and_documents_take_the_same_options(hub_folder):

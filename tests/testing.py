@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -15,6 +16,7 @@ from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.model import Model
+from xling_tf.sentence_encoder import InnerEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.words import WordTokenizer
@@ -311,3 +313,9 @@ def numpy_ranking(
         )
         losses.append(-np.log(right / (right + wrong)))
     return np.array(losses)
+
+
+def response_encoder(function, num_inputs=2):
+    """The encoder of answers of a model whose signature is `function`."""
+    whole = SimpleNamespace(_encoder=lambda name: (function, num_inputs), _truncate_dim=None, prompts={})
+    return InnerEncoder(whole, "response_encoder")

@@ -195,17 +195,11 @@ class SentenceEncoder:
         return prompt
 
     def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes questions with `question_encoder`, which puts the model's prompt for queries before them.
-
-        Arguments are those of `encode`, without prompts.
-        """
-        return self.question_encoder.encode(inputs, *args, **options)
+        """Encodes questions after the prompt for queries; takes the arguments of `encode` but for prompts."""
+        return SentenceEncoder.encode(self.question_encoder, inputs, *args, **options)
 
     def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes answers with `response_encoder`, each as its own context, after the prompt for documents.
-
-        Arguments are those of `encode`, without prompts.
-        """
+        """Encodes answers, each as its own context, as `encode_query` does questions."""
         return SentenceEncoder.encode(self.response_encoder, inputs, *args, **options)
 
     def call(
@@ -317,15 +311,14 @@ class SentenceEncoder:
         return device()
 
     @cached_property
-    def question_encoder(self) -> "SentenceEncoder":
+    def question_encoder(self) -> "InnerEncoder":
         """The encoder of questions; raises a `UserError` if the model has no such signature."""
-        return _InnerEncoder(self._encoder("question_encoder")[0], whole=self)
+        return InnerEncoder(self, "question_encoder")
 
     @cached_property
-    def response_encoder(self) -> "ResponseEncoder":
+    def response_encoder(self) -> "InnerEncoder":
         """The encoder of answers; raises a `UserError` if the model has no such signature."""
-        function, num_inputs = self._encoder("response_encoder")
-        return ResponseEncoder(function, takes_contexts=num_inputs > 1, whole=self)
+        return InnerEncoder(self, "response_encoder")
 
     @cached_property
     def _embed_raw(self) -> Callable[..., Any]:
@@ -350,25 +343,30 @@ class SentenceEncoder:
         return self._signatures[name]
 
 
-class _InnerEncoder(SentenceEncoder):
-    """One of the encoders within a model, such as that of questions; pickling stores the whole model."""
+class InnerEncoder(SentenceEncoder):
+    """The encoder of questions or of answers within a model; pickling stores the whole model."""
 
-    _name = "question_encoder"
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        takes_contexts: bool = False,
-        whole: SentenceEncoder | None = None,
-    ) -> None:
-        super().__init__(function, truncate_dim=whole._truncate_dim if whole else None)
-        self._takes_contexts = takes_contexts
-        self._whole = whole
-        self.prompts = whole.prompts if whole else {}
+    def __init__(self, whole: SentenceEncoder, name: str) -> None:
+        function, num_inputs = whole._encoder(name)
+        super().__init__(function, truncate_dim=whole._truncate_dim)
+        self._takes_contexts = num_inputs > 1
+        self._whole, self._name, self.prompts = whole, name, whole.prompts
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._whole, self._name)
+
+    def encode(self, texts: Texts, contexts: Texts | None = None, **options: Any) -> Any:  # type: ignore[override]
+        """Encodes questions, or answers in their contexts if the model was trained with them.
+
+        Args:
+            texts: One text or several.
+            contexts: A context for each answer, or one for all; None or "": an answer is its own context.
+            **options: Those of `SentenceEncoder.encode`.
+
+        Returns:
+            `[texts, dim]`; `[dim]` for a single text.
+        """
+        return super().encode(texts, contexts=contexts, **options)
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         if prompt is not None and any(self.prompts.values()):
@@ -378,25 +376,6 @@ class _InnerEncoder(SentenceEncoder):
     @property
     def _embed_raw(self) -> Callable[..., Any]:
         raise UserError("normalize_embeddings=False: questions and responses have only unit vectors")
-
-
-class ResponseEncoder(_InnerEncoder):
-    """Encodes answers and, if the model was trained with them, the contexts that they are from."""
-
-    _name = "response_encoder"
-
-    def encode(self, responses: Texts, contexts: Texts | None = None, **options: Any) -> Any:  # type: ignore[override]
-        """Encodes answers in their contexts.
-
-        Args:
-            responses: One text or several.
-            contexts: A context for each answer, or one for all; None or "": an answer is its own context.
-            **options: Those of `SentenceEncoder.encode`.
-
-        Returns:
-            `[answers, dim]`; `[dim]` for a single text.
-        """
-        return super().encode(responses, contexts=contexts, **options)
 
 
 load = SentenceEncoder  # by the public name

@@ -10,12 +10,11 @@ from typing import Any
 
 from absl import logging
 
-from xling_tf.corpora.cleaning import has_leftovers, normalise
+from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.line_files import LANGUAGE
-from xling_tf.corpora.readers import percentages, triplets
+from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import NLI_LABELS, Corpus, Row
-from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.corpora.tables import find_columns
 from xling_tf.errors import UserError, library
 from xling_tf.inputs import is_blank
@@ -35,7 +34,6 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "nli": ("premise", "hypothesis", "label"),
     "similarity": ("sentence1", "sentence2", "score"),
     "questions": ("question", "answer"),
-    "documents": ("title", "text"),
 }
 
 
@@ -53,45 +51,31 @@ class HubCorpus(Corpus):
         return f"{self.dataset.num_rows} {hashlib.blake2b(names.encode(), digest_size=8).hexdigest()}"
 
     def __iter__(self) -> Iterator[Row]:
-        num_used = 0
-        for rows in self._rows():
-            yield from rows
-            num_used += bool(rows)
-        if 0 < num_used < self.dataset.num_rows:
-            logging.warning("%s uses %d of %d rows", self.title, num_used, self.dataset.num_rows)
-        if not num_used:
-            raise UserError(
-                f"{self.title} must have usable records, but has none in {self.dataset.num_rows} rows; "
-                "remove it from the sources"
-            )
-
-    def _rows(self) -> Iterator[list[Row]]:
-        """Yields the rows of the corpus for each row of the data set."""
-        *_, last = self.columns
-        labels: dict[Any, int] = {}
-        if self.kind == "similarity":
-            scores = [n for n in self.dataset[last] if n is not None and math.isfinite(n)]
-            labels = dict(zip(scores, percentages(scores), strict=True))
-        elif self.kind == "nli":  # names, or numbers: -1 if the annotators did not agree
-            names = getattr(self.dataset.features[last], "names", NLI_LABELS)
-            numbers = {name: NLI_LABELS.index(name) for name in names if name in NLI_LABELS}
-            labels = numbers | {n: numbers[name] for n, name in enumerate(names) if name in numbers}
+        labels, num_used = self._labels(), 0
         for row in self.dataset:
             texts = [row[name] for name in self.columns]
             label = labels.get(texts.pop()) if self.kind in ("nli", "similarity") else 0
-            if self.kind == "documents":
-                yield _triplets(texts[0], texts[1], self.languages)
-                continue
             texts += texts[1:] if self.kind == "questions" else []  # the answer is its own context
             clean = [normalise(text or "") for text in texts]
-            is_whole = label is not None and not any(map(is_blank, clean))
-            yield [(RECORD_TYPES[self.kind].make(clean, label or 0), None)] if is_whole else []
+            if label is not None and not any(map(is_blank, clean)):
+                num_used += 1
+                yield RECORD_TYPES[self.kind].make(clean, label), None
+        message = f"{self.title} uses {num_used} of {self.dataset.num_rows} rows"
+        if not num_used:
+            raise UserError(f"{message}, but must have usable records; remove it from the sources")
+        if num_used < self.dataset.num_rows:
+            logging.warning(message)
 
-
-def _triplets(title: str, text: str, language: str) -> list[Row]:
-    # The title is a sentence (Chidambaram et al. 2018, sec. A.1). No triplet spans leftover markup.
-    lines = [normalise(title), *(s for part in paragraphs(text) for s in sentences(part, language))]
-    return [(triplet, text) for triplet in triplets(["" if has_leftovers(s) else s for s in lines])]
+    def _labels(self) -> dict[Any, int]:
+        """Returns the label of each value of the last column: percents of scores, or classes of inference."""
+        *_, last = self.columns
+        if self.kind == "similarity":
+            scores = [score for score in self.dataset[last] if score is not None and math.isfinite(score)]
+            return dict(zip(scores, percentages(scores), strict=True))
+        # Names, or numbers: -1 if the annotators did not agree.
+        names = getattr(self.dataset.features[last], "names", NLI_LABELS)
+        numbers = {name: NLI_LABELS.index(name) for name in names if name in NLI_LABELS}
+        return numbers | {n: numbers[name] for n, name in enumerate(names) if name in numbers}
 
 
 def read_source(spec: str, languages: Sequence[str], *, target_inference: bool = False) -> list[HubCorpus]:
@@ -99,7 +83,7 @@ def read_source(spec: str, languages: Sequence[str], *, target_inference: bool =
 
     The names of its columns say what it holds, see `_COLUMNS`; "hf:OWNER/NAME[:CONFIG] source=COLUMN
     target=COLUMN" names them. Columns with the codes of languages are translations. The languages of others
-    are those of the config, as "es", "20231101.es" or "en-es"; else a pair is in the only two languages of
+    are those of the config, as "es" or "en-es"; else a pair is in the only two languages of
     the model, and anything else is in English.
 
     Inference is read in the source, the first of the languages, and with `target_inference` in the others
@@ -179,6 +163,6 @@ def _load(spec: str, name: str, config: str) -> Mapping[str, Any]:
 
 def _languages(config: str, number: int) -> list[str]:
     """Returns the languages that the name of a config states, if any: "en-zh-cn" is English and Chinese."""
-    codes = config.rpartition(".")[2].split("-", number - 1)
+    codes = config.split("-", number - 1)
     codes = [{"zh-cn": "zh"}.get(code, re.sub("-(.+)", lambda m: f"_{m[1].upper()}", code)) for code in codes]
     return codes if len(codes) == number and all(re.fullmatch(LANGUAGE, code) for code in codes) else []
