@@ -269,11 +269,11 @@ def test_records_become_examples_of_the_tasks_on_them():
         name: (part.texts(np.arange(len(part))).tolist(), part.lengths.tolist(), part.corpora)
         for name, part in ((name, parts.train) for name, parts in examples.items())
     }
-    # Column after column; lengths are of the longest one in words, where "我爱你" is a word of 3 characters
-    # without spaces. Tasks without examples are left out.
+    # Column after column; lengths are of the longest one in words, where "我爱你" has 3, a character each.
+    # Tasks without examples are left out.
     columns = ["two words", "x", "我爱你", "uno", "y", "ñu"]
     assert found == {
-        "translation_ranking_en-es": ([t.encode() for t in columns], [2, 1, 4], (("x", 2), ("more", 1))),
+        "translation_ranking_en-es": ([t.encode() for t in columns], [2, 1, 3], (("x", 2), ("more", 1))),
         "response_prediction_es": ([b"m", b"r s t u"], [4], (("x", 1),)),
         "quick_thought_en": ([b"a", b"b b b", b"c c"], [3], (("x", 1),)),
         "inference": ([b"p q r", b"q", b"h", b"h i"], [3, 2], (("x", 2),)),

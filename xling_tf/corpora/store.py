@@ -4,12 +4,12 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, overload
@@ -28,7 +28,7 @@ from xling_tf.files import read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when the content of the files or the division of the corpora changes.
-STORE_VERSION = 9
+STORE_VERSION = 10
 _CONTENT = "content.json"
 _TEXTS = "texts"
 # The texts of all records are in one file, one after another; neighbouring records share texts, as the
@@ -44,7 +44,9 @@ _NUMBERS = {
     "part": "b",
 }
 _BLOCK = 1 << 13  # records or texts in memory at once
-_WORD, _INNER, _MARK, _UNSPACED = 1, 2, 4, 8  # properties of a character, as bits
+# A character of a script without spaces, a word with any "-", "." or "'" inside, or another mark.
+_UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
+_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:[-.'’]\w+)*|[^\w\s]")
 _MAX_TOKENS = 256  # one endless line must not fill a batch of its own
 
 
@@ -318,31 +320,7 @@ def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
         >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
         [6, 1]
     """
-    # A token is a word with any "-", "." or "'" inside, another mark, or a character of a script without
-    # spaces, whose runs count one more.
-    codes = np.frombuffer(f" {' '.join(texts)} ".encode("utf-32-le"), np.uint32)
-    character = _properties()[np.minimum(codes, 0xFFFF)]  # the last code stands for all beyond it: a mark
-    word = character & _WORD > 0
-    within = np.zeros_like(word)
-    within[1:-1] = (character[1:-1] & _INNER > 0) & word[:-2] & word[2:]
-    tokens = (character & _MARK > 0) & ~within
-    tokens[1:] |= word[1:] & ~(word | within)[:-1]
-    starts = np.cumsum([1, *(len(text) + 1 for text in texts)])[:-1]
-    lengths = np.add.reduceat(tokens + (character & _UNSPACED > 0).astype(np.int64), starts)
-    return np.clip(lengths, 1, _MAX_TOKENS).astype(np.int16)
-
-
-@cache
-def _properties() -> NDArray[np.uint8]:
-    table = np.zeros(1 << 16, np.uint8)
-    for code, character in enumerate(map(chr, range(len(table)))):
-        if character.isalnum() or character == "_":
-            table[code] = _WORD
-        elif not character.isspace():
-            table[code] = _MARK | _INNER * (character in "-.'’")
-    for first, last in UNSPACED_RANGES:
-        table[ord(first) : ord(last) + 1] |= _UNSPACED  # beyond the table, the slice is empty
-    return table
+    return np.array([min(max(1, len(_TOKEN.findall(text))), _MAX_TOKENS) for text in texts], np.int16)
 
 
 def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
