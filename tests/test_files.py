@@ -22,8 +22,6 @@ from xling_tf.files import (
     write_json,
 )
 
-NO_PROCESS = 999999999
-
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
@@ -106,26 +104,16 @@ def test_a_kill_between_the_two_renames_is_undone(tmp_path, monkeypatch):
     assert names(tmp_path) == ["model"]
 
 
-def test_temporary_files_of_dead_processes_are_removed_and_those_of_others_stay(tmp_path):
-    living = os.getppid()
-    for number in (NO_PROCESS, living):
-        (tmp_path / f".x.txt.{number}.tmp").write_text("half")
-        make_folder(tmp_path / f".folder.{number}.tmp", "half")
-    with replacing(tmp_path / "x.txt") as temporary:
-        temporary.write_text("new")
-    with replacing_folder(tmp_path / "folder") as temporary:
-        (temporary / "file").write_text("new")
-    left = [f".folder.{living}.tmp", f".x.txt.{living}.tmp"]
-    assert names(tmp_path) == [*left, "folder", "x.txt"]
-
-
-def test_temporary_files_of_siblings_threads_and_other_containers_stay(tmp_path):
-    """Of names that begin alike; of blocks inside of one another; and of equal process ids elsewhere."""
+def test_old_temporary_files_are_removed_and_those_of_others_stay(tmp_path):
+    """Of names that begin alike; of blocks inside of one another; and of other processes."""
     path = tmp_path / "x"
-    fresh, old = (tmp_path / f".x.00000000-0000000{i}-{NO_PROCESS}.tmp" for i in range(2))
-    for temporary in (fresh, old):
-        temporary.write_text("of a process of another container")
-    os.utime(old, (0, time.time() - 2 * 86400))
+    fresh, *old = (
+        tmp_path / f".x.{name}.tmp" for name in ("0" * 16, "1" * 16, f"{'0' * 8}-{'0' * 8}-7", "7")
+    )
+    fresh.write_text("of another process")
+    for temporary in old:
+        make_folder(temporary, "of a process that was killed")
+        os.utime(temporary, (0, time.time() - 2 * 86400))
     with replacing(path.with_suffix(".json")) as sibling, replacing(path) as outer, replacing(path) as inner:
         for number, temporary in enumerate((sibling, outer, inner)):
             temporary.write_text(str(number))

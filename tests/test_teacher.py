@@ -123,24 +123,6 @@ def test_a_teacher_of_another_width_is_refused_with_what_to_do():
     plan_tasks(scaled, scaled.data)[-1].require_teacher("it", 4, 8)
 
 
-def test_of_two_teachers_the_mean_of_their_cosines_is_learnt(monkeypatch):
-    schools = {"one": [[3.0, 4.0], [5.0, 0.0]], "two": [[0.0, 0.1, 0.0], [0.0, 0.0, 7.0]]}
-
-    def school(name: str) -> Embedder:
-        return Embedder(
-            name=name, sentences=lambda texts: np.array(schools[name])[: len(texts)], checksum=name
-        )
-
-    monkeypatch.setattr(module, "open_embedder", school)
-    two = ["tasks.distillation.teacher=one,two", "tasks.distillation.score_scale=20"]
-    config = apply_overrides(CONFIG, two)
-    teacher = open_teacher(plan_tasks(config, config.data), "en")
-    assert (teacher.dim, teacher.checksum) == (5, "one two")
-    first, second = teacher.system(["a", "b"])
-    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
-    assert cosine == pytest.approx((0.6 + 0) / 2)
-
-
 def test_a_teacher_of_other_languages_is_refused(monkeypatch):
     description = {"config": {"info": {"languages": ["fi", "sv"]}}}
     system = Embedder(name="school", sentences=random_vectors(dim=DIM), description=description)

@@ -1,7 +1,6 @@
 """The training loop in one process: checkpoints, clocks and signals, learning rates, draws of steps."""
 
 import itertools
-import json
 import logging as std_logging
 import signal
 from collections import Counter
@@ -9,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TWO_TASKS, WORDS, find_task, make_trainer, tiny_config, tiny_model
+from testing import TWO_TASKS, find_task, make_trainer, tiny_config, tiny_model
 
 from xling_tf.errors import UserError
 from xling_tf.settings import apply_overrides
@@ -164,7 +163,7 @@ def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
 
 
 @pytest.mark.parametrize("is_later", [False, True])
-def test_a_batch_whose_loss_is_no_number_is_saved_and_named(is_later, tmp_path, monkeypatch):
+def test_a_loss_that_is_no_number_stops_the_training(is_later, tmp_path, monkeypatch):
     """Also where the graphs run for the first time, before the tasks after it are blamed."""
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["tasks.inference.weight=2"]))
     if is_later:
@@ -173,7 +172,4 @@ def test_a_batch_whose_loss_is_no_number_is_saved_and_named(is_later, tmp_path, 
         weights.assign(weights * np.nan)
     with pytest.raises(ValueError, match="diverged at step 0, in task inference"):
         trainer.train()
-    saved = json.loads((tmp_path / "non_finite_batch.json").read_text(encoding="utf-8"))
-    premises, hypotheses = saved["columns"]
-    assert [WORDS[9 - WORDS.index(premise)] for premise in premises] == hypotheses
     assert not (tmp_path / "checkpoints").exists()

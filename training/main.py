@@ -34,9 +34,6 @@ _MINUTES = flags.DEFINE_float("minutes", None, "Most minutes of training; 0 for 
 _STEPS = flags.DEFINE_integer("steps", None, "Most steps of training; 0 for no limit.", lower_bound=0)
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of checkpoints and logs; default runs/<preset>.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<preset>.")
-_CORPUS = flags.DEFINE_multi_string(
-    "corpus", [], "A further corpus: hf:OWNER/NAME[:CONFIG] [FIELD=COLUMN ...]. Repeatable."
-)
 _INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
 _TEACHER = flags.DEFINE_string(
     "teacher", None, "Model to learn from, as evaluation/main.py --model names it."
@@ -65,7 +62,7 @@ def main() -> None:
     _keep_freed_memory()
     config = _config()
     distillation = config.task("distillation")
-    needs_published = distillation.weight and PUBLISHED in map(str.strip, distillation.teacher.split(","))
+    needs_published = distillation.weight and distillation.teacher == PUBLISHED
     with ExitStack() as stack:
         if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
             # Runs while the corpora are prepared and TensorFlow starts here.
@@ -90,8 +87,6 @@ def _config() -> ExperimentConfig:
     """Returns the preset with its overrides; reports mistakes before TensorFlow starts, which is slow."""
     preset = get_preset(_PRESET.value)
     settings = []
-    if _CORPUS.value:
-        settings.append(f"data.sources={','.join(_CORPUS.value)}")
     if _INIT.value:
         settings.append(f"initial.model={_INIT.value}")
     if _TEACHER.value:

@@ -381,9 +381,7 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
 class DistillationConfig(TaskConfig, name="tasks.distillation"):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
-    # One or more models, separated by commas, each as in evaluation/main.py --model: a folder, rest:,
-    # or python:module:function.
-    teacher: str = ""
+    teacher: str = ""  # as in evaluation/main.py --model: a folder, rest: or python:module:function
     # If above 0, learn the teacher's similarities instead of its vectors, whose width may then differ;
     # multiplies the cosines.
     score_scale: NotNegative = 0.0
@@ -510,7 +508,6 @@ class DataConfig(Section, name="data"):
     source: str = "en"
     targets: tuple[str, ...] = ("es",)  # or ("all",)
     all_pairs: bool = False  # also trains on translations between two targets
-    sources: tuple[str, ...] = ()  # further corpora: "hf:OWNER/NAME[:CONFIG] [FIELD=COLUMN ...]"
     # A language or pair is drawn in proportion to its number of examples to the power of 1 / temperature
     # (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
     sampling_temperature: NotNegative = 0.0

@@ -2,10 +2,8 @@
 
 import fcntl
 import glob
-import hashlib
 import json
 import os
-import platform
 import re
 import shutil
 import tempfile
@@ -32,10 +30,7 @@ NOTES = re.compile(
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
 )
 _MAX_JSON = 1 << 28  # bytes; SQuAD has 30 million
-# Differs where processes may have equal ids: on other machines, and in the namespaces of containers.
-_PLACE = platform.node() + os.path.basename(os.path.realpath("/proc/self/ns/pid"))
-_MACHINE = hashlib.blake2b(_PLACE.encode(), digest_size=4).hexdigest()
-_SECONDS_TO_WRITE = 86400  # most time between two writes to a temporary file of another machine
+_SECONDS_TO_WRITE = 86400  # most time between two writes to a temporary file
 
 
 @contextmanager
@@ -176,25 +171,12 @@ def _previous(path: Path) -> Path:
 
 
 def _temporary(path: Path) -> Path:
-    """Returns a free name beside `path`; removes the temporary files of killed processes."""
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:(\w{{8}})-\w{{8}}-)?(\d+)\.tmp")
+    """Returns a free name beside `path`; removes what killed processes have left there long ago."""
+    leftovers = re.compile(rf"\.{re.escape(path.name)}\.(?:\w{{8}}-\w{{8}}-\d+|\d+|[0-9a-f]{{16}})\.tmp")
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        name = pattern.fullmatch(leftover.name)
         with suppress(OSError):  # another process may be removing it, too, or own it
-            if name and not _is_in_use(leftover, name[1] or _MACHINE, int(name[2])):
+            age = time.time() - leftover.stat().st_mtime
+            if leftovers.fullmatch(leftover.name) and age > _SECONDS_TO_WRITE:
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
     # Threads, and blocks inside of one another, have names of their own.
-    return path.with_name(f".{path.name}.{_MACHINE}-{os.urandom(4).hex()}-{os.getpid()}.tmp")
-
-
-def _is_in_use(temporary: Path, machine: str, process_id: int) -> bool:
-    """True unless the process that writes a temporary file has ended; elsewhere, the file's age decides."""
-    if machine != _MACHINE:
-        return time.time() - temporary.stat().st_mtime < _SECONDS_TO_WRITE
-    try:
-        os.kill(process_id, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # another user's process
-        pass
-    return True
+    return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")

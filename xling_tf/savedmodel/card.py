@@ -1,7 +1,6 @@
 """The model card: the README of an exported model, with the metadata for Hugging Face's search."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -104,7 +103,6 @@ def _metadata(
 ) -> str:
     """Returns the metadata of Hugging Face's model cards, with a JSON value a line, which is also YAML."""
     # Corpora in files have names that mean nothing to the hub.
-    sources = results.get("config", {}).get("data", {}).get("sources", ())
     scores = [
         {
             "task": {"type": _TASK},
@@ -125,7 +123,6 @@ def _metadata(
         "pipeline_tag": _TASK,
         "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
         "base_model": base_model,
-        "datasets": [*dict.fromkeys(re.split("[: ]", source.removeprefix("hf:"))[0] for source in sources)],
         "model-index": [{"name": title, "results": scores}] if scores else [],
     }
     lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items() if value]

@@ -16,7 +16,6 @@ from absl import logging
 
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
 from xling_tf.corpora.folder import load_corpora, resolve_languages
-from xling_tf.corpora.huggingface import read_source
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
@@ -189,8 +188,6 @@ def find_corpora(run: Run, data: DataConfig) -> Sequence[Corpus]:
             with_mined=any(task.hard_negatives for task in tasks),
             target_inference=with_targets,
         )
-        for source in data.sources:
-            corpora += read_source(source, data.languages, target_inference=with_targets)
         kinds = {"parallel", *(task.kind for task in tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
             kinds |= {"documents", "conversations", "nli"}

@@ -20,7 +20,6 @@ from absl import logging
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.files import write_json
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.tasks.base import Anchor, Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
@@ -45,7 +44,6 @@ class DispatchedStep(NamedTuple):
     step: int
     task: Task
     learning_rate: float
-    texts: Callable[[], list[list[str]]]  # reads the texts of its batch
     measurements: tf.Tensor
 
 
@@ -121,10 +119,6 @@ class Phase:
                 pass
         self._streams.clear()
         self._is_closed = threading.Event()
-
-    def texts(self, name: str) -> Callable[[], list[list[str]]]:
-        """Returns a function that reads the texts of a task's next batch, see `TrainingInput.texts`."""
-        return partial(self.inputs[name].texts, self._schedule.count(name, self.steps))
 
 
 class Trainer:
@@ -311,8 +305,9 @@ class Trainer:
         return dispatched
 
     def _dispatch(self, phase: Phase, task: Task, learning_rate: float) -> DispatchedStep:
-        texts, batch = phase.texts(task.name), phase.next_batch(task.name)
-        return DispatchedStep(self.step, task, learning_rate, texts, self._step(phase, task)(batch))
+        return DispatchedStep(
+            self.step, task, learning_rate, self._step(phase, task)(phase.next_batch(task.name))
+        )
 
     def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
         """Waits for the steps to finish, and returns their measurements."""
@@ -320,11 +315,10 @@ class Trainer:
         results = []
         for step, (loss, hits, count, tokens, norm) in zip(steps, rows, strict=True):
             if not math.isfinite(loss) or not math.isfinite(norm):
-                path = self._save_batch(step, loss)
                 raise UserError(
                     f"training diverged at step {step.step}, in task {step.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); {path} has the batch; start again in another run_dir, with a lower "
-                    "optimizer.learning_rate or another starting model"
+                    f"norm {norm}); start again in another run_dir, with a lower optimizer.learning_rate or "
+                    "another starting model"
                 )
             results.append(
                 StepResult(
@@ -340,14 +334,6 @@ class Trainer:
                 )
             )
         return results
-
-    def _save_batch(self, dispatched: DispatchedStep, loss: float) -> Path:
-        """Saves the texts of a step's batch."""
-        path = self._run_dir / "non_finite_batch.json"
-        if self._workers.is_chief:
-            batch = {"task": dispatched.task.name, "loss": str(loss), "columns": dispatched.texts()}
-            write_json(path, {"step": dispatched.step, **batch})
-        return path
 
     def _save(self) -> None:
         """Writes a checkpoint in the chief."""

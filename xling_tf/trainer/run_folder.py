@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import read_json, replacing
 from xling_tf.settings import to_dict
 from xling_tf.trainer.resolution import Resolved
@@ -30,7 +31,8 @@ class RunFolder:
         if saved is None:
             return
         for name, old, new in differences({part: saved[part] for part in request}, request):
-            if name not in _CHANGEABLE:
+            is_former = new is None and not old  # an unused setting of an earlier version
+            if name not in _CHANGEABLE and not is_former:
                 raise UserError(
                     f"{self.path} holds a run with {name}={old}, not {new}: continue it with the settings "
                     "and data of its start, or start another in another run_dir or after deleting this folder"
@@ -43,16 +45,12 @@ class RunFolder:
             return None
         files = {}
         for name, digest in request["files"].items():
-            try:
+            with self._damage_of(name):
                 files[name] = (self.path / name).read_bytes()
-            except OSError as error:
-                raise self._damaged(name, error.strerror) from error
-            if _digest(files[name]) != digest:
-                raise self._damaged(name, "its digest differs")
-        try:
+                if _digest(files[name]) != digest:
+                    raise ValueError("its digest differs")
+        with self._damage_of(_REQUEST):
             return Resolved(**request["resolved"], files=files)
-        except TypeError as error:
-            raise self._damaged(_REQUEST, error) from error
 
     def start(self, config: ExperimentConfig, data: Mapping[str, Any], resolved: Resolved) -> None:
         """Saves everything. The request is written last, and marks the run as started."""
@@ -75,20 +73,18 @@ class RunFolder:
         """Returns the content of the request file; None if no run was started in the folder."""
         if not (self.path / _REQUEST).exists():
             return None
-        try:
-            request = read_json(self.path / _REQUEST)
-        except (OSError, ValueError) as error:
-            raise self._damaged(_REQUEST, error) from error
-        parts = request if isinstance(request, dict) else {}
-        if not all(isinstance(parts.get(part), dict) for part in ("config", "data", "files", "resolved")):
-            raise self._damaged(_REQUEST, "it lacks a part")
-        return parts
+        with self._damage_of(_REQUEST):
+            request: dict[str, Any] = read_json(self.path / _REQUEST)
+            if not all(isinstance(request[part], dict) for part in ("config", "data", "files", "resolved")):
+                raise ValueError("a part has another type")
+            return request
 
-    def _damaged(self, name: str, reason: object) -> UserError:
-        return UserError(
-            f"{self.path / name} must be as the run wrote it, but is damaged ({reason}); restore it "
-            "from a backup, or start another run in another run_dir"
+    def _damage_of(self, name: str) -> AbstractContextManager[None]:
+        message = (
+            f"{self.path / name} must be as the run wrote it, but is damaged ({{error}}); restore it from a "
+            "backup, or start another run in another run_dir"
         )
+        return as_user_error(message, OSError, LookupError, TypeError, ValueError)
 
 
 def differences(

@@ -49,8 +49,6 @@ class Teacher(NamedTuple):
 def open_teacher(tasks: Sequence[Task], source: str) -> Teacher | None:
     """Returns the teacher of tasks, which must know the source language; None if none has a teacher.
 
-    Several teachers are joined into one that concatenates their vectors: its cosines are the means of theirs.
-
     Raises:
         UserError: A teacher does not know the source language, or tasks have different ones.
     """
@@ -60,22 +58,13 @@ def open_teacher(tasks: Sequence[Task], source: str) -> Teacher | None:
         raise UserError(f"all tasks must have the same teacher, but have {' and '.join(sorted(names))}")
     (name,) = names
     logging.info("opening the teacher %s", name)
-    systems = [open_embedder(part.strip()) for part in name.split(",")]
-    for system in systems:
-        # Only models of this package say which languages they know.
-        languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]
-        if source not in languages:
-            raise UserError(
-                f"a teacher must know data.source, {source!r}, but {system.name} knows "
-                f"{', '.join(languages)}: choose another teacher"
-            )
-    checksums = [system.checksum or "" for system in systems]
-    system = systems[0]
-    if len(systems) > 1:
-        system = Embedder(
-            name=" and ".join(system.name for system in systems),
-            sentences=lambda texts: np.concatenate([_encode_units(s, texts) for s in systems], axis=1),
-            checksum=" ".join(checksums) if all(checksums) else None,
+    system = open_embedder(name)
+    # Only models of this package say which languages they know.
+    languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]
+    if source not in languages:
+        raise UserError(
+            f"a teacher must know data.source, {source!r}, but {system.name} knows {', '.join(languages)}: "
+            "choose another teacher"
         )
     # Only the name identifies a teacher without a checksum.
     return Teacher(system, system.checksum or name, encode_checked(system, ["Hello"]).shape[1])
