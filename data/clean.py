@@ -33,7 +33,7 @@ def main() -> None:
         from xling_tf.sentence_encoder import SentenceEncoder
 
         encoder = SentenceEncoder(_MODEL.value)
-    with progress("cleaning", has_bar=False) as report:
+    with progress("cleaning") as report:
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         paths = Path(_INPUT.value), Path(_OUTPUT.value)
         counts = clean_bitext(encoder.encode, *paths, report=report, **options)

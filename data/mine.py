@@ -32,7 +32,7 @@ def main() -> None:
     """Mines what the flags describe, and prints the counts."""
     from xling_tf.bulk.mining import mine_translations
 
-    with progress("mining", has_bar=False) as report:
+    with progress("mining") as report:
         paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
         counts = mine_translations(*paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")

@@ -102,7 +102,7 @@ def translate_folder(
 
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
-        with progress(f"translating {len(records)} records to {target}", has_bar=False) as report:
+        with progress(f"translating {len(records)} records to {target}") as report:
             rows = _read_or_make(_texts(records), rows_of, saved, recipe, report)
         for path, corpus in paths.items():
             lines = [line for record in corpus.train if (line := _line(record, rows))]

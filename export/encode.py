@@ -42,7 +42,7 @@ def main() -> None:
     """Encodes what the flags describe, and prints the counts."""
     with quiet_start():
         from xling_tf.bulk.vector_files import encode_files
-    with progress("encoding", has_bar=False) as report:
+    with progress("encoding") as report:
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         files, output = _INPUT.value, Path(_OUTPUT.value)
         counts = encode_files(_MODEL.value, files, output, report=report, **options)

@@ -14,7 +14,7 @@ def result(step, loss=2.0):
 
 
 def train(folder, steps):
-    with TrainingLog(folder, first_step=steps[0], progress=0.0) as log:
+    with TrainingLog(folder, steps[0]) as log:
         for step in steps:
             log.report(result(step), 0.1)
 
@@ -50,7 +50,7 @@ def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplo
     with (
         caplog.at_level("WARNING", logger="absl"),
         small_disk(1000),
-        TrainingLog(tmp_path, first_step=0, progress=0.0) as log,
+        TrainingLog(tmp_path, 0) as log,
     ):
         for step in range(20):
             log.report(result(step), 0.1)
@@ -60,9 +60,9 @@ def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplo
     assert steps_of(tmp_path) == [0, 1, 2, 3]
 
 
-def test_without_a_terminal_a_line_stands_for_the_bar(tmp_path, monkeypatch, caplog, capsys):
+def test_a_line_every_half_minute_has_the_losses(tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(program, "_SECONDS_BETWEEN_LINES", 0.01)
-    with caplog.at_level("INFO", logger="absl"), TrainingLog(tmp_path, first_step=0, progress=0.0) as log:
+    with caplog.at_level("INFO", logger="absl"), TrainingLog(tmp_path, 0) as log:
         log.report(result(0, loss=2.0), 0.25)
         log.report(result(1, loss=4.0), 0.5)
         deadline = time.monotonic() + 60

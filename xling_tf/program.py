@@ -147,10 +147,8 @@ def set_up_logging() -> None:
 
 
 @contextmanager
-def progress(part: str, *, has_bar: bool = True) -> Iterator[Callable[[str], None]]:
+def progress(part: str) -> Iterator[Callable[[str], None]]:
     """Logs when a part of a program begins and ends, and every half minute in between.
-
-    On a terminal, progress bars replace the lines in between, if there are any.
 
     Yields:
         A function that sets the state that the following lines report.
@@ -168,16 +166,13 @@ def progress(part: str, *, has_bar: bool = True) -> Iterator[Callable[[str], Non
 
     logging.info("%s", part)
     thread = threading.Thread(target=remind, daemon=True)
-    is_hidden = has_bar and sys.stderr is not None and sys.stderr.isatty()
-    if not is_hidden:
-        thread.start()
+    thread.start()
     try:
         yield report
         logging.info("%s: done in %.0f seconds", part, time.monotonic() - begin)
     finally:
         ended.set()
-        if not is_hidden:
-            thread.join()
+        thread.join()
 
 
 @contextmanager

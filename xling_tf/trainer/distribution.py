@@ -23,7 +23,6 @@ Value = TypeVar("Value")
 
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
 _SECONDS_TO_START = 600.0
-_NEWEST_CAPABILITY = (9, 0)  # of the kernels in tensorflow 2.21's wheel: Hopper
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -130,18 +129,12 @@ def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
 
 
 def _report_gpus() -> None:
-    """Logs the GPUs by name, and warns of those that TensorFlow cannot use."""
+    """Logs the GPUs by name, and warns if TensorFlow cannot use them."""
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         details = tf.config.experimental.get_device_details(gpu)
         name, capability = details.get("device_name", gpu.name), details.get("compute_capability", (0, 0))
         logging.info("training on %s, compute capability %d.%d", name, *capability)
-        if capability > _NEWEST_CAPABILITY:
-            logging.warning(
-                "%s is newer than the kernels of TensorFlow, for capabilities up to %d.%d; if operations "
-                "fail, set CUDA_VISIBLE_DEVICES= to train on the CPU",
-                *(name, *_NEWEST_CAPABILITY),
-            )
     if not gpus and shutil.which("nvidia-smi") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
         logging.warning(
             "nvidia-smi is installed, but TensorFlow sees no GPU, and trains on the CPU; "

@@ -1,7 +1,6 @@
-"""The log of a training: progress bar, JSON lines and TensorBoard."""
+"""The log of a training: on the screen, in JSON lines and for TensorBoard."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -10,7 +9,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
-from tqdm import tqdm
 
 from xling_tf.errors import one_line
 from xling_tf.files import replacing
@@ -36,23 +34,19 @@ class StepResult(NamedTuple):
 class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
-    If the output is not a terminal, a line every half minute replaces the progress bar. Removes lines of
-    steps from `first_step` on, left by a killed process; `progress` is the used share of the budget. On a
-    full disk, training continues without the files, because a later checkpoint may still find room.
+    Removes lines of steps from `first_step` on, left by a killed process. On a full disk, training continues
+    without the files, because a later checkpoint may still find room.
     """
 
-    def __init__(self, run_dir: Path, *, first_step: int, progress: float) -> None:
+    def __init__(self, run_dir: Path, first_step: int) -> None:
         path = run_dir / "metrics.jsonl"
         _drop_lines(path, first_step)
         self._stack = ExitStack()
         self._report = self._stack.enter_context(log_progress("training"))
         self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
-        layout, hidden = "{l_bar}{bar}| {elapsed}<{remaining}{postfix}", sys.stderr is None or None
-        self._bar = tqdm(total=100.0, initial=100 * progress, disable=hidden, bar_format=layout)
         self._losses: dict[str, float] = {}
         self._stack.callback(self._writer.close)
-        self._stack.callback(self._bar.close)
         self._begin = time.monotonic()
         self._sentences = 0
         self._is_failing = False
@@ -83,9 +77,6 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         losses = " ".join(f"{_short(name)} {loss:.2f}" for name, loss in self._losses.items())
         status = f"step {result.step + 1}, {rate:.0f} sentences/s, loss: {losses}"
         self._report(f"{100 * progress:.0f}%, {status}")
-        if not self._bar.disable:
-            self._bar.set_postfix_str(status, refresh=False)
-            self._bar.update(100 * progress - self._bar.n)
 
     @contextmanager
     def _despite_full_disk(self) -> Iterator[None]:

@@ -175,8 +175,7 @@ class Trainer:
                 self._run_graphs_once()
             log = None
             if self._workers.is_chief:
-                log = TrainingLog(self._run_dir, first_step=self.step, progress=self._progress())
-                stack.enter_context(log)
+                log = stack.enter_context(TrainingLog(self._run_dir, self.step))
             saved = time.monotonic()
             self._begin = saved - self.seconds
             stopped = False

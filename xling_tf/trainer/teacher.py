@@ -1,7 +1,6 @@
 """Teachers: models whose vectors a student learns; each vector is computed once, and cached on disk."""
 
 import dataclasses
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -13,7 +12,6 @@ import tensorflow as tf
 from absl import logging
 from numpy.typing import NDArray
 from scipy import sparse
-from tqdm import tqdm
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
@@ -86,8 +84,6 @@ def with_vectors(
     encode = cached(system, folder, show_progress=False)
     done, total = 0, sum(map(len, parts))
     title = f"{system.name} encodes the texts of {total} examples into {folder}"
-    # With None, tqdm is hidden if the output is not a terminal.
-    bar = tqdm(total=total, leave=False, disable=sys.stderr is None or None)
 
     def add_vectors(part: Examples) -> Examples:
         nonlocal done
@@ -97,7 +93,6 @@ def with_vectors(
                 rows = np.arange(begin, min(begin + _CHUNK, len(part)))
                 texts = [text.decode() for text in part.columns(rows)[0]]
                 file.write(_encode_units(encode, texts).astype(np.float16).tobytes())
-                bar.update(len(rows))
                 done += len(rows)
                 report(f"{done / total:.0%} of them")
             file.flush()
@@ -105,7 +100,7 @@ def with_vectors(
             vectors = np.memmap(file, np.float16, "r", shape=shape) if len(part) else np.zeros(shape)
         return dataclasses.replace(part, vectors=vectors)
 
-    with bar, progress(title) as report:
+    with progress(title) as report:
         return {**examples, **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names}}
 
 
