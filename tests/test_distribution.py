@@ -47,7 +47,6 @@ GRADED = ("tasks.graded_similarity.weight=1",)
 # The second step is pulled back to before the first one.
 ANCHORED = ("similarity.matryoshka_dims=5", "tasks.translation_ranking.hard_negatives=1")
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
-DETECTED = ("tasks.translation_detection.weight=1",)
 YU = (*LSTM, *(f"tasks.translation.{x}" for x in ("weight=1", "regularizer=contrastive", "alpha=2")))
 # Both encode in groups of similar length, of which a replica with few rows leaves some empty.
 SIZES = ("encoder.embedding_dim=8", "encoder.intermediate_dim=12", "encoder.num_layers=1")
@@ -108,9 +107,7 @@ class Replica:
         ("translation_ranking_en-es", "sgd", False, ANCHORED),
         pytest.param("distillation_en-es", "sgd", True, DISTILLED, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "adam", True, (), marks=pytest.mark.slow),
-        pytest.param("quick_thought_es", "sgd", False, (), marks=pytest.mark.slow),
         pytest.param("graded_similarity_en", "sgd", True, GRADED, marks=pytest.mark.slow),
-        pytest.param("translation_detection_en-es", "sgd", False, DETECTED, marks=pytest.mark.slow),
         pytest.param("translation_en-es", "sgd", False, YU, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "sgd", True, BERT, marks=pytest.mark.slow),
         pytest.param("translation_ranking_en-es", "sgd", True, CNN, marks=pytest.mark.slow),

@@ -216,6 +216,8 @@ def test_languages_that_are_no_pair_are_refused_before_the_training(languages, t
     describe(tmp_path)
     with pytest.raises(UserError, match=r"expects? (two different )?codes"):
         fine_tune(tmp_path, PAIRS, output=tmp_path / "mine", languages=languages)
+    with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
+        fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")
 
 
 def test_the_log_says_which_label_means_alike(caplog):
@@ -233,15 +235,3 @@ def test_the_log_says_which_label_means_alike(caplog):
         check_scores(lambda texts: np.eye(200, dtype=np.float32)[[*map(int, texts)]], store.corpora)
         assert word in caplog.text
         assert [record.levelname for record in caplog.records].count("WARNING") == (scores is labels)
-
-
-def test_a_file_gives_scores_as_text_and_they_are_learnt_as_scores(tmp_path):
-    pairs = named([str(number % 3 / 2) for number in range(len(PAIRS))])
-    corpus = PairCorpus.from_pairs(pairs, ("en", "es"))
-    assert corpus.kind == "similarity"
-    assert [pair.label for pair in corpus.pairs] == [0, 50, 100] * (len(PAIRS) // 3)
-    # The same pairs in any form are the same training, which goes on where it stopped.
-    for form in (pd.DataFrame(pairs), iter(pairs)):
-        assert PairCorpus.from_pairs(form, ("en", "es")).version() == corpus.version()
-    with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
-        fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

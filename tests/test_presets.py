@@ -5,7 +5,7 @@ import pytest
 from programs import read_lines
 from serving_servers import served
 
-from xling_tf.config import TASKS, ExperimentConfig, OptimizerConfig
+from xling_tf.config import TASKS, ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
 from xling_tf.presets import get_preset, name_of_run
@@ -76,23 +76,10 @@ def test_another_language_of_a_preset_is_in_the_name_of_the_run():
     assert found == [task for task in (*six_tasks("fr"), *added_tasks("fr")) if task not in left_out]
 
 
-def test_answers_have_their_context_in_the_multilingual_presets():
-    # Yang, sec. 3.1: one "multi-feature question-answer prediction task".
-    for name in ("multilingual", "multilingual-large", "multilingual-qa"):
-        assert get_preset(name).tasks["question_answering"].with_context
-
-
-def test_the_literal_recipe():
-    # 2019, sec. 3.2: "All of our models are trained for 30 million steps."
+def test_the_literal_recipe_cycles_through_its_tasks():
+    # 2019, sec. 3.2: "cycling through the different tasks [...] and performing an optimization step for a
+    # single task"
     paper = get_preset("paper-en-es")
-    assert (paper.training.steps, paper.training.minutes) == (30_000_000, 0)
-    # "a batch size of 100 using stochastic gradient descent with a learning rate of 0.008"
-    assert {task.examples_per_batch for task in paper.tasks.values()} == {100}
-    assert paper.data.equal_batches
-    assert paper.optimizer == OptimizerConfig()  # test_config.py
-    assert paper.tokenizer.max_tokens == 64  # 2018, sec. 4.2
-    assert paper.tasks["translation_ranking"].hard_negatives == 5  # sec. 2.2
-    # "cycling through the different tasks [...] and performing an optimization step for a single task"
     tasks = make_tasks(paper)
     assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(six_tasks("es"))
 
