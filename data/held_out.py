@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.line_files import as_cell, write_lines
+from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.program import run
@@ -58,8 +58,7 @@ def write_held_out(
             if len(rows) >= MIN_PAIRS:
                 rows = [(source, target), *rows[:: math.ceil(len(rows) / max_pairs)]]
                 path = output / "bitext" / f"{name}_held_out.{pair}.tsv.gz"
-                # A line of a Moses pair may hold a tab.
-                write_lines(path, ("\t".join(map(as_cell, row)) for row in rows))
+                write_lines(path, map("\t".join, rows))
                 written[path] = len(rows) - 1
     if not written:
         raise UserError(f"{data} has fewer than {MIN_PAIRS} held-out pairs, a tenth of all; give more text")

@@ -9,7 +9,6 @@ from xling_tf.corpora.questions import SquadQuestion, read_paragraphs, read_ques
 from xling_tf.corpora.readers import (
     read_conversations,
     read_documents,
-    read_moses,
     read_nli,
     read_parallel,
     read_similarity,
@@ -55,8 +54,6 @@ def test_what_shows_nothing_is_empty_in_every_kind_of_file(tmp_path):
     assert [record[:2] for record in read(read_similarity(scored))] == [("c", "d")]
     pairs = write(tmp_path / "n.tsv", f"neutral\t{blank}\th\nneutral\tp\th\n")
     assert read(read_nli(pairs)) == [InferencePair("p", "h", 1)]
-    moses = [write(tmp_path / name, f"{side}\nc\n") for name, side in (("x.en", "a"), ("x.es", blank))]
-    assert read(read_moses(*moses)) == [TranslationPair("c", "c")]
     assert read(read_documents(write(tmp_path / "x.txt", f"a\nb\n{blank}\nc\n"))) == []
 
 
@@ -74,8 +71,6 @@ def test_names_that_do_not_fit_the_columns_are_left_out_of_the_first_line(tmp_pa
         # Elsewhere they are texts.
         reading = reader(write(tmp_path / "x.tsv", f"{row}\n{names}\n"))
         assert len(read(reading)) == 1 + (reader is not read_nli)
-    sides = [write(tmp_path / side, f"{side}\na\n") for side in ("source", "target")]
-    assert read(read_moses(*sides)) == [TranslationPair("a", "a")]
 
 
 def test_another_encoding_is_named_as_the_cause(tmp_path):
@@ -106,22 +101,6 @@ def test_documents_give_their_contiguous_triplets(tmp_path):
     first, second, third = (key for _, key in read_documents(path))
     assert first == second != third
     assert reading.malformed == {"not UTF-8": 1}
-
-
-def test_moses(tmp_path):
-    source = write(tmp_path / "x.en-es.en", b"one\n\ntwo\n\xff\nfive\n\t\n\xe3\x80\x80")
-    target = write(tmp_path / "x.en-es.es.gz", "uno\nvacío\ndos\ncuatro\ncinco\nseis\nsiete\n")
-    reading = read_moses(source, target)
-    assert read(reading) == [
-        TranslationPair("one", "uno"),
-        TranslationPair("two", "dos"),
-        TranslationPair("five", "cinco"),
-    ]
-    assert reading.first_lines == {"empty column": (2, 6, 7), "not UTF-8": (4,)}
-
-    source, target = write(tmp_path / "x.en", "a\n" * 2), write(tmp_path / "x.es", "b\n" * 3)
-    with pytest.raises(UserError, match=r"x\.en ends before line 3"):
-        read(read_moses(source, target))
 
 
 FOX = "The fox sleeps. It is red.\nCafe\u0301s are closed."

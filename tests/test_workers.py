@@ -1,18 +1,15 @@
 """Two processes on this machine that train together: killed, restarted, stopped, mismatched."""
 
 import json
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import keras
 import pytest
-from programs import ONE_TASK, ROOT, read_lines, train_until
+from programs import ONE_TASK, read_lines, train_until
 from programs import Run as Finished
 from testing import two_replicas
 
@@ -20,7 +17,7 @@ from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import experiment
-from xling_tf.trainer.distribution import Cluster, Workers, read_cluster
+from xling_tf.trainer.distribution import Cluster, Workers, make_strategy, read_cluster
 from xling_tf.trainer.experiment import Run
 
 STEPS = 12
@@ -99,75 +96,26 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
         assert line["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
 
 
-def talk() -> list[dict]:
-    """What two processes heard from each other."""
-    command = {"args": [sys.executable, "-c", _TALK], "cwd": ROOT, "stdout": subprocess.PIPE}
-    environments = [{**os.environ, "TF_CONFIG": tf_config} for tf_config in tf_configs()]
-    processes = [subprocess.Popen(**command, env=environment) for environment in environments]
-    return [json.loads(process.communicate(timeout=240)[0]) for process in processes]
-
-
-_TALK = """
-import json, os
-import tensorflow as tf
-from xling_tf.tasks.base import gather_candidates
-from xling_tf.errors import UserError
-from xling_tf.trainer.distribution import Workers, make_strategy, read_cluster
-
-cluster = read_cluster(os.environ)
-rank, workers = cluster.rank, Workers(make_strategy(cluster), cluster)
-heard = {"replicas": list(workers.replicas), "sum": workers.add_up([rank + 1.5, 10.0])}
-heard["made"] = workers.from_chief(lambda: ["by", rank])
-
-def refuse():
-    raise UserError(f"worker {rank} refuses")
-
-variables = [tf.Variable([[1.0, 2.5]]), tf.Variable(7, dtype=tf.int64)]
-if rank:
-    for variable in variables:
-        variable.assign(tf.zeros_like(variable))
-workers.share(variables)
-heard["shared"] = [variable.numpy().tolist() for variable in variables]
-
-@tf.function(input_signature=[tf.TensorSpec([None])])
-def gather(rows):
-    return workers.strategy.run(gather_candidates, args=(rows,))
-
-local = workers.strategy.experimental_local_results
-heard["gathered"] = [local(part)[0].numpy().tolist() for part in gather(tf.range(3.0 - rank))]
-heard["gathered_of_one"] = [local(part)[0].numpy().tolist() for part in gather(tf.range(3.0 * rank))]
-config = {"name": "sgd", "sizes": (1, 2 + rank)}
-heard["refusals"] = []
-for part in (
-    lambda: workers.from_chief(refuse),
-    lambda: workers.require_same({"config": {"seed": 1}, "data": {"nli/snli.en.train": 5}}),
-    lambda: workers.require_same({"config": {"optimizer": config}}),
-    lambda: workers.require_same({"data": {"nli/snli.en.train": 5} if rank else {}}),
-):
-    try:
-        heard["refusals"].append(part())
-    except UserError as error:
-        heard["refusals"].append(str(error))
-workers.wait()
-print(json.dumps(heard))
-"""
-
-
-@pytest.mark.slow
-def test_numbers_values_variables_and_refusals_reach_all():
-    for rank, heard in enumerate(talk()):
-        assert heard["replicas"] == [rank]
-        assert heard["sum"] == [4.0, 20.0]  # 1.5 + 2.5 and 10 + 10
-        assert heard["made"] == ["by", 0]
-        assert heard["shared"] == [[[1.0, 2.5]], 7]
-        # Worker 0 holds the rows 0 1 2, and worker 1 holds 0 1.
-        assert heard["gathered"] == [[0, 1, 2, 0, 1], 3 * rank]
-        assert heard["gathered_of_one"] == [[0, 1, 2], 0]  # worker 0 holds no row
-        of_chief, same, config, data = heard["refusals"]
-        assert of_chief == "worker 0 refuses"
-        assert same is None
-        assert "worker 1 has optimizer.sizes=(1, 3), and worker 0 has (1, 2)" in config
-        assert "worker 1 has data.nli/snli.en.train=5, and worker 0 has None" in data
+@pytest.mark.parametrize(
+    ("of_chief", "own", "message"),
+    [
+        (
+            {"a": {"sizes": (1, 2)}},
+            {"a": {"sizes": (1, 3)}},
+            r"has a.sizes=\(1, 3\), and worker 0 has \(1, 2\)",
+        ),
+        ({"data": {}}, {"data": {"x.tsv": 5}}, r"worker 1 has data\.x\.tsv=5, and worker 0 has None"),
+    ],
+)
+def test_what_differs_and_what_the_chief_refuses_is_told_by_all(of_chief, own, message, monkeypatch):
+    workers = Workers(make_strategy(), Cluster(("worker 0", "worker 1"), ("a:1", "b:2"), 1))
+    monkeypatch.setattr(workers, "gather", lambda facts: [of_chief, facts])
+    workers.require_same(of_chief)
+    with pytest.raises(UserError, match=message):
+        workers.require_same(own)
+    monkeypatch.setattr(workers, "gather", lambda _: [(None, "worker 0 refuses")])
+    with pytest.raises(UserError, match="worker 0 refuses"):
+        workers.from_chief(lambda: 1)
 
 
 WORKERS = {"worker": ["a:1", "b:2", "c:3"]}

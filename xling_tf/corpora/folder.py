@@ -41,7 +41,7 @@ _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1
 
 
 class CorpusFile(NamedTuple):
-    """A file, or both files of a Moses pair, whose name says that it holds a corpus or a shard of one."""
+    """A file, or two of translated scored pairs, whose name says that it holds a corpus or a shard."""
 
     kind: str
     name: str
@@ -228,30 +228,16 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                     read = layout.read
                     if "languages" in inspect.signature(read).parameters:
                         read = partial(read, languages=languages)
-                    if paths := _moses_paths(path, match) if "side" in parts else (path,):
-                        yield CorpusFile(
-                            kind=record_type.name,
-                            name=parts["name"],
-                            languages=languages,
-                            split=parts.get("split", ""),
-                            paths=paths,
-                            read=read,
-                            shard=int(parts["shard"] or 0),
-                            num_shards=int(parts["of"] or 1),
-                        )
-
-
-def _moses_paths(path: Path, match: re.Match[str]) -> tuple[Path, ...]:
-    """Returns both sides of a Moses pair, given its source side; () for a target side with a source side."""
-    languages = (match["source"], match["target"])
-    other = languages[match["side"] == languages[0]]
-    shard = f"-{match['shard']}-of-{match['of']}" if match["shard"] else ""
-    stem = f"{match['name']}.{'-'.join(languages)}.{other}{shard}"
-    partners = [p for p in _files_of(path.parent) if re.fullmatch(re.escape(stem) + PACKED, p.name)]
-    if len(partners) != 1:
-        names = " and ".join(partner.name for partner in partners) or "missing"
-        raise UserError(f"{path} must have its translation in one file, {stem}, but it is {names}")
-    return (path, *partners) if match["side"] == languages[0] else ()
+                    yield CorpusFile(
+                        kind=record_type.name,
+                        name=parts["name"],
+                        languages=languages,
+                        split=parts.get("split", ""),
+                        paths=(path,),
+                        read=read,
+                        shard=int(parts["shard"] or 0),
+                        num_shards=int(parts["of"] or 1),
+                    )
 
 
 def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> FileCorpus:

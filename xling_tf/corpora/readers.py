@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from xling_tf.corpora.line_files import Unreadable, as_cell, read_every_line, read_lines, write_lines
+from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines, write_lines
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -233,11 +233,6 @@ def _digest(document: list[str]) -> str:
     return f"{text_hash(' '.join(document)):x}"
 
 
-def read_moses(source: Path, target: Path) -> Reading[TranslationPair]:
-    """Reads two files in which lines with the same number are translations."""
-    return read_records((source, target), ("source", "target"), TranslationPair)
-
-
 def mined_path(data: Path, name: str, languages: str) -> Path:
     """Returns the path of the mined negatives of a corpus, given its data folder, name and "en-es"."""
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
@@ -246,7 +241,7 @@ def mined_path(data: Path, name: str, languages: str) -> Path:
 def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
     """Writes a line of source, target and negatives for each pair; pairs are in the corpus' order."""
     rows = ((source, target, *negatives) for source, target, negatives in pairs)
-    write_lines(path, ("\t".join(map(_cell, row)) for row in rows))
+    write_lines(path, map("\t".join, rows))
 
 
 def read_mined(path: Path) -> Iterator[TranslationPair]:
@@ -266,7 +261,7 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
     mined = read_mined(path)
     next_mined = next(mined, None)
     for pair in pairs:
-        if next_mined and (_cell(pair.source), _cell(pair.target)) == next_mined[:2]:
+        if next_mined and pair[:2] == next_mined[:2]:
             yield pair._replace(negatives=next_mined.negatives)
             next_mined = next(mined, None)
         else:
@@ -277,11 +272,6 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
             f"{next_mined.source[:80]!r} of {path} is not in the corpus at that place: the corpus changed; "
             + mining_command(path.parents[1], *languages)
         )
-
-
-def _cell(text: str) -> str:
-    # The text as `read_mined` returns it: a line of a Moses file may hold tabs.
-    return as_cell(text).strip(" ")
 
 
 def mining_command(data: Path, source: str, target: str) -> str:

@@ -6,7 +6,6 @@ from xling_tf.corpora.records import FileLayout, RecordType
 
 _ONE = rf"(?P<name>[^.].*)\.(?P<source>{LANGUAGE})"
 _PAIR = rf"{_ONE}-(?P<target>{LANGUAGE})"
-_MOSES = rf"{_PAIR}\.(?P<side>(?P=source)|(?P=target))"
 _SPLIT = r"(?P<split>train|dev(?:_(?:mis)?matched)?|test)"
 _SNLI = rf"(?P<name>(?:snli|multinli)_1\.0)_{_SPLIT}"
 _SNLI_FOLDERS = (".", "nli", "snli_1.0", "multinli_1.0")
@@ -21,10 +20,7 @@ RECORD_TYPES: dict[str, RecordType] = {
             name="parallel",
             description="translations",
             record=records.TranslationPair,
-            layouts=(
-                FileLayout(("parallel",), _PAIR, readers.read_parallel),
-                FileLayout(("parallel",), _MOSES, readers.read_moses, ""),
-            ),
+            layouts=(FileLayout(("parallel",), _PAIR, readers.read_parallel),),
             template="NAME.{source}-{target}.tsv",
             split_by="source",
             hidden=("source", "target"),

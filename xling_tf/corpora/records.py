@@ -72,17 +72,17 @@ class FileLayout:
 
     folders: tuple[str, ...]  # relative to the data folder
     # A regular expression of the file names without shard, ending and compression. The groups are `name`, the
-    # languages `source` and `target` (without them, English), `split`, and `side` of a Moses pair.
+    # languages `source` and `target` (without them, English), and `split`.
     stem: str
-    # Takes the path, or both paths of a Moses pair, and perhaps the `languages`; returns a `Reading`.
+    # Takes the path, and perhaps the `languages`; returns a `Reading`.
     read: Callable[..., Any]
-    ending: str = TABLE_ENDINGS  # a regular expression of the endings of names, in any case; "" for none
+    ending: str = TABLE_ENDINGS  # a regular expression of the endings of names, in any case
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the file names; the groups `shard` and `of` are as Apache Beam names shards."""
-        ending = rf"(?i:\.{self.ending})" if self.ending else ""
-        return re.compile(rf"{self.stem}(?:-(?P<shard>\d{{5,}})-of-(?P<of>\d{{5,}}))?{ending}{PACKED}")
+        shard = r"(?:-(?P<shard>\d{5,})-of-(?P<of>\d{5,}))?"
+        return re.compile(rf"{self.stem}{shard}(?i:\.{self.ending}){PACKED}")
 
 
 @dataclass(frozen=True, kw_only=True)
