@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 from evaluation.workloads import MIB, ROUNDS, read_texts, resident_bytes, write_figures
-from xling_tf.program import quiet_start, run
+from xling_tf.program import run
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model.", required=True)
@@ -40,7 +40,7 @@ def measure() -> dict[str, Any]:
     folders = {"tensorflow": _MODEL.value, "litert": _LITERT.value, "onnx": _ONNX.value}
     context = multiprocessing.get_context("spawn")
     pools = {name: ProcessPoolExecutor(1, mp_context=context) for name in folders}
-    figures = {name: pools[name].submit(_open, name, folders[name]).result() for name in pools}
+    figures = {name: pools[name].submit(_open, folders[name]).result() for name in pools}
     first = {name: pool.submit(_encode, texts).result() for name, pool in pools.items()}
     rounds = [
         {name: pool.submit(_encode, texts).result()[1] for name, pool in pools.items()} for _ in range(ROUNDS)
@@ -63,16 +63,10 @@ def measure() -> dict[str, Any]:
     return {"texts": len(texts), **figures, "runtime_versions": versions}
 
 
-def _open(name: str, folder: str) -> dict[str, float]:
+def _open(folder: str) -> dict[str, float]:
     """Opens an encoder in this process; returns the time until its first vector and its size on disk."""
     begin = time.perf_counter()
-    if name == "tensorflow":
-        with quiet_start():
-            _opened["encoder"] = SentenceEncoder(folder)
-    else:
-        from xling_tf.savedmodel.runtimes import load
-
-        _opened["encoder"] = load(folder)
+    _opened["encoder"] = SentenceEncoder(folder)
     _opened["encoder"].encode(["one"])
     files = [path for path in Path(folder).rglob("*") if path.is_file()]
     return {

@@ -150,9 +150,8 @@ def test_the_extra_runtime_encodes_without_tensorflow(wheel, tmp_path):
     subprocess.run(install, cwd=tmp_path, check=True)
     code = """
 import json, sys
-from xling_tf.savedmodel.runtimes import load
-vectors = load(sys.argv[1]).encode(json.loads(sys.argv[2]))
 import xling_tf
+vectors = xling_tf.load(sys.argv[1]).encode(json.loads(sys.argv[2]))
 try:
     xling_tf.Model
 except xling_tf.UserError as error:

@@ -239,7 +239,7 @@ def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatc
         (["model.tar.gz"], "model.tar.gz", "download it again"),
         (["notes.txt"], "notes.txt", "is neither"),
         (["run/checkpoints/1/state.json"], "run", "run folder"),
-        (["lite/runtime.json"], "lite", "runtimes.load"),
+        (["lite/runtime.json"], "lite", "ONNX Runtime"),
         (["torch/modules.json"], "torch", "import_model.py"),
         (["old/tfhub_module.pb"], "old", "TensorFlow 1"),
         (["a/x/saved_model.pb", "a/y/saved_model.pb"], "a", "a/x"),

@@ -18,13 +18,13 @@ from programs import ROOT, run_python
 from testing import KINDS, SENTENCES, TINY, build_model, tiny_config
 from tricky_texts import FRAGMENTS
 
-import xling_tf
 from xling_tf.config import SentencePieceConfig, WordPieceConfig, WordsConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.module import ExportedModule
-from xling_tf.savedmodel.runtimes import Pieces, RuntimeEncoder, WordPieces, Words, load
+from xling_tf.savedmodel.runtimes import Pieces, WordPieces, Words
+from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -101,7 +101,7 @@ class Exported:
         self.vectors = module(tf.constant(TEXTS)).numpy()
 
     @cache  # noqa: B019
-    def encoder(self, name: str) -> RuntimeEncoder:
+    def encoder(self, name: str) -> SentenceEncoder:
         export(self.folder, name, self.place / name)
         return load(self.place / name)
 
@@ -139,26 +139,8 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
     assert encoder.encode([]).shape == (0, TINY.encoder.hidden_dim)
     np.testing.assert_allclose(encoder.encode(TEXTS[0]), expected[0], atol=1e-5)
     np.testing.assert_array_equal(encoder.encode("b", prompt="a "), encoder.encode("a b"))
-    with pytest.raises(UserError, match="batch_size must be"):
-        encoder.encode(["a"], batch_size=0)
-    # Options of the client of SavedModels.
-    client = xling_tf.load(exported.folder)
-    options: dict[str, Any] = dict.fromkeys(("prompt_name", "pool", "chunk_size"))
-    options |= {"sentences": TEXTS, "show_progress_bar": True, "truncate_dim": 4, "device": "cpu"}
-    options |= {"convert_to_numpy": True, "normalize_embeddings": True}
-    np.testing.assert_allclose(encoder.encode(**options), client.encode(**options), atol=1e-5)
-    codes = encoder.encode(TEXTS, precision="int8")
-    assert codes.dtype == np.int8
-    assert np.abs(codes.astype(int) - client.encode(TEXTS, precision="int8")).max() <= 1
-    for option in (
-        {"device": "cuda"},
-        {"normalize_embeddings": False},
-        {"nonsense": 1},
-        {"precision": "int4"},
-        {"prompt": ["a "]},
-    ):
-        with pytest.raises(UserError, match=next(iter(option))):
-            encoder.encode(["a"], **option)
+    with pytest.raises(UserError, match="no signature raw"):
+        encoder.encode(["a"], normalize_embeddings=False)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
 
@@ -181,8 +163,11 @@ for name in ("tensorflow", "keras", "tensorflow_text", "tf2onnx"):
     sys.modules[name] = None  # importing it fails
 import numpy
 from xling_tf.settings import apply_overrides
-from xling_tf.savedmodel.runtimes import load
-numpy.save("vectors.npy", [load(folder).encode(["Hola", "xyz"]) for folder in sys.argv[1:]])
+import xling_tf
+encoders = [xling_tf.load(folder, device="cpu") for folder in sys.argv[1:]]
+numpy.save("vectors.npy", [encoder.encode(["Hola", "xyz"]) for encoder in encoders])
+(hits,) = xling_tf.semantic_search(encoders[0].encode("Hola"), encoders[0].encode(["xyz", "Hola"]), top_k=1)
+assert hits[0]["corpus_id"] == 1 and encoders[0].similarity([1.0], [2.0]) == 1
 """
 
 
@@ -208,8 +193,6 @@ def test_a_model_with_changed_rules_is_refused_and_an_earlier_export_stays(spelt
 
 
 def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
-    with pytest.raises(UserError, match=r"is one for TensorFlow.*export/main\.py"):
-        load(spelt.folder)
     spelt.encoder("onnx")
     folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))
     (folder / "model.onnx").write_bytes(b"half")

@@ -231,7 +231,7 @@ _Source = tuple[dict[str, Any], Callable[[str], bytes], Callable[[Model], Weight
 def _read_runtime(folder: Path, name: str) -> _Source:
     raise UserError(
         f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model that it was "
-        "exported from, or load it with xling_tf.savedmodel.runtimes.load"
+        "exported from, or load it with xling_tf.load"
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.errors import UserError, first_line, require_known
+from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.inputs import (
     Texts,
     as_texts,
@@ -19,7 +20,8 @@ from xling_tf.inputs import (
     require_unused,
 )
 from xling_tf.processes import require_not_forked
-from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, unpickled
+from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, string_tensor, unpickled
+from xling_tf.savedmodel.runtimes import RuntimeModel
 from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
@@ -38,7 +40,8 @@ class SentenceEncoder:
 
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`; or a
-            function from `[n]` strings to `[n, dim]` vectors.
+            function from `[n]` strings to `[n, dim]` vectors. Exports for ONNX Runtime and LiteRT, which have
+            `encode` but no signatures, work without TensorFlow.
         dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs that
             support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
@@ -60,6 +63,7 @@ class SentenceEncoder:
 
     similarity_fn_name = "cosine"  # the measure that `similarity` computes
     _takes_contexts = False
+    _to_input: Callable[[list[str]], Any] = staticmethod(string_tensor)  # makes a model's input of texts
     _arguments: tuple[str, str] | None = None  # the constructor's, if the model was loaded by its name
 
     def __init__(
@@ -78,7 +82,12 @@ class SentenceEncoder:
             name = os.fsdecode(model)  # absolute, for processes with another working folder
             self._arguments = (name if "://" in name else os.path.abspath(os.path.expanduser(name)), dtype)
             folder = find_model(model)
-            model, info = load_saved_model(folder), read_info(folder)
+            info = read_info(folder)
+            if (folder / RUNTIME_SETTINGS).is_file():
+                model, self._to_input = RuntimeModel(folder), list
+                info = {"prompts": {"default": model.prompt}, "default_prompt_name": "default"}
+            else:
+                model = load_saved_model(folder)
         self.prompts: dict[str, str] = {"query": "", "document": "", **info.get("prompts", {})}
         self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
@@ -158,7 +167,7 @@ class SentenceEncoder:
         if prompt:
             columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
         embed = self._embed_raw if is_raw else self._embed
-        if self.prompts.get(self.default_prompt_name or "") and prompt is not None:
+        if self._signatures and self.prompts.get(self.default_prompt_name or "") and prompt is not None:
             # The other signatures put the default prompt before texts.
             embed, normalize_embeddings = self._encoder("unprompted")[0], not is_raw
         if truncate_dim is None:
@@ -177,7 +186,8 @@ class SentenceEncoder:
                 vectors = vectors[:, :truncate_dim] if is_raw else shorter
             return {"vectors": quantize_units(vectors, precision)}
 
-        vectors = call_in_batches(encode, columns, batch_size, show_progress_bar)["vectors"]
+        outputs = call_in_batches(encode, columns, batch_size, show_progress_bar, self._to_input)
+        vectors = outputs["vectors"]
         vectors = vectors[0] if is_one else vectors
         if convert_to_numpy and not convert_to_tensor:
             return vectors
@@ -189,6 +199,8 @@ class SentenceEncoder:
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         """Returns the prompt that the arguments of `encode` ask for; None for the default."""
         require_prompt(prompt)
+        if not self._signatures:  # a SavedModel puts its default prompt before texts itself
+            name = name or self.default_prompt_name
         if prompt is None and name is not None:
             require_known("prompt_name", name, self.prompts)
             return self.prompts[name]
@@ -226,9 +238,9 @@ class SentenceEncoder:
             UserError: The model has no such signature, the signature has other inputs, or it rejects these.
         """
         require_not_forked()
+        function = self._signature(signature)
         import tensorflow as tf
 
-        function = self._signature(signature)
         specs = function.structured_input_signature[1]
         if inputs.keys() != specs.keys() or any(spec.dtype != tf.string for spec in specs.values()):
             expected = ", ".join(f"{name}: {spec.dtype.name}" for name, spec in specs.items())
@@ -242,6 +254,7 @@ class SentenceEncoder:
                 columns,
                 batch_size,
                 show_progress_bar,
+                self._to_input,
             )
         except tf.errors.InvalidArgumentError as error:
             message = first_line(error.message)
@@ -323,7 +336,7 @@ class SentenceEncoder:
     @cached_property
     def _embed_raw(self) -> Callable[..., Any]:
         """The function from texts to vectors of the encoder's own lengths."""
-        return self._encoder("raw")[0] if self._signatures else self._embed
+        return self._encoder("raw")[0] if self._arguments else self._embed
 
     def _encoder(self, name: str) -> tuple[Callable[..., Any], int]:
         """A signature as a function from texts, and contexts if it takes them; and its number of inputs."""

@@ -17,7 +17,7 @@ from xling_tf.files import RUNTIME_SETTINGS, write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
-from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, load
+from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, RuntimeModel
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
@@ -28,8 +28,8 @@ In Python, without TensorFlow:
 
     pip install 'xling_tf[{extra}]'
 
-    from xling_tf.savedmodel.runtimes import load
-    load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
+    import xling_tf
+    xling_tf.load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
 
 `{model}` maps `ids`, int32 `[batch, tokens]` padded with 0, and `lengths`, int32 `[batch]`, to `outputs`,
 float32 `[batch, {dim}]`. `{vocabulary}` is the {vocabulary_is}. In other programming languages, compute ids
@@ -100,7 +100,8 @@ def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple
     }
     write_json(folder / RUNTIME_SETTINGS, settings)
     (folder / "README.md").write_text(_card(settings), encoding="utf-8")
-    return PROBES, load(folder).encode
+    model = RuntimeModel(folder)
+    return PROBES, lambda texts: model([source.prompt + text for text in texts])
 
 
 class IdGraph(tf.Module):

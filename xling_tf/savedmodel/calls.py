@@ -1,6 +1,7 @@
 """Calls of a loaded model: in batches, in bfloat16, and in another process."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,18 @@ def call_in_batches(
     columns: Sequence[list[str]],
     batch_size: int,
     show_progress_bar: bool | None,
+    to_input: Callable[[list[str]], Any],
 ) -> dict[str, NDArray[Any]]:
-    """Calls a function with a string tensor for each column, with rows of similar length together.
+    """Calls a function with the input that each column becomes, with rows of similar length together.
 
     Returns its outputs by name, `[rows, ...]` in the order of the rows.
     """
     require_positive(batch_size, "batch_size")
     require_not_forked()
-    import tensorflow as tf
 
     def call(rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-        tensors = [tf.constant([column[row] for row in rows], tf.string) for column in columns]
-        return {name: np.asarray(output) for name, output in function(*tensors).items()}
+        inputs = [to_input([column[row] for row in rows]) for column in columns]
+        return {name: np.asarray(output) for name, output in function(*inputs).items()}
 
     results = compute_in_batches(
         call,
@@ -41,6 +42,13 @@ def call_in_batches(
         show_progress=show_progress_bar,
     )
     return results or call(np.zeros(0, np.intp))
+
+
+def string_tensor(texts: list[str]) -> Any:
+    """Returns texts as a tensor, `[texts]` tf.string."""
+    import tensorflow as tf
+
+    return tf.constant(texts, tf.string)
 
 
 def in_bfloat16(function: Callable[..., Any], num_inputs: int) -> Callable[..., Any]:
@@ -62,7 +70,9 @@ def in_bfloat16(function: Callable[..., Any], num_inputs: int) -> Callable[..., 
 
 
 def device() -> str:
-    """Returns "cuda" if TensorFlow sees a GPU, else "cpu"."""
+    """Returns "cuda" if TensorFlow is installed and sees a GPU, else "cpu"."""
+    if find_spec("tensorflow") is None:
+        return "cpu"
     import tensorflow as tf
 
     return "cuda" if tf.config.get_visible_devices("GPU") else "cpu"

@@ -1,4 +1,4 @@
-"""Encoders that run on LiteRT or ONNX Runtime, without TensorFlow."""
+"""Models for LiteRT or ONNX Runtime, which `xling_tf.load` runs without TensorFlow."""
 
 import json
 import os
@@ -11,19 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError, as_user_error, library, require_known
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.inputs import Texts, as_texts, is_single, require_prompt, require_unused
 from xling_tf.length_batches import available_cpus, compute_in_batches
-from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.savedmodel.word_averages import WordSplitter, first_bytes, ngrams_of, readable
-from xling_tf.search.neighbours import require_positive, truncated
-from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
-# Maximum number of tokens of a batch, padding included, which bounds the memory.
-_MAX_TOKENS = 4096
+# Maximum numbers of texts of a batch and of their tokens, padding included, which bound the memory.
+_MAX_ROWS, _MAX_TOKENS = 64, 4096
 # Number of words outside the vocabulary whose n-grams are cached.
 _CACHED_WORDS = 100_000
 
@@ -31,89 +27,39 @@ Inputs = dict[str, NDArray[np.int32]]
 Run = Callable[[Inputs], NDArray[np.float32]]
 
 
-class RuntimeEncoder:
-    """Encodes sentences like the exported model that was converted; any number of threads may share it."""
+class RuntimeModel:
+    """A model for ONNX Runtime or LiteRT, as a function from texts to vectors; threads may share it.
 
-    def __init__(self, text: "Pieces | Words", run: Run, dim: int, *, prompt: str, folder: Path) -> None:
-        self.text = text
-        self.prompt = prompt
-        self.dim = dim
-        self._run = run
-        self._folder = folder
-        self._process = os.getpid()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Makes unpickling load the folder again."""
-        return load, (self._folder.absolute(),)
-
-    def encode(
-        self,
-        inputs: Texts | None = None,
-        *,
-        prompt: str | None = None,
-        batch_size: int = 64,
-        show_progress_bar: bool | None = None,
-        precision: Precision = "float32",
-        truncate_dim: int | None = None,
-        **options: Any,
-    ) -> NDArray[Any]:
-        """Encodes any number of sentences in bounded memory, as `SentenceEncoder.encode` does.
-
-        The arguments are those of that method; **options have values that change nothing.
-
-        Returns:
-            `[sentences, dim]` of unit length, float32 or as `precision` says; `[dim]` for a single text.
-
-        Raises:
-            UserError: The process was forked after the model was loaded, or an option is not supported.
-        """
-        sentences: Any = options.pop("sentences", None) if inputs is None else inputs
-        require_unused(options, lambda: "cpu")
-        require_known("precision", precision, PRECISIONS)
-        require_prompt(prompt)
-        if os.getpid() != self._process:
-            raise UserError("the model was loaded before this process was forked; load it after the fork")
-        require_positive(batch_size, "batch_size")
-        texts = as_texts(sentences, "sentences")
-        prompt = self.prompt if prompt is None else prompt
-        tokens: Sequence[Any] = self.text.tokenize([prompt + text for text in texts])
-        vectors = compute_in_batches(
-            lambda rows: {"vectors": self._run(self.text.inputs([tokens[row] for row in rows]))},
-            [len(words) for words in tokens],
-            max_rows=batch_size,
-            max_length=_MAX_TOKENS,
-            show_progress=show_progress_bar,
-        ).get("vectors", np.zeros((0, self.dim), np.float32))
-        shorter = vectors if truncate_dim is None else truncated(vectors, truncate_dim)
-        vectors = quantize_units(shorter, precision)
-        return vectors[0] if is_single(sentences) else vectors
-
-
-def load(folder: str | Path) -> RuntimeEncoder:
-    """Loads a folder that `export/main.py --to litert` or `--to onnx` has written.
-
-    Returns:
-        The encoder.
+    Args:
+        folder: What `export/main.py --to onnx` or `--to litert` has written.
 
     Raises:
-        UserError: It is not such a folder, or a package that it needs is missing.
-
-    Example:
-        >>> load("exported/en-es-onnx").encode(["Hola", "Hello"]).shape  # doctest: +SKIP
-        (2, 512)
+        UserError: The folder is damaged or of another version, or a package that it needs is missing.
     """
-    folder = find_model(folder)
-    message = (
-        f"expected a model for LiteRT or ONNX Runtime, but {folder} is one for TensorFlow, or has no "
-        f"readable {RUNTIME_SETTINGS}; convert it with export/main.py --to litert or --to onnx"
-    )
-    with as_user_error(message, OSError, ValueError):
-        settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
-    if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
-        raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
-    text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
-    run, prompt = _open(folder, settings["runtime"]), settings.get("prompt", "")
-    return RuntimeEncoder(text, run, settings["dim"], prompt=prompt, folder=folder)
+
+    def __init__(self, folder: Path) -> None:
+        message = f"{folder / RUNTIME_SETTINGS} cannot be read: {{error}}; convert the model again"
+        with as_user_error(message, OSError, ValueError):
+            settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
+        if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
+            raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
+        self.prompt: str = settings.get("prompt", "")  # which the caller puts before texts
+        self._dim = settings["dim"]
+        self._text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
+        self._run = _open(folder, settings["runtime"])
+        self._process = os.getpid()
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Returns `[texts, dim]` of unit length; in a process that was forked later, a `UserError`."""
+        if os.getpid() != self._process:
+            raise UserError("the model was loaded before this process was forked; load it after the fork")
+        tokens: Sequence[Any] = self._text.tokenize(texts)
+        return compute_in_batches(
+            lambda rows: {"vectors": self._run(self._text.inputs([tokens[row] for row in rows]))},
+            [len(words) for words in tokens],
+            max_rows=_MAX_ROWS,
+            max_length=_MAX_TOKENS,
+        ).get("vectors", np.zeros((0, self._dim), np.float32))
 
 
 def _open(folder: Path, runtime: str) -> Run:

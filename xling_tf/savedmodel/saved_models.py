@@ -240,7 +240,7 @@ def _describe(folder: Path) -> str:
         return "does not exist; use a folder that a training has exported"
     names = sorted(path.name for path in folder.iterdir())
     if RUNTIME_SETTINGS in names:
-        return "is a model for LiteRT or ONNX Runtime; load it with xling_tf.savedmodel.runtimes.load"
+        return "is a model for LiteRT or ONNX Runtime; load it with xling_tf.load"
     if _CHECKPOINTS in names:
         return "is the run folder of a training; use what it exported, or finish it, which exports the model"
     if "tfhub_module.pb" in names:
