@@ -1,6 +1,6 @@
 """Measures training and encoding beside the machine's matrix products and other libraries, by turns.
 
-python evaluation/benchmark_speed.py --preset en-es --data DIR           # on a GPU, if there is one
+python evaluation/benchmark_speed.py --preset en-es --data DIR
 make peers ARGS="--data DIR"                      # and by other libraries, whose environment it makes
 make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its origin
 """
@@ -8,13 +8,11 @@ make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an impo
 import itertools
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import timeit
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,10 @@ from absl import flags
 
 from evaluation.workloads import (
     MAX_TEXTS,
+    RANKING_ALONE,
     ROUNDS,
+    flops_per_token,
+    peers,
     read_pairs,
     read_texts,
     seconds_of,
@@ -40,7 +41,6 @@ from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 
 _PRESET = flags.DEFINE_string("preset", "en-es", "Preset, which is trained on translation ranking alone.")
-_SET = flags.DEFINE_multi_string("set", [], "Changes a setting: dotted.name=value. Repeatable.")
 _STEPS = flags.DEFINE_integer("steps", 30, "Number of measured steps.", lower_bound=2)
 _DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
@@ -52,12 +52,6 @@ _TEXTS = flags.DEFINE_string("texts", None, "With --peer: file of sentences, a l
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
 
 _WARM_UP_STEPS = 5
-_OTHER_TASKS = (
-    *("response_prediction", "quick_thought", "inference", "question_answering", "distillation"),
-    *("entailment_ranking", "graded_similarity"),
-)
-# Settings of a training on translation ranking alone; a preset's first phase trains another encoder.
-_RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 # Functions that return sentences per second, by workload and system.
 _Workloads = Mapping[str, Mapping[str, Callable[[], float]]]
 
@@ -133,7 +127,7 @@ def _measure_trained() -> dict[str, Any]:
         figures = _compare(ours, {"texts": texts, "pairs": sample, "shape": trained.encoder_settings}, dtypes)
     limits = {dtype: max(limit, matmul_gflops(dtype)) for dtype, limit in limits.items()}
     tokens = trained.tokenizer.tokenize(texts).flat_values.shape[0]
-    flops, shares = _flops_per_token(trained.encoder_settings) / 1e9, {}
+    flops, shares = flops_per_token(trained.encoder_settings) / 1e9, {}
     for name, system, dtype, per_sentence in (
         ("training", "xling_tf", dtypes[-1], 3 * flops * steps["tokens"] / steps["sentences"]),
         ("encoding", "xling_tf, float32", "float32", flops * tokens / len(texts)),
@@ -152,9 +146,7 @@ def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> di
     languages = _SOURCE.value, _TARGET.value
     data = (f"data.source={languages[0]}", f"data.targets={languages[1]}")
     budget = ("training.minutes=0", f"training.steps={_WARM_UP_STEPS + _STEPS.value}")
-    config = apply_overrides(
-        get_preset(_PRESET.value), [*_RANKING_ALONE, *data, *budget, *_SET.value, *settings]
-    )
+    config = apply_overrides(get_preset(_PRESET.value), [*RANKING_ALONE, *data, *budget, *settings])
     with tempfile.TemporaryDirectory() as run_dir:
         folders = {"run_dir": Path(run_dir), "output": output}
         corpora = [PairCorpus.from_pairs(pairs, languages)]
@@ -198,7 +190,7 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
                         rates[workload][system].append(rate(name))
 
     if _PYTHON.value:
-        with _peers(_PYTHON.value, inputs) as (names, rate):
+        with peers(_PYTHON.value, inputs) as (names, rate):
             measure_all(names, rate)
     else:
         measure_all((), lambda name: 0.0)
@@ -211,46 +203,6 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
             best = max(medians[system] for system in ours[workload])
             medians["ratio to the fastest of the others"] = best / max(medians[other] for other in others)
     return figures
-
-
-def _flops_per_token(encoder: Mapping[str, Any]) -> int:
-    """The operations of a token's forward pass through the layers' weights; 0 if unknown."""
-    if encoder["kind"] in ("transformer", "bert"):
-        width = encoder["embedding_dim" if encoder["kind"] == "bert" else "hidden_dim"]
-        return 2 * encoder["num_layers"] * width * (4 * width + 2 * encoder["intermediate_dim"])
-    if encoder["kind"] == "cnn":  # only its convolutions: the rest is computed once per distinct piece
-        widths = sum(width for width in encoder["filter_widths"] if width > 1)
-        return 2 * encoder["num_layers"] * encoder["num_filters"] ** 2 * widths
-    return 0
-
-
-@contextmanager
-def _peers(python: str, inputs: Mapping[str, Any]) -> Iterator[tuple[list[str], Callable[[str], float]]]:
-    """Runs evaluation/peers.py in the environment that `make peers` makes.
-
-    Yields:
-        The names of its workloads, and a function that runs one of them and returns sentences per second.
-    """
-    if not Path(python).exists():
-        raise UserError(f"--python must have the other libraries, but {python} is not there; make peers")
-    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
-        json.dump(inputs, file)
-        file.flush()
-        command = [python, str(Path(__file__).with_name("peers.py")), file.name]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-
-            def answer() -> Any:
-                assert process.stdout is not None
-                if not (line := process.stdout.readline()):
-                    raise UserError("evaluation/peers.py ended with the error above; see make peers")
-                return json.loads(line)
-
-            def rate(name: str) -> float:
-                print(name, file=process.stdin, flush=True)
-                measured = answer()
-                return float(measured["sentences"] / measured["seconds"])
-
-            yield answer(), rate
 
 
 if __name__ == "__main__":

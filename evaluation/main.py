@@ -17,12 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 from tabulate import tabulate
 
+from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import NETWORK
 from xling_tf.program import format_table, quiet_start, run
 
 _MODEL = flags.DEFINE_string("model", None, "The model: exported/en-es, rest:URL or python:module:function.")
-_DATA = flags.DEFINE_string("data", None, "Folder with evaluation data.")
+_DATA = flags.DEFINE_string("data", None, "Folder of evaluation data or corpora; sample for the built-in.")
 _SUITE = flags.DEFINE_list(
     "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default all in the folder."
 )
@@ -58,7 +59,7 @@ def _run() -> None:
 
     if _MODEL.value is None or _DATA.value is None:
         raise UserError("expected --model and --data, which --helpshort describes")
-    folder = Path(_DATA.value)
+    folder = SAMPLE_FOLDER if _DATA.value == "sample" else Path(_DATA.value)
     senteval = replace(transfer.SUITE, find=partial(transfer.find, hidden=_HIDDEN.value))
     datasets, missing = select({**SUITES, "senteval": senteval}, folder, _SUITE.value, _SEED.value)
     with quiet_start():

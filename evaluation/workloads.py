@@ -1,9 +1,12 @@
-"""What the benchmarks share: texts, memory, time, and files of figures."""
+"""What the benchmarks share: texts, other libraries in a process of their own, and files of figures."""
 
 import itertools
 import json
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,12 @@ from xling_tf.program import provenance
 MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
+_OTHER_TASKS = (
+    *("response_prediction", "quick_thought", "inference", "question_answering", "distillation"),
+    *("entailment_ranking", "graded_similarity"),
+)
+# Settings of a training on translation ranking alone; a preset's first phase trains another encoder.
+RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 
 def write_figures(output: str, measure: Callable[[], Mapping[str, Any]]) -> None:
@@ -59,3 +68,43 @@ def seconds_of(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
+
+
+def flops_per_token(encoder: Mapping[str, Any]) -> int:
+    """The operations of a token's forward pass through the layers' weights; 0 if unknown."""
+    if encoder["kind"] in ("transformer", "bert"):
+        width = encoder["embedding_dim" if encoder["kind"] == "bert" else "hidden_dim"]
+        return 2 * encoder["num_layers"] * width * (4 * width + 2 * encoder["intermediate_dim"])
+    if encoder["kind"] == "cnn":  # only its convolutions: the rest is computed once per distinct piece
+        widths = sum(width for width in encoder["filter_widths"] if width > 1)
+        return 2 * encoder["num_layers"] * encoder["num_filters"] ** 2 * widths
+    return 0
+
+
+@contextmanager
+def peers(python: str, inputs: Mapping[str, Any]) -> Iterator[tuple[list[str], Callable[[str], float]]]:
+    """Runs evaluation/peers.py in the environment that `make peers` makes.
+
+    Yields:
+        The names of its workloads, and a function that runs one of them and returns sentences per second.
+    """
+    if not Path(python).exists():
+        raise UserError(f"--python must have the other libraries, but {python} is not there; make peers")
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        json.dump(inputs, file)
+        file.flush()
+        command = [python, str(Path(__file__).with_name("peers.py")), file.name]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+            def answer() -> Any:
+                assert process.stdout is not None
+                if not (line := process.stdout.readline()):
+                    raise UserError("evaluation/peers.py ended with the error above; see make peers")
+                return json.loads(line)
+
+            def rate(name: str) -> float:
+                print(name, file=process.stdin, flush=True)
+                measured = answer()
+                return float(measured["sentences"] / measured["seconds"])
+
+            yield answer(), rate

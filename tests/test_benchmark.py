@@ -130,3 +130,42 @@ def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path
     for name in ("encoding", "one sentence"):
         assert figures[name].keys() == {"xling_tf", "s-t", ratio}
         assert figures[name][ratio] == pytest.approx(figures[name]["xling_tf"] / 0.001)
+
+
+@pytest.mark.slow
+def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
+    figures = {}
+    for part in ("device", "replicas", "loss"):  # the others take minutes, and share their code
+        output = tmp_path / f"{part}.json"
+        program = ROOT / "evaluation" / "benchmark_gpu.py"
+        run = run_python(tmp_path, str(program), f"--part={part}", f"--output={output}", timeout=600)
+        assert run.status == 0, run.errors
+        figures[part] = json.loads(output.read_text("utf-8"))
+        assert "error" not in json.dumps(figures[part])
+    # The same batches, and weights of the same seed, on one replica and on two.
+    losses = [figures["replicas"][count]["loss_after_these_steps"] for count in "12"]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    assert figures["loss"]["200"] < figures["loss"]["1"]
+
+
+@pytest.mark.slow
+def test_a_part_that_crashes_or_hangs_loses_no_figures(tmp_path):
+    part = tmp_path / "part.py"
+    part.write_text(
+        "import sys, time, os\nname, output = (flag.partition('=')[2] for flag in sys.argv[1:])\n"
+        "open(output, 'w').write('{\"first\": 1}')\nprint('the reason', flush=True)\n"
+        "os.abort() if name == 'crashes' else time.sleep(60)\n"
+    )
+    # In a process of its own: two programs define the same flags.
+    run_parts = (
+        f"import json, sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT / 'evaluation')!r})\n"
+        f"import benchmark_gpu\nbenchmark_gpu.__file__, folder = {str(part)!r}, Path({str(tmp_path)!r})\n"
+        "for name in ('crashes', 'hangs'):\n"
+        "    print(json.dumps(benchmark_gpu._run_part(name, folder, 2, {})))\n"
+    )
+    run = run_python(tmp_path, "-c", run_parts)
+    assert run.status == 0, run.errors
+    reasons = ("ended with status -6", "stopped after 2 seconds")
+    for line, reason in zip(run.output.splitlines(), reasons, strict=True):
+        figures = json.loads(line)
+        assert (figures["first"], figures["error"]) == (1, [reason, "the reason"])

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from encode_functions import by_last_word, constant, looked_up
 from evaluation_data import write_table
+from raw_files import write_files
 
+from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import find_bitexts, find_multilingual
 from xling_tf.evaluators.retrieval import (
@@ -41,6 +44,16 @@ def test_queries_are_limited_but_candidates_are_not():
     same = [("a", "x"), ("a", "y")]
     with pytest.raises(UserError, match="different sentences on both sides"):
         sampled(same)
+
+
+def test_a_folder_of_corpora_is_scored_on_what_training_never_sees(tmp_path):
+    lines = [f"sentence {number}\tfrase {number}\n" for number in range(2000)]
+    write_files(tmp_path, {f"parallel/x.en-es-0000{n}-of-00002.tsv": "".join(lines[n::2]) for n in (0, 1)})
+    (texts,) = find_bitexts(tmp_path)
+    assert (texts.name, texts.languages, len(texts.files)) == ("x_held_out.en-es", ("en", "es"), 2)
+    (corpus,) = transient_store(load_folder(tmp_path, source="en", targets=["es"])).corpora
+    assert {*texts.read()} == {tuple(pair[:2]) for pair in corpus.held_out}
+    assert 100 < len(texts.read()) < 300
 
 
 def test_other_translations_of_a_query_are_no_candidates():

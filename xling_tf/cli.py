@@ -18,7 +18,6 @@ _GROUPS = {
         "hard-negatives": "data/hard_negatives.py",
         "translate": "data/translate.py",
         "convert": "data/convert.py",
-        "held-out": "data/held_out.py",
     },
     "training": {
         "train": "training/main.py",
@@ -31,6 +30,7 @@ _GROUPS = {
         "benchmark-runtimes": "evaluation/benchmark_runtimes.py",
         "benchmark-vectors": "evaluation/benchmark_vectors.py",
         "benchmark-mining": "evaluation/benchmark_mining.py",
+        "benchmark-gpu": "evaluation/benchmark_gpu.py",
         "benchmark-server": "evaluation/load.py",
     },
     "use": {

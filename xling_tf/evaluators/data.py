@@ -1,6 +1,7 @@
 """Data folders: finds the data sets of each suite, and reads tables, whose first line names the columns."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,7 +12,9 @@ from typing import NamedTuple
 from absl import logging
 
 from xling_tf.compressed import PACKED
+from xling_tf.corpora.folder import CorpusFile, discover
 from xling_tf.corpora.line_files import LANGUAGE
+from xling_tf.corpora.split import held_out
 from xling_tf.corpora.tables import TABLE_ENDINGS, header_of
 from xling_tf.corpora.tables import read_table as read_table  # for the other modules
 from xling_tf.errors import UserError, require_known
@@ -19,7 +22,7 @@ from xling_tf.evaluators.encoding import Evaluator
 
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' codes "
-    "(data/convert.py --format moses)"
+    "(data/convert.py --format moses); or parallel/<name>.<aa>-<bb>.tsv, of which a tenth is held out"
 )
 Rows = Sequence[tuple[str, ...]]
 Tables = Mapping[str, Mapping[str, Path]]  # by language and split ("" without one)
@@ -142,8 +145,19 @@ def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evalua
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
-    """Finds `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and another language."""
+    """Finds `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and another language.
+
+    In a folder of corpora, the held-out tenth of `parallel/<name>.<aa>-<bb>.tsv`, which no training on the
+    folder sees, is `<name>_held_out`.
+    """
     texts = []
+    corpora: defaultdict[str, list[CorpusFile]] = defaultdict(list)
+    for file in discover(folder) if (folder / "parallel").is_dir() else ():
+        if file.kind == "parallel":
+            corpora[f"{file.name}_held_out.{'-'.join(file.languages)}"].append(file)
+    for name, shards in corpora.items():
+        paths = tuple(path for shard in shards for path in shard.paths)
+        texts.append(ParallelTexts(name, shards[0].languages, paths, partial(_held_out_pairs, shards)))
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
             read = partial(read_table, path, ("source", "target"), others=match.groups())
@@ -153,6 +167,12 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
         for language, path in paths.items():
             texts.append(_hypotheses(f".en-{language}", {"en": english, language: path}))
     return sorted(texts)
+
+
+def _held_out_pairs(shards: Sequence[CorpusFile]) -> list[tuple[str, ...]]:
+    """Reads the pairs whose first text is held out (`corpora.split`)."""
+    records = (record for shard in shards for record, _ in shard.read(*shard.paths))
+    return [record[:2] for record in records if held_out(record[0])]
 
 
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
