@@ -106,13 +106,15 @@ def test_bm25_is_its_formula():
     np.testing.assert_allclose(scores, [[0, idf / 2.2, 2 * idf / 3.65]], rtol=1e-6)
 
 
-def test_bm25_ranks_beside_encoders():
-    # By BM25, as above, "fox fox den" comes before "a fox", whose idf is positive.
+def test_an_encoder_and_bm25_together_find_more_than_each():
+    # By cosine 1, 0.9, 0; by BM25, as above, 0, 3.65 / 4.4 and 1 of the most: (2 + 0) / 3 = 0.67,
+    # (1.8 + 0.83) / 3 = 0.88 and (0 + 1) / 3 = 0.33.
     data = ReqaData([("1", "Fox!", "a fox")], [(text, "P") for text in ("owl", "a fox", "fox fox den")])
-    scores = scores_of(data, constant)
+    vectors = {"Fox!": [1, 0], "owl": [1, 0], "a fox": [0.9, math.sqrt(0.19)], "fox fox den": [0, 1]}
+    scores = scores_of(data, looked_up(vectors))
+    assert measure(scores, "sentence_encoder/sentence") == (0.0, 0.5)
     assert measure(scores, "bm25/sentence") == (0.0, 0.5)
-    # In the paper's, "owl" without the word is first, and the more often a text has it, the later it comes.
-    assert measure(scores, "bm25_of_paper/sentence") == (0.0, 0.5)
+    assert measure(scores, "sentence_encoder_and_bm25/sentence") == (1.0, 1.0)
 
 
 def test_tokens():

@@ -31,10 +31,10 @@ def core() -> int:
     [
         ("core", core(), 15_950),
         ("baselines", lines("xling_tf/baselines"), 1_500),
-        ("evaluators", lines("xling_tf/evaluators"), 2_500),
+        ("evaluators", lines("xling_tf/evaluators"), 2_530),
         ("serving", lines("xling_tf/serving"), 900),
         ("files of any size", lines("xling_tf/bulk", "xling_tf/integrations"), 1_400),
-        ("programs", lines("training", "evaluation", "export", "data"), 6_000),
+        ("programs", lines("training", "evaluation", "export", "data"), 6_200),
         ("tests", lines("tests"), 18_600),
         ("README, bytes", size("README.md"), 6_500),
         ("changelog, bytes", size("CHANGELOG.md"), 4_096),

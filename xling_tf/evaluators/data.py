@@ -156,8 +156,8 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
         if file.kind == "parallel":
             corpora[f"{file.name}_held_out.{'-'.join(file.languages)}"].append(file)
     for name, shards in corpora.items():
-        paths = tuple(path for shard in shards for path in shard.paths)
-        texts.append(ParallelTexts(name, shards[0].languages, paths, partial(_held_out_pairs, shards)))
+        files = tuple(path for shard in shards for path in shard.paths)
+        texts.append(ParallelTexts(name, shards[0].languages, files, partial(_held_out_pairs, shards)))
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
             read = partial(read_table, path, ("source", "target"), others=match.groups())
