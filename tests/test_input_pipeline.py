@@ -117,17 +117,6 @@ def test_equal_batches_hold_as_many_examples_of_any_length():
     assert np.abs(means - RAGGED.lengths.mean()).max() < 5 * error
 
 
-def test_batches_of_neighbours_are_stretches_of_a_corpus():
-    examples = numbered(400, [("a", 300), ("b", 100)])
-    sampler = make(examples, size=20, pool=10, by_length=False)
-    batches = [sampler.batch(position).tolist() for position in range(10)]
-    spans = sorted((batch[0], batch[-1]) for batch in batches)
-    assert all(batch == sorted(batch) for batch in batches)
-    assert all(high < low for (_, high), (low, _) in pairwise(spans))
-    # Half of the examples are drawn, so that those between them are of another pool.
-    assert sum(map(len, batches)) == 200
-
-
 def test_questions_are_ranked_among_those_of_the_same_documents():
     config = tiny_config("tasks.question_answering.weight=1")
     examples = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 64)))

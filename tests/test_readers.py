@@ -57,22 +57,6 @@ def test_what_shows_nothing_is_empty_in_every_kind_of_file(tmp_path):
     assert read(read_documents(write(tmp_path / "x.txt", f"a\nb\n{blank}\nc\n"))) == []
 
 
-def test_names_that_do_not_fit_the_columns_are_left_out_of_the_first_line(tmp_path):
-    for reader, names in (
-        (read_parallel, "Sentence 1\tsentence_2"),
-        (read_parallel, "source\tdestino"),
-        (read_conversations, "query\tanswer"),
-        (read_nli, "label\tsentence1\tsentence2"),
-    ):
-        row = "neutral\ta\tb" if reader is read_nli else "a\tb"
-        reading = reader(write(tmp_path / "x.tsv", f"{names}\n{row}\n"))
-        assert len(read(reading)) == 1
-        assert reading.first_lines == {"line of names of columns": (1,)}
-        # Elsewhere they are texts.
-        reading = reader(write(tmp_path / "x.tsv", f"{row}\n{names}\n"))
-        assert len(read(reading)) == 1 + (reader is not read_nli)
-
-
 def test_another_encoding_is_named_as_the_cause(tmp_path):
     for encoding in ("utf-16", "latin-1"):
         path = write(tmp_path / "x.tsv", "añado\tmañana\nseñor\taño\n".encode(encoding))

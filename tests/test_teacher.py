@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 from encode_functions import Counting, random_vectors
-from programs import ONE_TASK, SHORT, train
 from testing import DIM, make_examples, rows_of, scored, tiny_config
 
 from xling_tf.errors import UserError
@@ -129,21 +128,3 @@ def test_a_teacher_of_other_languages_is_refused(monkeypatch):
     monkeypatch.setattr(module, "open_embedder", lambda name: system)
     with pytest.raises(UserError, match=r"must know data\.source, 'en', .* knows fi, sv"):
         open_teacher(TASKS, "en")
-
-
-@pytest.mark.slow
-def test_the_flag_trains_exports_and_keeps_the_vectors(tmp_path):
-    # A teacher as wide as the student of the smoke preset.
-    (tmp_path / "school.py").write_text(
-        "import numpy as np\n\n"
-        "def encode(texts):\n"
-        "    return np.eye(64)[[len(text) % 64 for text in texts]]\n"
-    )
-    others = (f"--set={setting}" for setting in ONE_TASK)
-    run = train(tmp_path, *SHORT, "--steps=8", "--teacher=python:school:encode", *others)
-    assert run.status == 0, run.errors
-    suites = {"task/translation_ranking_en-es", "task/distillation_en-es"}
-    assert suites <= set(run.results["scores"])
-    distillation = run.results["config"]["tasks"]["distillation"]
-    assert (distillation["teacher"], distillation["weight"]) == ("python:school:encode", 1)
-    assert len(list(run.run_dir.glob("teacher/*.sqlite"))) == 1

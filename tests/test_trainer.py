@@ -83,17 +83,6 @@ def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
     assert runs[0] == runs[1]
 
 
-@pytest.mark.parametrize(("steps", "minutes", "rates"), [(2, 0, [1, 1]), (0, 1, [1 / 30])])
-def test_no_step_learns_at_a_rate_of_0(steps, minutes, rates, tmp_path):
-    # Of two steps, the first ends when the rise of half of the budget does. Of a minute, the first step is
-    # taken to last a second, a thirtieth of the rise.
-    settings = ["optimizer.learning_rate=1", "optimizer.warmup=0.5", "optimizer.decay=linear"]
-    settings += [f"training.steps={steps}", f"training.minutes={minutes}"]
-    trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, settings))
-    for trainer.step, rate in enumerate(rates):
-        assert trainer._train_step(trainer._phase()).learning_rate == pytest.approx(rate)
-
-
 def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_path, monkeypatch):
     compile_step, train_step = Trainer._compile, Trainer._train_step
     settings = ["encoder.bow_residual=true", "training.bow_share=0.4", "optimizer.name=adam"]
@@ -162,12 +151,8 @@ def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.parametrize("is_later", [False, True])
-def test_a_loss_that_is_no_number_stops_the_training(is_later, tmp_path, monkeypatch):
-    """Also where the graphs run for the first time, before the tasks after it are blamed."""
+def test_a_loss_that_is_no_number_stops_the_training(tmp_path):
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["tasks.inference.weight=2"]))
-    if is_later:
-        monkeypatch.setattr(trainer, "_run_graphs_once", lambda: None)
     for weights in find_task(trainer.model, "inference").variables():
         weights.assign(weights * np.nan)
     with pytest.raises(ValueError, match="diverged at step 0, in task inference"):
