@@ -1,7 +1,5 @@
 """Stored embeddings: each text is encoded once, and keeps its vector."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,28 +80,18 @@ def test_invalid_vectors_are_rejected_and_not_stored(vector, tmp_path):
     assert good.batches == [["fine", "bad"]]
 
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from xling_tf.evaluators.cache import cached
-from xling_tf.evaluators.encoding import BatchLimits, Embedder
-def encode(texts):
-    if "killer" in texts:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return np.ones((len(texts), 3))
-embedder = Embedder(name="x", sentences=encode, checksum="x", batch_limits=BatchLimits(2))
-cached(embedder, Path(sys.argv[1]), show_progress=False)(["longest text", "long text", "killer", "a"])
-"""
+def test_a_run_that_ends_leaves_all_batches_but_the_last(tmp_path):
+    def end_at_the_third(texts: list[str]) -> np.ndarray:
+        if "third" in texts:
+            raise KeyboardInterrupt
+        return np.ones((len(texts), 3))
 
-
-def test_a_killed_process_leaves_all_batches_but_the_last(tmp_path):
-    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path)], check=False)
-    assert done.returncode == -9
+    texts = ["longest text", "long text", "third", "a"]
+    with pytest.raises(KeyboardInterrupt):
+        make(end_at_the_third, tmp_path, batch_limits=BatchLimits(2))(texts)
     encode = Counting(lambda texts: np.full((len(texts), 3), 2.0))
-    vectors = make(encode, tmp_path)(["a", "killer", "long text", "longest text"])
-    assert vectors[:, 0].tolist() == [2, 2, 1, 1]
-    assert encode.batches == [["killer", "a"]]
+    assert make(encode, tmp_path)(texts)[:, 0].tolist() == [1, 1, 2, 2]
+    assert encode.batches == [["third", "a"]]
 
 
 def test_two_embedders_agree_on_many_texts_and_a_damaged_file_is_an_error(encode, tmp_path):
