@@ -16,7 +16,7 @@ from encode_functions import Counting
 from hashed_model import DIM, hashed, save_hashed
 from programs import ROOT, run_and_kill, run_python
 from pyarrow import parquet
-from raw_files import read_files
+from raw_files import read_files, write_files
 
 from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
@@ -77,7 +77,7 @@ def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, precision):
     np.testing.assert_array_equal(earlier.vectors(0), vectors[0] + 1)
 
 
-def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tmp_path, hub_folder):
+def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tmp_path):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
     encode_files(model, [pattern], output)
     before = content(output)
@@ -85,8 +85,10 @@ def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tm
     for name, value in {"columns": [], "precision": "int8", "rows_per_shard": 50}.items():
         with pytest.raises(UserError, match=f"another {name}"):
             encode_files(model, [pattern], output, **{name: value})
+    changed = shutil.copytree(model, tmp_path / "changed")
+    write_files(changed, {"assets/more.txt": "words"})
     for other, files, folder, message in (
-        (hub_folder, pattern, output, "another model"),
+        (changed, pattern, output, "another model"),
         (model, pattern.replace("*", "1"), output, "another input"),
         (model, pattern, tmp_path / "in", r"must be empty, but has 0\.parquet"),
     ):
@@ -99,7 +101,7 @@ def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tm
 
 @pytest.mark.slow
 def test_a_killed_program_continues(model, tmp_path):
-    texts = [f"text {number}" for number in range(6000)]
+    texts = [f"text {number}" for number in range(3000)]
     pattern = write_texts(tmp_path / "in", texts, num_files=7)
     flags = [f"--model={model}", f"--input={pattern}", "--rows_per_shard=20"]
     program = [str(ROOT / "export/encode.py"), *flags, "--output=killed"]
@@ -107,7 +109,7 @@ def test_a_killed_program_continues(model, tmp_path):
     with pytest.raises(UserError, match="not finished; run the same"):
         VectorFolder.open(tmp_path / "killed")
     done = run_python(tmp_path, *program)
-    assert (done.status, done.output) == (0, "killed: 6000 rows\n"), done.errors
+    assert (done.status, done.output) == (0, "killed: 3000 rows\n"), done.errors
     options: dict[str, Any] = {"rows_per_shard": 20, "precision": "float32"}
     encode_files(model, [pattern], tmp_path / "whole", **options)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")

@@ -4,12 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from encode_functions import by_meaning, random_vectors
 from programs import ROOT, run_peers
 from scipy.stats import spearmanr
 from serving_servers import server_in_thread
 from testing import TEXTS
 
 from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.evaluators.encoding import Embedder
+from xling_tf.integrations import mteb
 from xling_tf.integrations.mteb import MtebEncoder
 
 STS = {"sentence1": ["a cat", "a cat", "hello"], "sentence2": ["the cat", "hello", "is"], "score": [4, 1, 2]}
@@ -43,15 +46,19 @@ print(mteb.models.ModelMeta.model_validate(model.mteb_model_meta.model_dump()).n
 """
 
 
-def test_batches_are_encoded_as_what_they_are(hub_folder):
-    model, system = MtebEncoder(str(hub_folder)), open_embedder(str(hub_folder))
-    batches = [{"text": list(TEXTS[:2])}, {"text": list(TEXTS[2:3])}]
-    texts = list(TEXTS[:3])
+def test_batches_are_encoded_as_what_they_are(monkeypatch):
+    functions = {name: by_meaning(lambda text, name=name: name + text) for name in ("sentences", "questions")}
+    embedder = Embedder(
+        name="x", responses=lambda a, b: random_vectors()([*map("{}+{}".format, a, b)]), **functions
+    )
+    monkeypatch.setattr(mteb, "open_embedder", {"x": embedder}.__getitem__)
+    model, texts = MtebEncoder("x"), list(TEXTS[:3])
+    batches = [{"text": texts[:2]}, {"text": texts[2:]}]
     description = {"task_metadata": None, "hf_split": "test", "hf_subset": "default"}
     for kind, expected in (
-        (None, system(texts)),
-        ("query", system.encode_questions(texts)),
-        ("document", system.encode_responses(texts, texts)),
+        (None, embedder(texts)),
+        ("query", embedder.encode_questions(texts)),
+        ("document", embedder.encode_responses(texts, texts)),
     ):
         vectors = model.encode(batches, prompt_type=kind, batch_size=2, **description)
         assert vectors == pytest.approx(expected, abs=1e-6)

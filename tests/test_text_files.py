@@ -155,7 +155,7 @@ def test_damaged_files(tmp_path, name):
     assert files.counts["damaged files"] == 1
 
 
-@pytest.mark.parametrize(("num_rows", "end"), [(0, b"\n"), (100_000, b"")])
+@pytest.mark.parametrize(("num_rows", "end"), [(0, b"\n"), (10_000, b"")])
 def test_an_open_quote_is_damage(tmp_path, num_rows, end):
     sound = b"".join(b'%d,"a ""b"", c"\r\n' % row for row in range(num_rows))
     (tmp_path / "x.csv").write_bytes(b"id,text\n" + sound + b'7,"oops\n2,b\n3,c' + end)
