@@ -64,7 +64,7 @@ def make_bert() -> Model:
     tokenizer = WordPieceTokenizer(dict.fromkeys(vocabulary), WordPieceConfig(max_tokens=24, lowercase=True))
     config = BertConfig(
         **{"embedding_dim": 8, "intermediate_dim": 16, "num_layers": 2, "num_heads": 2, "max_positions": 32},
-        pooling="weighted_mean",
+        pooling="max",
         **{"dense_dims": (12, 6), "dense_activations": ("tanh", "linear")},
     )
     info = ModelInfo(prompts={"query": "query: ", "document": "text: "}, default_prompt_name="query")

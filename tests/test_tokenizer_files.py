@@ -58,33 +58,25 @@ def pieces():
     return train()
 
 
-def hugging_face(vocabulary: Sequence[tuple[str, float]], charsmap: bytes, marks: Sequence[str]) -> Tokenizer:
-    """What transformers makes of XLM-RoBERTa's model: `marks` are those before and after a sentence."""
-    tokens = [token for token, _ in vocabulary]
-    tokenizer = Tokenizer(models.Unigram(list(vocabulary), tokens.index("<unk>"), byte_fallback=False))
+def fairseq(pieces: bytes) -> Tokenizer:
+    """What transformers makes of XLM-RoBERTa's model: the pieces in fairseq's order."""
+    model = model_proto(pieces)
+    first = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+    vocabulary = [*first, *((piece.piece, piece.score) for piece in model.pieces[3:]), ("<mask>", 0.0)]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, 3, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(
         [
-            normalizers.Precompiled(charsmap),
+            normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap),
             normalizers.Strip(left=False, right=True),
             normalizers.Replace(Regex(" {2,}"), "▁"),
         ]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
-    tokenizer.add_special_tokens([t for t in tokens if t in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")])
-    sentence = f"{marks[0]} $A {marks[1]}" if len(marks) > 1 else f"$A {marks[0]}"
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=sentence, pair=f"{sentence} $B", special_tokens=[(mark, tokens.index(mark)) for mark in marks]
+        single="<s> $A </s>", pair="<s> $A </s> $B", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     return tokenizer
-
-
-def fairseq(pieces: bytes) -> Tokenizer:
-    """The pieces in XLM-RoBERTa's order."""
-    model = model_proto(pieces)
-    learned = [(piece.piece, piece.score) for piece in model.pieces[3:]]
-    first = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
-    charsmap = model.normalizer_spec.precompiled_charsmap
-    return hugging_face([*first, *learned, ("<mask>", 0.0)], charsmap, ("<s>", "</s>"))
 
 
 def read(folder: Path, max_tokens: int = 16) -> OurTokenizer:
@@ -114,47 +106,22 @@ def write(folder: Path, content: Any) -> Path:
 # --- SentencePiece
 
 
-def test_xlm_roberta_has_its_ids_from_either_file(tmp_path, pieces):
+def test_xlm_roberta_has_its_ids(tmp_path, pieces):
     reference = fairseq(pieces)
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
-    from_model = read(tmp_path)
     reference.save(str(tmp_path / "tokenizer.json"))
-    from_json = read(tmp_path)
+    tokenizer = read(tmp_path)
     texts = [*sample_sentences(), *PLAIN, "", "  ", " a  b ", " ".join(PLAIN)]
     expected = ids(reference, texts)
     assert expected[texts.index("")] == [0, 2]
-    assert rows(from_model, texts) == expected
-    assert rows(from_json, texts) == expected
-    assert from_json.config == from_model.config
-    assert from_json.config.max_tokens == 16
-    assert from_json.num_words == len(model_proto(pieces).pieces) + 2
+    assert rows(tokenizer, texts) == expected
+    assert tokenizer.config.max_tokens == 16
+    assert tokenizer.num_words == len(model_proto(pieces).pieces) + 2
     # Decomposed characters are composed first, so that they are the same text.
     decomposed = [unicodedata.normalize("NFD", text) for text in texts]
-    assert rows(from_json, decomposed) == rows(from_json, [unicodedata.normalize("NFC", t) for t in texts])
-
-
-def test_camembert_has_its_own_order(tmp_path, pieces):
-    (tmp_path / "sentencepiece.bpe.model").write_bytes(pieces)
-    (tmp_path / "config.json").write_text('{"model_type": "camembert"}')
-    processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
-    text = "the cat and a dog"
-    # <unk> is row 3, and the pieces, <s> and </s> among them, come 4 rows after SentencePiece's.
-    assert rows(read(tmp_path), [text, ""]) == [[5, *(i + 4 for i in processor.encode(text)), 6], [5, 6]]
-    assert read(tmp_path).num_words == processor.get_piece_size() + 5
-
-
-def test_t5_has_a_mark_at_the_end_alone(tmp_path):
-    model = train(bos_id=-1, pad_id=0, eos_id=1, unk_id=2)
-    (tmp_path / "spiece.model").write_bytes(model)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    texts = ["the cat", "", *PLAIN]
-    expected = [[*processor.encode(unicodedata.normalize("NFC", text))[:15], 1] for text in texts]
-    assert rows(read(tmp_path), texts) == expected
-    proto = model_proto(model)
-    vocabulary = [(piece.piece, piece.score) for piece in proto.pieces]
-    reference = hugging_face(vocabulary, proto.normalizer_spec.precompiled_charsmap, ["</s>"])
-    reference.save(str(tmp_path / "tokenizer.json"))
-    assert rows(read(tmp_path), texts) == ids(reference, texts) == expected
+    assert rows(tokenizer, decomposed) == rows(tokenizer, [unicodedata.normalize("NFC", t) for t in texts])
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    with pytest.raises(UserError, match=r"do_lower_case .* must be false, got true"):
+        read(tmp_path)
 
 
 def test_characters_without_a_piece_are_bytes_if_the_model_has_them(tmp_path):
@@ -459,15 +426,10 @@ def test_other_tokenizers_are_refused_by_name(tmp_path, content, message):
         read_tokenizer(write(tmp_path, content), 16)
 
 
-def test_damaged_and_missing_files_are_refused(tmp_path, pieces):
+def test_damaged_and_missing_files_are_refused(tmp_path):
     # Each file is read in place of those before it.
     for files, message in (
-        ({}, r"tokenizer\.json or vocab\.txt or .*has none of them"),
-        ({"spiece.model": b"hello"}, "these 5 bytes are not one"),
-        (
-            {"sentencepiece.bpe.model": pieces, "sentence_bert_config.json": b'{"do_lower_case": true}'},
-            r"do_lower_case .* must be false, got true",
-        ),
+        ({"sentencepiece.bpe.model": b"x"}, r"tokenizer\.json or vocab\.txt, .* has none; .*AutoTokenizer"),
         (
             {"vocab.txt": b"a", "tokenizer_config.json": b'{"tokenizer_class": "BertJapaneseTokenizer"}'},
             "BertJapaneseTokenizer",

@@ -285,7 +285,7 @@ class BertConfig(EncoderConfig):
     max_positions: Positive = 512  # rows of the table of positions
     epsilon: NotNegative = 1e-12  # of layer norms
     activation: Annotated[str, one_of(*_ACTIVATIONS)] = "gelu"  # of the feed-forward layers
-    pooling: Annotated[str, one_of("mean", "cls", "max", "weighted_mean", "mean_sqrt_len", "last")] = "mean"
+    pooling: Annotated[str, one_of("mean", "cls", "max")] = "mean"
     dense_dims: Sizes = ()  # widths of layers after the pooling
     dense_activations: tuple[str, ...] = ()  # one for each: as `activation`, or "tanh" or "linear"
 

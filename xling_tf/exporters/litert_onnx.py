@@ -1,15 +1,13 @@
 """Exports for LiteRT and ONNX Runtime, which map token ids to vectors."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source
@@ -32,36 +30,9 @@ In Python, without TensorFlow:
     xling_tf.load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
 
 `{model}` maps `ids`, int32 `[batch, tokens]` padded with 0, and `lengths`, int32 `[batch]`, to `outputs`,
-float32 `[batch, {dim}]`. `{vocabulary}` is the {vocabulary_is}. In other programming languages, compute ids
-with the settings in `runtime.json`:
-
-1. `max_bytes`: cut the text after {expansion} times as many bytes, normalise it to Unicode's NFC, and cut it
-   after `max_bytes`. Replace bytes that are not UTF-8, such as half a character at a cut, by spaces.
-{steps}"""
-_PIECES = """2. Take the ids of SentencePiece's best segmentation, or `[empty]` if there are none.
-3. `max_tokens`: cut the ids to this number, less those in `begin` and `end`, and put `begin` before and `end`
-   after them.
-"""
-_WORDPIECES = """2. Take the ids of BERT's tokenizer, whose options are `lowercase`, `strip_accents` and
-   `split_chinese` (spaces around Chinese characters), or `[empty]` if there are none.
-3. `max_tokens`: cut the ids to this number, less those in `begin` and `end`, and put `begin` before and `end`
-   after them.
-"""
-_WORDS = r"""2. `lowercase`: if true, lowercase the text, without rules of a specific language.
-3. `rules`: for each pattern, in RE2's syntax and in this order, replace all matches. `classes` has the ranges
-   of code points, first and last, for `\pL` and the other classes in the patterns.
-4. Split the text at spaces, and cut it to `max_tokens` words. If there are none, the only word is `empty`.
-5. The id of a word is its line number in the vocabulary, from 0.
-"""
-_HASHED = """   The id of any other word is the number of lines + FarmHash's Fingerprint64 of its UTF-8 %
-   `num_buckets`.
-"""
-_SPELLED = """   The distinct other words of a batch have the following numbers.
-6. For each of them, in this order, the input `buckets`, int32 `[words]`, is FarmHash's Fingerprint64 of its
-   UTF-8 % `num_buckets`. The input `ngrams`, int32 `[words, ngrams]`, is the Fingerprint64 %
-   `ngrams.num_buckets` of every run of `ngrams.sizes` characters in `<word>`, where the word is cut to
-   `ngrams.max_characters`; pad it with `ngrams.num_buckets`. A batch without such words has one row, of
-   padding, and bucket 0.
+float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of unknown words.
+`{vocabulary}` and `runtime.json` describe the tokenizer. In other programming languages, use the format
+`sentence-transformers`, whose tokenizer their libraries can read.
 """
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 
@@ -99,7 +70,9 @@ def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple
         "text": tokenizer.rules(),
     }
     write_json(folder / RUNTIME_SETTINGS, settings)
-    (folder / "README.md").write_text(_card(settings), encoding="utf-8")
+    extra = "runtime" if runtime == "onnx" else runtime
+    card = _CARD.format(**{**settings, "runtime": _RUNTIMES[runtime]}, extra=extra)
+    (folder / "README.md").write_text(card, encoding="utf-8")
     model = RuntimeModel(folder)
     return PROBES, lambda texts: model([source.prompt + text for text in texts])
 
@@ -190,22 +163,3 @@ def to_onnx(
     from_array = library("onnx.numpy_helper", "onnx", "export").from_array
     proto.graph.initializer.extend(from_array(table.numpy(), name) for name, table in named.items())
     return proto.SerializeToString()
-
-
-def _card(settings: Mapping[str, Any]) -> str:
-    text = settings["text"]
-    steps = {
-        "pieces": _PIECES,
-        "wordpiece": _WORDPIECES,
-        "words": _WORDS + (_SPELLED if text.get("ngrams") else _HASHED),
-    }
-    return _CARD.format(
-        runtime=_RUNTIMES[settings["runtime"]],
-        extra="runtime" if settings["runtime"] == "onnx" else "litert",
-        expansion=MAX_EXPANSION,
-        dim=settings["dim"],
-        model=settings["model"],
-        vocabulary=settings["vocabulary"],
-        vocabulary_is="SentencePiece model" if text["kind"] == "pieces" else "vocabulary, a word per line",
-        steps=steps[text["kind"]],
-    )

@@ -76,7 +76,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.tokenizer.config.max_tokens})
     names = [f"{index}_{name}" if index else "" for index, name in enumerate(modules)]
     write_modules(folder, dict(zip(names, modules, strict=True)))
-    switches = {switch: name == pooling for name, (_, switch) in POOLINGS.items()}
+    switches = {switch: name == pooling for name, switch in POOLINGS.items()}
     write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": pooled_dim, **switches})
     for index, layer in enumerate(encoder.dense if family else ()):
         _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])

@@ -10,14 +10,11 @@ from xling_tf.files import first_names, read_json
 from xling_tf.inputs import require_prompt
 from xling_tf.weights import Weights, read_weights, require_shapes
 
-# Our names of poolings, with sentence-transformers' names, and its boolean settings before version 5.
+# Poolings by their names, with sentence-transformers' boolean settings before version 5.
 POOLINGS = {
-    "mean": ("mean", "pooling_mode_mean_tokens"),
-    "cls": ("cls", "pooling_mode_cls_token"),
-    "max": ("max", "pooling_mode_max_tokens"),
-    "weighted_mean": ("weightedmean", "pooling_mode_weightedmean_tokens"),
-    "mean_sqrt_len": ("mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"),
-    "last": ("lasttoken", "pooling_mode_lasttoken"),
+    "mean": "pooling_mode_mean_tokens",
+    "cls": "pooling_mode_cls_token",
+    "max": "pooling_mode_max_tokens",
 }
 # torch's activation functions, and ours.
 ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "relu", "SiLU": "silu"}
@@ -121,14 +118,15 @@ def read_tensors(folder: Path) -> Weights:
 
 def _pooling(path: Path) -> str:
     settings = read_settings(path)
-    modes = settings.get("pooling_mode") or [mode for mode, key in POOLINGS.values() if settings.get(key)]
-    modes = modes or "mean"
+    names = {switch: name for name, switch in POOLINGS.items()}
+    switches = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value]
+    modes = settings.get("pooling_mode") or [names.get(switch, switch) for switch in switches] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
-    ours = [name for name, (mode, _) in POOLINGS.items() if [mode] == modes]
-    if not ours or not settings.get("include_prompt", True):
-        described = ", ".join(modes) + ("" if settings.get("include_prompt", True) else " without the prompt")
-        raise UserError(f"{path} expects one pooling of all tokens, got {described or 'none'}")
-    return ours[0]
+    missing = "" if settings.get("include_prompt", True) else " without the prompt"
+    if len(modes) != 1 or modes[0] not in POOLINGS or missing:
+        expected = f"one pooling of all tokens, {', '.join(POOLINGS)}"
+        raise UserError(f"{path} expects {expected}, got {', '.join(modes)}{missing}")
+    return str(modes[0])
 
 
 def _dense(folder: Path) -> tuple[str, Any, Any]:

@@ -17,19 +17,13 @@ from xling_tf.tokenizers.sentencepiece import (
     UNIGRAM,
     UNKNOWN,
     UNUSED,
-    SentencePieceTokenizer,
     model_proto,
 )
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
 ROLES = {*SPECIAL, *("<s>", "</s>", "<unk>", "<pad>", "<mask>", "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED")}
-# Names of files, in the order in which they are looked for.
-FILES = ("tokenizer.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model")
-_JSON, _VOCABULARY, _FAIRSEQ, _ = FILES
-# The first rows of the tables of XLM-RoBERTa and CamemBERT, and the number of pieces that they replace.
-_XLM_ROBERTA = ("<s>", "<pad>", "</s>", "<unk>"), 3
-_CAMEMBERT = ("<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"), 1
+_JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first
 # transformers' tokenizers that have BERT's rules.
 _BERTS = re.compile(r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?")
 # Settings of transformers' tokenizers that change ids, with the value that they may have.
@@ -63,19 +57,21 @@ def read_tokenizer(
     the `max_tokens` of a sentence. The libraries of static models read nothing but tokenizer.json, which
     also cuts the texts; transformers reads the files beside it, too.
     """
-    names = FILES[:1] if is_static else FILES
+    names = (_JSON,) if is_static else (_JSON, _VOCABULARY)
     path = next((folder / name for name in names if (folder / name).exists()), None)
     if path is None:
-        raise UserError(f"expected a tokenizer in {' or '.join(names)}, but {folder} has none of them")
+        raise UserError(
+            f"expected a tokenizer in {' or '.join(names)}, but {folder} has none; write it, in Python: from "
+            f"transformers import AutoTokenizer; AutoTokenizer.from_pretrained({str(folder)!r})"
+            f".save_pretrained({str(folder)!r})"
+        )
     try:
         content, config = read_settings(folder / _JSON, {}), {} if is_static else _read_config(folder)
-        kind = _kind(content["model"]) if content else None
-        _require("the kind of tokenizer", kind, None, "WordPiece", "Unigram")
+        kind = _kind(content["model"]) if content else "WordPiece"
+        _require("the kind of tokenizer", kind, "WordPiece", "Unigram")
         truncation = content.get("truncation") or {}
         config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
-        is_wordpiece = kind == "WordPiece" or path.name == _VOCABULARY
-        marks = ("[UNK]", BEGIN, END) if is_wordpiece else ("<unk>", "<s>", "</s>") if not content else ()
-        roles = dict(zip(("unk_token", "cls_token", "sep_token"), marks, strict=False))
+        roles = {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END} if kind == "WordPiece" else {}
         for name, value in {**_FLAGS, **roles}.items():
             if config.get(name) not in (None, [], {}):
                 _require(name, _content(config[name]) if name in roles else config[name], value)
@@ -86,14 +82,14 @@ def read_tokenizer(
         _require("added tokens that are not special", added, [])
         # Sentence-transformers lowercases texts before the tokenizer if this is true.
         lowercase = not is_static and read_transformer_settings(folder).get("do_lower_case", False)
-        if is_wordpiece:
+        if kind == "WordPiece":
             settings, vocabulary = (
                 _read_wordpiece(content, config) if content else _read_vocabulary(path, config)
             )
             settings["lowercase"] |= lowercase
             return WordPieceConfig(**settings, max_tokens=max_tokens), {"vocab.txt": vocabulary}
         _require("do_lower_case of a SentencePiece model", lowercase, False)
-        settings, model = _read_unigram(content, is_static) if content else _read_pieces(path)
+        settings, model = _read_unigram(content, is_static)
         return SentencePieceConfig(**settings, max_tokens=max_tokens), {"sentencepiece.model": model}
     except UserError as error:
         raise UserError(f"{path} cannot be imported: {error}") from error
@@ -234,24 +230,6 @@ def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
     if not (match := re.fullmatch(pattern, text)):
         raise UserError(f"its rules must be those of a BERT or an XLM-RoBERTa, got {text[:-2]}")
     return match
-
-
-def _read_pieces(path: Path) -> tuple[_Settings, bytes]:
-    """Reads SentencePiece's model."""
-    SentencePieceTokenizer(path.read_bytes(), SentencePieceConfig())  # raises an error for anything else
-    model = model_proto(path.read_bytes())
-    if path.name == _FAIRSEQ:
-        is_camembert = read_settings(path.with_name("config.json"), {}).get("model_type") == "camembert"
-        first, num_replaced = _CAMEMBERT if is_camembert else _XLM_ROBERTA
-        rest = [*model.pieces[num_replaced:]]
-        del model.pieces[:]
-        for name in first:
-            model.pieces.add(piece=name, type=UNKNOWN if name == "<unk>" else CONTROL)
-        model.pieces.extend(rest)
-        model.pieces.add(piece="<mask>", type=CONTROL)
-    trainer = model.trainer_spec
-    marks = {trainer.bos_piece, trainer.eos_piece} & {p.piece for p in model.pieces if p.type == CONTROL}
-    return {"num_pieces": len(model.pieces), "sentence_marks": bool(marks)}, model.SerializeToString()
 
 
 def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:

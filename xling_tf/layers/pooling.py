@@ -27,40 +27,14 @@ def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
         `[batch, dim]` float32; zeros for a sentence without tokens.
     """
     weights = ops.cast(padding_mask, "float32")
-    return _weighted_sum(inputs, weights) / _total(weights)
-
-
-def weighted_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
-    """Averages the tokens, where the n-th token has weight n; see `masked_mean`."""
-    weights = ops.cast(padding_mask, "float32")
-    weights = weights * ops.cumsum(weights, axis=1)
-    return _weighted_sum(inputs, weights) / _total(weights)
-
-
-def mean_sqrt_len(inputs: Tensor, padding_mask: Tensor) -> Tensor:
-    """Divides the sum of the tokens by the square root of their number; see `masked_mean`."""
-    weights = ops.cast(padding_mask, "float32")
-    return _weighted_sum(inputs, weights) / ops.sqrt(_total(weights))
+    # A matrix product takes half the time of an elementwise product and a sum.
+    sums = ops.squeeze(ops.expand_dims(weights, axis=1) @ ops.cast(inputs, "float32"), axis=1)
+    return sums / ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1.0)
 
 
 def first_token(inputs: Tensor, padding_mask: Tensor) -> Tensor:
     """Takes the first token, such as [CLS]; see `masked_mean`."""
     return ops.cast(inputs[:, 0], "float32")
-
-
-def last_token(inputs: Tensor, padding_mask: Tensor) -> Tensor:
-    """Takes the last token that is not padding; see `masked_mean`."""
-    weights = ops.cast(padding_mask, "float32")
-    return _weighted_sum(inputs, weights - ops.pad(weights[:, 1:], ((0, 0), (0, 1))))
-
-
-def _weighted_sum(inputs: Tensor, weights: Tensor) -> Tensor:
-    # A matrix product takes half the time of an elementwise product and a sum.
-    return ops.squeeze(ops.expand_dims(weights, axis=1) @ ops.cast(inputs, "float32"), axis=1)
-
-
-def _total(weights: Tensor) -> Tensor:
-    return ops.maximum(ops.sum(weights, axis=1, keepdims=True), 1.0)
 
 
 def masked_max(inputs: Tensor, padding_mask: Tensor) -> Tensor:
@@ -74,9 +48,6 @@ POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
     "mean": masked_mean,
     "cls": first_token,
     "max": masked_max,
-    "weighted_mean": weighted_mean,
-    "mean_sqrt_len": mean_sqrt_len,
-    "last": last_token,
 }
 
 
