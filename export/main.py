@@ -11,8 +11,7 @@ writes the model for another library: --to sentence-transformers, model2vec, lit
 
     python export/main.py --model exported/en-es --to savedmodel --tables int8 --output exported/en-es-int8
 
-writes the model with word tables of a quarter of the size; with --languages en,es --data DIR, it keeps only
-the words that the corpora in DIR have in these languages.
+writes the model with word tables of a quarter of the size.
 
     python export/main.py --model exported/multilingual-static --to wheel --output dist
 
@@ -58,10 +57,7 @@ _SAME_MEANING = flags.DEFINE_string(
     "Table of pairs on which --to savedmodel calibrates the probability that two sentences mean the same: "
     "two texts and, unless all are translations, a label or score.",
 )
-_LANGUAGES = flags.DEFINE_list("languages", [], "Languages whose words --to savedmodel keeps; default all.")
-_DATA = flags.DEFINE_string(
-    "data", None, "Folder of corpora: has the words of --languages, or measures what unknown words cost."
-)
+_DATA = flags.DEFINE_string("data", None, "Folder of corpora that measure what unknown words cost.")
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has those of
 # tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
@@ -96,8 +92,6 @@ def main() -> None:
         raise UserError("expected --serving, or --to and --output")
     if not (_SERVING.value or _TO.value == "wheel") and (_NAME.value or _VERSION.value):
         raise UserError("--name and --version need --serving or --to wheel")
-    if _LANGUAGES.value and not (_TO.value == "savedmodel" and _DATA.value):
-        raise UserError("--languages needs --to savedmodel and --data")
     for flag, form in ((_TABLES, "savedmodel"), (_SAME_MEANING, "savedmodel"), (_MEGABYTES, "wheel")):
         if flag.present and _TO.value != form:
             raise UserError(f"--{flag.name} needs --to {form}")
@@ -114,7 +108,7 @@ def _make(model: Path) -> Iterator[str]:
 
         output = Path(_OUTPUT.value)
         is_smaller = _TO.value == "savedmodel"
-        options: dict[str, Any] = {f.name: f.value for f in (_TABLES, _LANGUAGES) if is_smaller}
+        options: dict[str, Any] = {_TABLES.name: _TABLES.value} if is_smaller else {}
         if _SAME_MEANING.value:
             options["same_meaning"] = _SAME_MEANING.value
         if _TO.value == "wheel":

@@ -4,7 +4,6 @@ import shutil
 
 import numpy as np
 import pytest
-from raw_files import write_files
 from testing import KINDS, TEXTS
 
 from xling_tf.corpora.trained_on import TRAINED_ON
@@ -13,7 +12,6 @@ from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import QuantizedTable
 from xling_tf.savedmodel.saved_models import load_saved_model
-from xling_tf.tokenizers.words import WordTokenizer
 
 UNKNOWN = ["a zebra sleeps", "una cebra", ""]
 
@@ -59,28 +57,3 @@ def test_rows_are_as_near_as_half_a_step_of_127_or_three_digits_of_their_largest
     for tables, step in (("int8", 1 / 127), ("float16", 2.0**-10)):
         kept = QuantizedTable(rows, tables)(np.arange(20)).numpy()
         assert (np.abs(kept - rows) <= largest * step / 2 * (1 + 1e-5)).all()
-
-
-@pytest.mark.parametrize("kind", [FIRST, pytest.param(SECOND, marks=pytest.mark.slow)])
-def test_the_words_of_some_languages_alone(kind, exports, tmp_path):
-    folder, output = shutil.copytree(exports(kind)[1], tmp_path / "whole"), tmp_path / "fewer"
-    (folder / "README.md").write_text('---\nlanguage: ["en", "es"]\n---\n')
-    files = {
-        "parallel/a.es-fr.tsv": f"{TEXTS[1]}\tun zzz\n",
-        "documents/d.es.txt": f"{TEXTS[3]}\n{TEXTS[5]}\nuna cebra\n",
-        "documents/d.en.txt": f"{TEXTS[0]}\n" * 3,
-    }
-    data = write_files(tmp_path / "data", files)
-    export(folder, "savedmodel", output, tables="float32", languages=["es"], data=data)
-    whole, fewer = Model.from_pretrained(folder), Model.from_pretrained(output)
-    assert fewer.info.languages == ("es",)
-    assert (output / "README.md").read_text().startswith('---\nlanguage: ["es"]\n---\n')
-    spanish = [*TEXTS[1::2], ""]
-    assert fewer(spanish).numpy() == pytest.approx(whole(spanish).numpy(), abs=1e-6)
-    for smaller, table in zip(fewer.encoder.table_variables, whole.encoder.table_variables, strict=True):
-        assert smaller.shape[0] < table.shape[0]
-    if isinstance(fewer.tokenizer, WordTokenizer):
-        assert {"gato", "perro"} <= {*fewer.tokenizer.vocabulary}
-        assert not {"cat", "dog"} & {*fewer.tokenizer.vocabulary}
-    with pytest.raises(UserError, match="none in zh"):
-        export(folder, "savedmodel", output, tables="int8", languages=["es", "zh"], data=data)

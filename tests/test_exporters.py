@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
@@ -124,23 +123,7 @@ def test_corpora_without_a_usable_line_are_refused(folder_of, tmp_path):
     data = write_files(tmp_path / "data", {"parallel/x.en-es.tsv": "no tab\n"})
     with pytest.raises(UserError, match="`data` must be a folder of corpora with texts"):
         export(folder_of("static words"), "model2vec", tmp_path / "output", data=data)
-    with pytest.raises(UserError, match="none in es"):
-        export(folder_of("words"), "savedmodel", tmp_path / "output", data=data, languages=["es"])
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
-
-
-def test_the_words_of_prompts_are_kept_in_fewer_languages_and_a_folder_of_licences_is_left_out(
-    folder_of, tmp_path
-):
-    folder = shutil.copytree(folder_of("bert"), tmp_path / "model")
-    write_files(folder, {"LICENSES/MIT.txt": "MIT License", "LICENSE": "mine"})
-    data = write_files(tmp_path / "data", {"documents/d.es.txt": "hola ana\n" * 3})
-    options: dict[str, Any] = {"tables": "float32", "languages": ["es"], "data": data}
-    export(folder, "savedmodel", tmp_path / "output", **options)
-    model, smaller = Model.from_pretrained(folder), Model.from_pretrained(tmp_path / "output")
-    assert smaller.tokenizer.num_words < model.tokenizer.num_words
-    np.testing.assert_allclose(smaller(["hola ana"]), model(["hola ana"]), atol=1e-6)
-    assert (tmp_path / "output/LICENSE").read_text() == "mine"
 
 
 def test_a_prompt_of_unknown_words_is_part_of_their_cost(folder_of, tmp_path):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,9 +74,6 @@ class LetterTokenizer(Tokenizer):
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         return self._table.lookup(tokens)
-
-    def keep(self, is_used: np.ndarray) -> Any:
-        raise NotImplementedError
 
     def rules(self) -> dict[str, Any]:
         return {"kind": "letters"}

@@ -179,34 +179,28 @@ def reject(source: Source, form: str, expected: str) -> NoReturn:
     )
 
 
-def read_texts(
-    data: Path | None, languages: Collection[str] = (), *, per_file: int | None = None
-) -> Iterator[tuple[str, str]]:
-    """Yields the language and the text of all texts in some languages, or all, of a folder of corpora.
+def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
+    """Returns up to 2,000 different texts of a folder of corpora; None is the built-in sample.
 
-    None is the built-in sample. Each file gives up to `per_file` records.
+    They are in some languages, or in all if there are none in these. Raises a `UserError` if there are none.
     """
-    for file in discover(data or SAMPLE_FOLDER):
+    for codes in (languages, ()):
+        if texts := [*dict.fromkeys(_read_texts(data or SAMPLE_FOLDER, codes))]:
+            return texts[:: -(-len(texts) // _TEXTS)]
+    raise UserError(f"`data` must be a folder of corpora with texts, but {data} has none; give another")
+
+
+def _read_texts(data: Path, languages: Collection[str]) -> Iterator[str]:
+    for file in discover(data):
         if languages and not {*file.languages} & {*languages}:
             continue
-        for record, _ in islice(file.read(*file.paths), per_file):
+        for record, _ in islice(file.read(*file.paths), _TEXTS):
             texts = [field for field in record if isinstance(field, str)]
             # Each side of a translation has its language; other records are in one language.
             codes = file.languages if len(file.languages) > 1 else file.languages * len(texts)
             for text, code in zip(texts, codes, strict=True):
                 if not languages or code in languages:
-                    yield code, text
-
-
-def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
-    """Returns up to 2,000 different texts in some languages, or in all if a folder has none in these.
-
-    For the folder, see `read_texts`. Raises a `UserError` if it has no texts.
-    """
-    for codes in (languages, ()):
-        if texts := [*dict.fromkeys(text for _, text in read_texts(data, codes, per_file=_TEXTS))]:
-            return texts[:: -(-len(texts) // _TEXTS)]
-    raise UserError(f"`data` must be a folder of corpora with texts, but {data} has none; give another")
+                    yield text
 
 
 def compare_unknown_words(

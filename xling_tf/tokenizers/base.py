@@ -82,10 +82,6 @@ class Tokenizer(tf.Module, ABC):
         return tokens
 
     @abstractmethod
-    def keep(self, is_used: NDArray[np.bool_]) -> tuple[Self, NDArray[np.bool_]]:
-        """Makes a tokenizer of the used rows, `[num_words]` bool; also returns which rows it has."""
-
-    @abstractmethod
     def rules(self) -> dict[str, Any]:
         """Returns the settings, as JSON values, from which other runtimes compute the same ids."""
 

@@ -9,12 +9,10 @@ from importlib import import_module
 from random import Random
 from typing import Any
 
-import numpy as np
 import sentencepiece
 import tensorflow as tf
 from absl import logging
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
-from numpy.typing import NDArray
 
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError
@@ -152,15 +150,6 @@ class SentencePieceTokenizer(Tokenizer):
         """See `Tokenizer.files`."""
         (name,) = self.file_names
         return {name: self._serialized}
-
-    def keep(self, is_used: NDArray[np.bool_]) -> tuple["SentencePieceTokenizer", NDArray[np.bool_]]:
-        """See `Tokenizer.keep`: the pieces for unknown characters, sentence marks and bytes always stay."""
-        model = model_proto(self._serialized)
-        is_left = is_used | [piece.type != NORMAL for piece in model.pieces]
-        pieces = [piece for piece, left in zip(model.pieces, is_left, strict=True) if left]
-        del model.pieces[:]
-        model.pieces.extend(pieces)
-        return SentencePieceTokenizer(model.SerializeToString(), self.config), is_left
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""

@@ -9,9 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
@@ -95,12 +93,6 @@ class WordPieceTokenizer(VocabularyTokenizer):
         rows = tf.cast(words.with_values(pieces).merge_dims(1, 2), tf.int32)
         empty = None if self._begin else self._unknown
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=empty)
-
-    def keep(self, is_used: NDArray[np.bool_]) -> tuple["WordPieceTokenizer", NDArray[np.bool_]]:
-        """See `Tokenizer.keep`: the special tokens always stay."""
-        is_left = is_used | [piece in SPECIAL for piece in self.vocabulary]
-        pieces = [piece for piece, left in zip(self.vocabulary, is_left, strict=True) if left]
-        return WordPieceTokenizer(pieces, self.config), is_left
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from absl import logging
-from numpy.typing import NDArray
 
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
@@ -88,13 +87,6 @@ class WordTokenizer(VocabularyTokenizer):
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.word_ids`."""
         return tf.cast(self._table.lookup(tokens), tf.int32)
-
-    def keep(self, is_used: NDArray[np.bool_]) -> tuple["WordTokenizer", NDArray[np.bool_]]:
-        """See `Tokenizer.keep`: the empty token and the hash buckets always stay."""
-        is_left = is_used.copy()
-        is_left[[0, *range(len(self.vocabulary), self.num_words)]] = True
-        words = [word for word, left in zip(self.vocabulary, is_left, strict=False) if left]
-        return WordTokenizer(words, self.config), is_left
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""
