@@ -26,7 +26,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.files import read_json, require_writable_folder, write_json
 from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
-from xling_tf.search.hard_negatives import NUM_NEGATIVES, QUERIES, mine_hard_negatives
+from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
@@ -42,7 +42,6 @@ def main() -> None:
         model=checksum(model),
         num_negatives=values.top,
         relative_margin=values.relative_margin,
-        query=values.query,
         source=values.source,
         targets=values.target,
     )
@@ -114,7 +113,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_enum("query", "target", QUERIES, "What negatives resemble: right translation or source.")
     flags.DEFINE_integer("top", NUM_NEGATIVES, "Maximum number of negatives of a pair.")
     flags.DEFINE_float(
         "relative_margin", None, "Drop candidates that score within this share of the right one's score."

@@ -61,16 +61,6 @@ def test_right_answers_of_one_source_are_no_negatives():
     assert counts["dropped by right_answer"] == 2
 
 
-def test_the_query_may_be_the_source_and_margins_are_relative_to_its_right_answer():
-    ANGLES.update({f"source of {letter}": ANGLES[letter] for letter in "abde"})
-    others = [(f"source of {letter}", letter) for letter in "abde"]
-    options = {"num_negatives": 2, "query": "source", "relative_margin": 0.1}
-    # Of the source a, whose right answer c scores 0.6: a tenth below is 0.54, which a and b exceed.
-    assert mine_hard_negatives(encode, [("a", "c"), *others], **options)[0] == ("d", "e")
-    # The right answer e scores -1; below -1.1 there is nothing.
-    assert mine_hard_negatives(encode, [("a", "e"), *others[:3]], **options)[0] == ()
-
-
 # --- models and pairs in other forms
 
 
@@ -98,7 +88,6 @@ def test_pairs_come_in_a_table_and_before_or_after_the_model():
         (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load returns it"),
         ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each of 5 texts"),
         ((encode, LETTERS), {"relative_margin": "0.5"}, "relative_margin must be"),
-        ((encode, LETTERS), {"query": "right"}, "query expects one of"),
     ],
 )
 def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):

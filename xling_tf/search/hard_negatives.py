@@ -12,13 +12,10 @@ from tqdm import tqdm
 
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
-from xling_tf.errors import UserError, require_known
+from xling_tf.errors import UserError
 from xling_tf.search.neighbours import nearest_in_chunks, require_positive, unit_vectors
 
 NUM_NEGATIVES = 5  # Chidambaram et al. 2019, sec. 2.2
-# Candidates are similar to the right translation (Chidambaram et al. 2018, sec. 2.2), or to the source (Guo
-# et al. 2018, "Effective Parallel Corpus Mining using Bilingual Sentence Embeddings").
-QUERIES = ("target", "source")
 
 _MAX_ANSWERS = 100  # right answers of a query, which the search finds besides the wrong ones
 _OVERSAMPLING = 10  # candidates per negative where the margin may drop some
@@ -33,11 +30,13 @@ def mine_hard_negatives(
     *,
     num_negatives: int = NUM_NEGATIVES,
     relative_margin: float | None = None,
-    query: str = "target",
     counts: Counter[str] | None = None,
     show_progress_bar: bool = False,
 ) -> list[tuple[str, ...]]:
     """Finds, for each pair, targets of other pairs that are similar to the right one.
+
+    These are hard negatives as in Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual
+    Sentence Embeddings"), which here resemble the right translation (Chidambaram et al. 2018, sec. 2.2).
 
     Texts that differ only in case, spaces or Unicode form count as one text. All targets of a source are
     right answers.
@@ -47,8 +46,7 @@ def mine_hard_negatives(
         pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
         num_negatives: Number of negatives of a pair, fewer if fewer candidates pass.
         relative_margin: 0 to 1: candidates score lower than the right answer by this share of its score; 0.05
-            keeps those with at most 95% of it. None keeps all.
-        query: What negatives resemble: "target", the right answer; or "source".
+            keeps those whose cosine to it is 0.95 at most. None keeps all.
         counts: Receives statistics: pairs by their number of negatives, and candidates that were dropped.
         show_progress_bar: Whether to show progress bars.
 
@@ -67,7 +65,6 @@ def mine_hard_negatives(
     """
     encode, pairs = _in_order(model, pairs)
     require_positive(num_negatives, "num_negatives")
-    require_known("query", query, QUERIES)
     margin = relative_margin
     if margin is not None and not (isinstance(margin, Real) and 0 <= margin <= 1):
         raise UserError(f"relative_margin must be a number from 0 to 1, got {margin!r}")
@@ -75,11 +72,8 @@ def mine_hard_negatives(
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
         raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
     targets, positives = _distinct([pair.second for pair in rows])
-    sources, groups = _distinct([pair.first for pair in rows])
+    _, groups = _distinct([pair.first for pair in rows])
     candidates = _embed(targets, encode, show_progress_bar)
-    queries, query_rows = candidates, positives
-    if query == "source":
-        queries, query_rows = _embed(sources, encode, show_progress_bar), groups
     # A source and one of its candidates as one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
@@ -89,7 +83,7 @@ def mine_hard_negatives(
     negatives: list[tuple[str, ...]] = []
     dropped: Counter[str] = Counter()
     for scores, indices in nearest_in_chunks(
-        queries, query_rows, candidates, k, show_progress=show_progress_bar
+        candidates, positives, candidates, k, show_progress=show_progress_bar
     ):
         part = slice(len(negatives), len(negatives) + len(indices))
         is_found = indices >= 0
@@ -97,10 +91,7 @@ def mine_hard_negatives(
         dropped["right_answer"] += int(np.sum(is_answer & (indices != positives[part, None])))
         passes = is_found & ~is_answer
         if margin is not None:
-            products = candidates[positives[part]].astype(np.float32) * queries[query_rows[part]]
-            right = products.sum(axis=1)[:, None]
-            # Not (1 - margin) times the score, which would be a higher limit if the score is negative.
-            fails = scores > right - np.abs(right) * margin + _ROUNDING
+            fails = scores > 1 - margin + _ROUNDING
             dropped["relative_margin"] += int(np.sum(passes & fails))
             passes &= ~fails
         passes &= np.cumsum(passes, axis=1) <= num_negatives

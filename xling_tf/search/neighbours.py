@@ -191,13 +191,8 @@ def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str)
         )
 
 
-def require_integer(value: int, name: str, minimum: int) -> None:
-    """Raises a `UserError` unless a value is an integer of at least `minimum`."""
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or value < minimum:
-        raise UserError(f"{name} must be an integer of at least {minimum}, got {value!r}")
-
-
 def require_positive(value: int, name: str) -> None:
     """Raises a `UserError` unless a value is an integer above 0."""
-    require_integer(value, name, 1)
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < 1:
+        raise UserError(f"{name} must be an integer of at least 1, got {value!r}")

@@ -89,7 +89,8 @@ class WordPieceTokenizer(VocabularyTokenizer):
         max_tokens = max_tokens or self.config.max_tokens
         words = tf.strings.split(self._normalized(sentences, max_tokens))[:, :max_tokens]
         distinct, positions = tf.unique(words.values)
-        pieces = tf.gather(self._pieces(distinct), positions)
+        is_long = tf.strings.length(distinct, unit="UTF8_CHAR") > _MAX_CHARACTERS
+        pieces = tf.gather(self._splitter.tokenize(tf.where(is_long, UNKNOWN, distinct)), positions)
         rows = tf.cast(words.with_values(pieces).merge_dims(1, 2), tf.int32)
         empty = None if self._begin else self._unknown
         return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=empty)
@@ -128,15 +129,3 @@ class WordPieceTokenizer(VocabularyTokenizer):
         text = tf.strings.regex_replace(text, _SPACES, " ")
         alone = _PUNCTUATION + (_CHINESE if config.split_chinese else "")
         return tf.strings.regex_replace(text, f"([{alone}])", r" \1 ")
-
-    def _pieces(self, words: tf.Tensor) -> tf.RaggedTensor:
-        """Maps `[words]` distinct words to `[words, (pieces)]` int64 rows."""
-        is_long = tf.strings.length(words, unit="UTF8_CHAR") > _MAX_CHARACTERS
-        rows = tf.where(is_long, tf.cast(self._unknown, tf.int64), self._table.lookup(words))
-        # Most words are single pieces, and are looked up together.
-        whole, split = tf.where(rows >= 0)[:, 0], tf.where(rows < 0)[:, 0]
-        parts = (
-            tf.RaggedTensor.from_tensor(tf.gather(rows, whole)[:, None]),
-            self._splitter.tokenize(tf.gather(words, split)),
-        )
-        return tf.gather(tf.concat(parts, axis=0), tf.argsort(tf.concat([whole, split], axis=0)))
