@@ -8,7 +8,6 @@ from testing import encode, tiny_config, tiny_model
 from use_weights import named_layers
 
 from xling_tf.layers.convolution import ConvolutionBranch
-from xling_tf.savedmodel.encoder import ExportedEncoder
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
 
@@ -35,14 +34,6 @@ def test_a_convolution_sees_its_neighbours_and_nothing_beyond_the_ends(width, ex
     kernel = 10.0 ** np.arange(width).reshape(width, 1, 1)
     branch.set_weights([kernel, np.zeros(1)])
     assert branch(inputs, mask)[0, :3, 0].numpy().tolist() == expected
-
-
-def test_what_is_exported_computes_the_same_in_any_number():
-    model = random_model()
-    serving = ExportedEncoder(model.tokenizer, model.encoder)
-    texts = TEXTS * 40  # more tokens than are encoded together
-    np.testing.assert_allclose(serving(tf.constant(texts)), encode(model, texts), atol=1e-4)
-    assert serving(tf.constant([], tf.string)).shape == (0, model.encoder.hidden_dim)
 
 
 def test_without_its_convolutions_it_is_an_average_of_words():

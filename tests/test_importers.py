@@ -206,12 +206,6 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog, name, has_n
         Model.from_pretrained(folder)
 
 
-def test_a_static_model_needs_the_file_that_its_libraries_read(model2vec):
-    (model2vec / "tokenizer.json").rename(model2vec / "vocab.txt")
-    with pytest.raises(UserError, match=r"expected a tokenizer in tokenizer\.json, but"):
-        Model.from_pretrained(model2vec)
-
-
 # Makes static models with random vectors, and saves them with the vectors that they give to texts.
 STATIC_MODELS = """
 import json, sys

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
-from programs import run_peers
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from tricky_texts import FRAGMENTS, sample_sentences
 
@@ -239,6 +238,8 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path):
     assert read(write(tmp_path, {**BERT, "model": untyped})).files() == tokenizer.files()
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "vocab.txt").write_bytes("\r\n".join(BERT["model"]["vocab"]).encode())
+    with pytest.raises(UserError, match=r"expected a tokenizer in tokenizer\.json, but"):
+        read_tokenizer(tmp_path, 16, is_static=True)
     assert read(tmp_path).config == WordPieceConfig(max_tokens=16, lowercase=True, strip_accents=True)
     settings = {"do_lower_case": False, "tokenize_chinese_chars": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -353,43 +354,6 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pie
     again = read(write(tmp_path, content))
     assert rows(again, texts) == ours
     assert tokenizer_json(again) == content
-
-
-# Reads each folder with transformers, and prints the ids.
-TRANSFORMERS = """
-import json, sys
-from pathlib import Path
-from transformers import AutoTokenizer
-
-texts = json.loads(sys.argv[2])
-for folder in sorted(Path(sys.argv[1]).iterdir()):
-    print(json.dumps(AutoTokenizer.from_pretrained(str(folder))(texts)["input_ids"]))
-"""
-
-
-@pytest.mark.slow
-def test_files_that_disagree_are_read_as_transformers_reads_them(tmp_path):
-    pieces = [*SPECIAL, "caf", "##e", "Caf", "##é", "café", "!", "猫", "猫狗"]
-    folders = tmp_path / "models"
-    for number, (lower, config) in enumerate(
-        [
-            (False, {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}),
-            (True, {"do_lower_case": False, "tokenizer_class": "BertTokenizer"}),
-            (False, {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False}),
-            (False, {"tokenizer_class": "BertTokenizer"}),
-            (True, {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}),
-        ]
-    ):
-        folder = folders / str(number)
-        folder.mkdir(parents=True)
-        model = {**BERT["model"], "vocab": {piece: row for row, piece in enumerate(pieces)}}
-        normalizer = {**BERT["normalizer"], "lowercase": lower}
-        content = {**BERT, "version": "1.0", "added_tokens": [], "normalizer": normalizer, "model": model}
-        write_files(folder, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
-    texts = ["Café!", "café 猫狗", "CAFE"]
-    output = run_peers(tmp_path, TRANSFORMERS, str(folders), json.dumps(texts))
-    expected = [json.loads(line) for line in output.splitlines() if line.startswith("[[")]
-    assert [rows(read(folder), texts) for folder in sorted(folders.iterdir())] == expected
 
 
 # --- What cannot be read

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -243,13 +242,8 @@ def _train_pieces(texts: Sequence[str], config: SentencePieceConfig, *, characte
             minloglevel=2,
         )
     except RuntimeError as error:
-        if needed := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
-            raise UserError(
-                f"tokenizer.num_pieces={size} expects more pieces than the characters of the texts "
-                f"need, {needed[1]}; set tokenizer.num_pieces to more than {needed[1]}"
-            ) from error
         raise UserError(
-            f"tokenizer.num_pieces={size} expects texts to learn the pieces from, got {len(texts)} "
-            f"with {len(set().union(*texts))} different characters; add more ({str(error).strip()})"
+            f"tokenizer.num_pieces={size} expects enough texts, and more pieces than they have characters, "
+            f"got {len(texts)} with {len(set().union(*texts))} characters ({str(error).strip()})"
         ) from error
     return model.getvalue()
