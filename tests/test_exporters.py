@@ -19,7 +19,6 @@ from xling_tf.errors import UserError
 from xling_tf.exporters.base import export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 from xling_tf.tokenizers.words import WordTokenizer
@@ -215,32 +214,3 @@ def test_other_libraries_give_the_vectors_of_the_model(kind, form, python, folde
     if kind == "bert":  # and back
         again = Model.from_pretrained(tmp_path / "output")
         np.testing.assert_allclose(again(SENTENCES), Model.from_pretrained(folder)(SENTENCES), atol=1e-5)
-
-
-MORE = """
-import sys
-import numpy as np
-from fastembed import TextEmbedding
-from fastembed.common.model_description import ModelSource, PoolingType
-from sentence_transformers import SentenceTransformer
-
-texts, transformer, static = ["Hola, Ana.", "the cat", "don't"], sys.argv[1], sys.argv[2]
-source = dict(sources=ModelSource(hf="x/y"), dim=8, model_file="onnx/model.onnx")
-TextEmbedding.add_custom_model(model="x/y", pooling=PoolingType.MEAN, normalization=True, **source)
-vectors = list(TextEmbedding("x/y", specific_model_path=transformer).embed(texts))
-np.save(sys.argv[3], [vectors, SentenceTransformer(static).encode(texts)])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed")
-def test_so_do_fastembed_and_static_embedding(folder_of, tmp_path):
-    forms = {"words": "sentence-transformers", "static words": "model2vec"}
-    for kind, form in forms.items():
-        export(folder_of(kind), form, tmp_path / form)
-    places = [str(tmp_path / name) for name in (*forms.values(), "vectors.npy")]
-    run = run_python(tmp_path, "-c", MORE, *places, python=LOADERS)
-    assert run.status == 0, run.errors
-    known = ["Hola, Ana.", "the cat", "don't"]
-    expected = [load_saved_model(folder_of(kind))(tf.constant(known)).numpy() for kind in forms]
-    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-5)

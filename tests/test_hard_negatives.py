@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-import tensorflow as tf
 from encode_functions import Counting
 from hard_negatives import mine_folder
 from programs import ROOT, run_python
@@ -235,23 +234,13 @@ def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
 # --- the program
 
 
-class Toy(tf.Module):
-    """A letter's share in a text for each letter."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def __call__(self, inputs):
-        letters = tf.strings.unicode_decode(inputs, "UTF-8")
-        return tf.reduce_sum(tf.one_hot(letters, 256), axis=1) + 1e-3
-
-
 @pytest.mark.slow
-def test_the_program_mines_and_prints_counts(tmp_path):
-    tf.saved_model.save(Toy(), str(tmp_path / "model"))
+def test_the_program_mines_and_prints_counts(hub_folder, tmp_path):
     data = write_corpus(tmp_path / "data", ROWS)
-    flags = (str(ROOT / "data/hard_negatives.py"), "--model=model", "--data=data", "--top=1")
+    flags = (str(ROOT / "data/hard_negatives.py"), f"--model={hub_folder}", "--data=data", "--top=1")
     first = run_python(tmp_path, *flags)
     assert first.status == 0, first.errors
     assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
     assert [len(found) for _, _, found in mined(data)] == [1] * 5
     record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))
-    assert record["recipe"]["model"] == checksum(tmp_path / "model")
+    assert record["recipe"]["model"] == checksum(hub_folder)

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
-from xling_tf.importers.base import read_base_model
+from xling_tf.importers.base import read_base_model, read_similarity
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import is_foreign
 
@@ -141,13 +141,11 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     assert not is_foreign(tmp_path)
 
 
-@pytest.mark.parametrize("place", ["", "0_Static"])
-def test_an_adapter_is_refused_with_and_without_its_base_model(tmp_path, place):
+def test_an_adapter_is_refused_with_and_without_its_base_model(tmp_path):
     folder = tmp_path / "m"
-    write_static(folder, {"embeddings": TABLE}, modules=[{**STATIC[0], "path": place}])
-    part = folder / place
-    part.mkdir(exist_ok=True)
-    write_json_files(part, adapter_config={"peft_type": "LORA"})
+    write_static(folder, {"embeddings": TABLE}, modules=[{**STATIC[0], "path": "0_Static"}])
+    (folder / "0_Static").mkdir()
+    write_json_files(folder / "0_Static", adapter_config={"peft_type": "LORA"})
     with pytest.raises(UserError, match=r"adapter_config\.json is of an adapter; merge it"):
         Model.from_pretrained(folder)
     alone = write_json_files(tmp_path, adapter_config={"peft_type": "LORA"})
@@ -183,27 +181,30 @@ def test_prompts_are_texts_without_special_tokens_which_are_named_for_texts(mode
         with_prompts("passage", query="a ")
 
 
-@pytest.mark.parametrize(
-    ("name", "has_normalize", "warns"),
-    [(None, False, False), ("dot", True, False), ("euclidean", False, True), ("manhattan", True, True)],
-)
-def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog, name, has_normalize, warns):
+def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog):
     normalize = {"idx": 1, "path": "1", "type": "sentence_transformers.models.Normalize"}
     dropout = {"idx": 2, "path": "2", "type": "sentence_transformers.models.Dropout"}
-    modules = [*STATIC, *[normalize, dropout] * has_normalize]
-    folder = write_static(tmp_path / "m", {"embedding.weight": TABLE}, modules=modules)
-    write_json_files(folder, config_sentence_transformers={"similarity_fn_name": name})
+    for name, modules, measure in (
+        ("jaccard", STATIC, None),
+        (None, STATIC, "cosine"),
+        ("dot", [*STATIC, normalize, dropout], "cosine"),
+        ("manhattan", [*STATIC, normalize], "manhattan"),
+        ("euclidean", STATIC, "euclidean"),
+    ):
+        folder = write_static(tmp_path / "m", {"embedding.weight": TABLE}, modules=modules)
+        write_json_files(folder, config_sentence_transformers={"similarity_fn_name": name})
+        if measure:
+            assert read_similarity(folder) == measure
+        else:
+            with pytest.raises(UserError, match=r"similarity_fn_name .* got 'jaccard'"):
+                Model.from_pretrained(folder)
     with caplog.at_level("WARNING"):
         import_model(str(folder), tmp_path / "exported")
     card = (tmp_path / "exported" / "README.md").read_text("utf-8")
-    assert (f"by {name}" in caplog.text, "`raw`" in caplog.text, f"by {name}" in card) == (warns,) * 3
+    assert ("by euclidean" in caplog.text, "`raw`" in caplog.text, "by euclidean" in card) == (True,) * 3
     # The mean of the rows of "a" and "run", at twice its length.
-    np.testing.assert_allclose(
-        xling_tf.load(tmp_path / "exported").encode("a run", normalize_embeddings=True), [1, 0]
-    )
-    write_json_files(folder, config_sentence_transformers={"similarity_fn_name": "jaccard"})
-    with pytest.raises(UserError, match=r"similarity_fn_name .* got 'jaccard'"):
-        Model.from_pretrained(folder)
+    vector = xling_tf.load(tmp_path / "exported").encode("a run", normalize_embeddings=True)
+    np.testing.assert_allclose(vector, [1, 0])
 
 
 # Makes static models with random vectors, and saves them with the vectors that they give to texts.

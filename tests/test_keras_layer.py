@@ -56,7 +56,7 @@ TOPICS = np.arange(len(SENTENCES), dtype=np.float32)
     ],
 )
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
-def test_sequential_models_can_begin_with_the_layer(before, options, hub_folder, tmp_path):
+def test_sequential_models_can_begin_with_the_layer(before, options, hub_folder):
     inputs = [keras.Input(shape, dtype="string") for shape in before]
     model = keras.Sequential([*inputs, KerasEncoder(hub_folder, **options), keras.layers.Dense(1)])
     model.compile("adam", "mse", jit_compile="auto")
@@ -66,9 +66,7 @@ def test_sequential_models_can_begin_with_the_layer(before, options, hub_folder,
     expected = model.predict(texts, verbose=0)
     assert expected.shape == (len(SENTENCES), 1)
     assert model.evaluate(texts, TOPICS, verbose=0) == pytest.approx(np.mean((expected[:, 0] - TOPICS) ** 2))
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(again.predict(TEXTS[:, None], verbose=0), expected, atol=1e-6)
+    np.testing.assert_allclose(model(TEXTS[:, None]), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(None,), (2, 3)])
