@@ -19,6 +19,7 @@ from xling_tf.errors import UserError
 from xling_tf.exporters.base import export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
+from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 from xling_tf.tokenizers.words import WordTokenizer
