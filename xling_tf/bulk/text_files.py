@@ -121,7 +121,8 @@ class TextFiles:
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
             raise _FinalError(
-                f"{name}: expected the column {missing[0]}, but there is only {', '.join(columns)}"
+                f"{name}: expected the column {missing[0]}, but there is only {', '.join(columns)}; correct "
+                "`text_column` or `columns`"
             )
         chosen = list(columns) if self.columns is None else wanted
         if repeated := [column for column in chosen if columns.count(column) > 1]:
