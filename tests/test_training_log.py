@@ -60,14 +60,16 @@ def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplo
     assert steps_of(tmp_path) == [0, 1, 2, 3]
 
 
-def test_a_line_every_half_minute_has_the_losses(tmp_path, monkeypatch, caplog, capsys):
+def test_a_line_every_few_seconds_has_time_speed_and_loss(tmp_path, monkeypatch, caplog, capsys):
     monkeypatch.setattr(program, "_SECONDS_BETWEEN_LINES", 0.01)
     with caplog.at_level("INFO", logger="absl"), TrainingLog(tmp_path, 0) as log:
         log.report(result(0, loss=2.0), 0.25)
         log.report(result(1, loss=4.0), 0.5)
         deadline = time.monotonic() + 60
         # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
-        while not re.search("50%, step 2,.* loss: qt-en 2.20", caplog.text):
+        while not re.search(
+            r"50%, 0 minutes left, step 2, .*/s, loss of quick thought en 2\.20", caplog.text
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.01)
     assert capsys.readouterr().out == ""

@@ -29,7 +29,7 @@ from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.
 _LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))
-_SECONDS_BETWEEN_LINES = 30.0
+_SECONDS_BETWEEN_LINES = 10.0
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.
 _MODULES = {
@@ -148,7 +148,7 @@ def set_up_logging() -> None:
 
 @contextmanager
 def progress(part: str) -> Iterator[Callable[[str], None]]:
-    """Logs when a part of a program begins and ends, and every half minute in between.
+    """Logs when a part of a program begins and ends, and every ten seconds in between.
 
     Yields:
         A function that sets the state that the following lines report.

@@ -14,7 +14,8 @@ from xling_tf.errors import one_line
 from xling_tf.files import replacing
 from xling_tf.program import progress as log_progress
 
-_SMOOTHING = 0.9
+_SMOOTHING = 0.9  # of losses
+_SPEED_SMOOTHING = 0.98  # of the speed: over about fifty steps
 
 
 class StepResult(NamedTuple):
@@ -47,8 +48,8 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
         self._losses: dict[str, float] = {}
         self._stack.callback(self._writer.close)
-        self._begin = time.monotonic()
-        self._sentences = 0
+        self._before = time.monotonic()
+        self._sentences = self._seconds = 0.0  # of the last steps
         self._is_failing = False
 
     def __exit__(self, *error: Any) -> None:
@@ -57,8 +58,11 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
 
     def report(self, result: StepResult, progress: float) -> None:
         """Reports one step; `progress` is the share of the budget that is used after it."""
-        self._sentences += result.sentences
-        rate = self._sentences / (time.monotonic() - self._begin)
+        now = time.monotonic()
+        self._sentences = _SPEED_SMOOTHING * self._sentences + result.sentences
+        self._seconds = _SPEED_SMOOTHING * self._seconds + now - self._before
+        self._before = now
+        rate = self._sentences / self._seconds
         scalars = {
             f"loss/{result.task}": result.loss,
             f"accuracy/{result.task}": result.accuracy,
@@ -74,9 +78,13 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
                 tf.summary.scalar(name, value)
         before = self._losses.get(result.task, result.loss)
         self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
-        losses = " ".join(f"{_short(name)} {loss:.2f}" for name, loss in self._losses.items())
-        status = f"step {result.step + 1}, {rate:.0f} sentences/s, loss: {losses}"
-        self._report(f"{100 * progress:.0f}%, {status}")
+        # One loss says whether the training goes well; TensorBoard has all.
+        name, loss = next(iter(self._losses.items()))
+        minutes_left = result.seconds * (1 / progress - 1) / 60 if progress else 0.0
+        self._report(
+            f"{100 * progress:.0f}%, {minutes_left:.0f} minutes left, step {result.step + 1}, "
+            f"{rate:,.0f} sentences/s, loss of {name.replace('_', ' ')} {loss:.2f}"
+        )
 
     @contextmanager
     def _despite_full_disk(self) -> Iterator[None]:
@@ -87,13 +95,6 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             if not self._is_failing:
                 logging.warning("the log of the training cannot be written (%s)", one_line(error))
             self._is_failing = True
-
-
-def _short(name: str) -> str:
-    """Abbreviates a task's name: "quick_thought_en" is "qt-en", "distillation_en-es" is "d-en-es"."""
-    # Language codes have two or three letters, and pairs have a hyphen.
-    parts = name.split("_")
-    return "".join(part[0] if part.isalpha() and len(part) > 3 else f"-{part}" for part in parts)
 
 
 def _drop_lines(path: Path, first_step: int) -> None:
