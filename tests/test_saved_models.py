@@ -43,10 +43,9 @@ def test_a_model_at_hugging_face_is_loaded_by_its_name(hub_folder, hub_vectors, 
         xling_tf.load("hf://a/other")
 
 
-def test_an_archive_is_loaded_from_its_file_and_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
+def test_an_archive_is_loaded_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
     packed = tmp_path / "model.tar.gz"
     subprocess.run(["tar", "-C", hub_folder, "-czf", packed, "."], check=True)  # as docs/serving.md says
-    assert xling_tf.load(packed).encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
         loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
