@@ -64,18 +64,14 @@ class _Cache:
 
         def store(*batch: list[str]) -> np.ndarray:
             vectors = encode_checked(encode, *batch, name=self._name).astype(np.float32)
-            digests = (keys[row] for row in zip(*batch, strict=True))
+            rows = zip((keys[row] for row in zip(*batch, strict=True)), map(bytes, vectors), strict=True)
             with self._connection:
-                self._connection.executemany(
-                    "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
-                    zip(digests, map(np.ndarray.tobytes, vectors), strict=True),
-                )
+                self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
             return vectors
 
-        place = self._path or "in a temporary file"
         message = (
-            f"the embeddings {place} must be readable and writable, but SQLite says '{{error}}'; make room "
-            "on the disk or, if the file is damaged, remove it"
+            f"the embeddings {self._path or 'in a temporary file'} must be readable and writable, but SQLite "
+            "says '{error}'; make room on the disk or, if the file is damaged, remove it"
         )
         with as_user_error(message, sqlite3.DatabaseError):
             self._connection.executescript(_SCHEMA)

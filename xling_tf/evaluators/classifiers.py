@@ -4,7 +4,6 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,14 +168,10 @@ def stratified_splits(x: Array, y: Array, folds: int, seed: int) -> Iterator[tup
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Maps a function over items on all processors; each call uses one thread for linear algebra."""
-    with single_threaded(), ThreadPoolExecutor(available_cpus()) as executor:
+    """Maps a function over items on all processors, with one thread for the linear algebra of each call."""
+    limits = library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
+    with limits, ThreadPoolExecutor(available_cpus()) as executor:
         return list(executor.map(function, items))
-
-
-def single_threaded() -> AbstractContextManager[Any]:
-    """Limits linear algebra to one thread: small batches gain nothing, and rounding stays the same."""
-    return library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
 
 
 def require_trained(

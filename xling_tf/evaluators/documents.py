@@ -20,10 +20,7 @@ from xling_tf.evaluators.encoding import Encode, as_embedder, encode_checked
 _BEST = "sentences-mean"  # the best in Table 5, and used in Tables 4 and 6
 _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (sec. 5.2)
 _SPLITS = ("train", "dev", "test")
-
-# Yu et al. 2018, sec. 5.1.
-WINDOW_WORDS = 128
-STRIDE_WORDS = 64
+WINDOW_WORDS, STRIDE_WORDS = 128, 64  # sec. 5.1
 MAX_PARTS = 64  # news articles have about a dozen sentences; only the beginning of a book is encoded
 _DOCUMENTS_AT_ONCE = 2000  # number of documents whose parts are encoded in one call
 

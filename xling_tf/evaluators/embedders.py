@@ -37,9 +37,6 @@ _POOL = urllib3.PoolManager()
 # Errors of reading JSON of another form.
 _OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
 
-# Calls a signature, by its name and with a list of texts for each of its inputs: `[n, outputs]`.
-_Call = Callable[[str, Mapping[str, list[str]]], np.ndarray]
-
 
 def open_embedder(specification: str) -> Embedder:
     """Opens a model: `rest:URL`, `python:module:function`, or an exported one as `find_model` finds it."""
@@ -149,9 +146,9 @@ def _open_python_function(target: str) -> Embedder:
 
 
 def _from_signatures(
-    place: object, inputs: Mapping[str, tuple[str, ...]], call: _Call, **attributes: Any
+    place: object, inputs: Mapping[str, tuple[str, ...]], call: Callable[..., np.ndarray], **attributes: Any
 ) -> Embedder:
-    """Makes an embedder of a model's signatures.
+    """Makes an embedder of a model's signatures; `call` gets a name and the texts by the inputs' names.
 
     Sentences are encoded by `serving_default`, else by `default` or, as multilingual-qa has no other, by
     `question_encoder`.

@@ -1,7 +1,7 @@
 """Natural language inference, learned in English and tested in other languages."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,10 @@ import numpy as np
 from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset, Suite, read_table, tables_in
+from xling_tf.evaluators.data import Dataset, Rows, Suite, read_table, tables_in
 from xling_tf.evaluators.encoding import Encode, as_embedder
 
 _NO_LABEL = "-"  # the annotators did not agree (Bowman et al. 2015, sec. 2.2)
-
-Pairs = Sequence[tuple[str, ...]]  # premise, hypothesis and label
 
 
 class ZeroShotInference:
@@ -26,7 +24,7 @@ class ZeroShotInference:
     hypothesis, label) with the label "-" are left out.
     """
 
-    def __init__(self, pairs: Pairs, *, name: str) -> None:
+    def __init__(self, pairs: Rows, *, name: str) -> None:
         self.name = name
         self._pairs = sorted(pair for pair in pairs if pair[-1] != _NO_LABEL)
         unknown = {label for *_, label in self._pairs} - set(NLI_LABELS)

@@ -112,8 +112,8 @@ def headlines(results: Results, names: Iterable[str]) -> dict[str, dict[str, flo
 
 def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     """The results to add to, and True if they are from a run that was killed."""
-    system = {"name": embedder.name, "checksum": embedder.checksum}
-    results: Results = {"system": {**system, "description": dict(embedder.description)}, **provenance()}
+    system = {"name": embedder.name, "checksum": embedder.checksum, "description": embedder.description}
+    results: Results = {"system": system, **provenance()}
     results |= {"seed": seed, "complete": False, "seconds": 0.0, "scores": {}, "datasets": {}, "skipped": {}}
     if not output.exists():
         return results, False

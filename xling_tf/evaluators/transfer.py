@@ -38,7 +38,7 @@ class TransferClassification:
         self._parts = {part: classifiers.by_text(rows) for part, rows in parts.items() if rows}
         least = 1 if dev else _HELD_OUT if test else _HELD_OUT + 2  # folds within folds
         classifiers.require_trained(name, train, (*dev, *test), least)
-        counts = {"num_train": len(train), "num_dev": len(dev), "num_test": len(test)}
+        counts = {f"num_{part}": len(rows) for part, rows in parts.items()}
         self.protocol: Mapping[str, Any] = {"seed": seed, "hidden": hidden, **counts}
         self._fits: Mapping[str, Callable[..., classifiers.Predict]] = {
             "logistic": partial(classifiers.fit_logistic, folds=_INNER_FOLDS, seed=seed),
