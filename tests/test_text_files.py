@@ -98,9 +98,6 @@ def test_types_are_those_of_the_first_file(tmp_path):
     with pytest.raises(UserError, match=r"2.parquet must have .* n int64, text string, but has text string"):
         read(tmp_path / "*")
     assert len(read(tmp_path / "*", columns=["text"]).rows) == 2
-
-
-def test_columns_of_other_types_are_refused(tmp_path):
     parquet.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "x.parquet")
     with pytest.raises(UserError, match="expected texts in the column text, but it holds"):
         read(tmp_path / "x.parquet", skip_damaged=True)
