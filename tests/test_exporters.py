@@ -37,7 +37,6 @@ STATIC = (
 PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=400", "tokenizer.max_tokens=32")
 MODELS = {
     "words": (*KINDS["words and n-grams"], "tokenizer.max_tokens=32"),
-    "words alone": ("tokenizer.ngram_sizes=", "tokenizer.max_tokens=32", "tokenizer.lowercase=true"),
     "static words": STATIC,
     "static pieces": (*PIECES, *STATIC),
     "marked pieces": (*PIECES, *STATIC, "tokenizer.sentence_marks=true"),
@@ -192,7 +191,6 @@ LOADED = [
     ("static words", "model2vec", PEERS),
     ("static pieces", "model2vec", PEERS),
     ("words", "sentence-transformers", LOADERS),
-    ("words alone", "sentence-transformers", LOADERS),
     ("cnn", "sentence-transformers", LOADERS),
 ]
 

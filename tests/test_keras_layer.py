@@ -50,8 +50,6 @@ TOPICS = np.arange(len(SENTENCES), dtype=np.float32)
     ("before", "options"),
     [
         ([], {}),
-        # As hub.KerasLayer is made.
-        pytest.param([], {"input_shape": [], "dtype": tf.string}, marks=pytest.mark.slow),
         pytest.param([(1,)], {"dtype": "mixed_bfloat16"}, marks=pytest.mark.slow),
     ],
 )

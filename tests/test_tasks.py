@@ -283,10 +283,9 @@ ALL = apply_overrides(
 )
 
 
-@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_batch_of_equal_examples_is_learnt_without_contradiction(count):
+def test_a_batch_of_equal_examples_is_learnt_without_contradiction():
     # Nothing in it is wrong, so that what tells examples apart has nothing to tell.
-    model = tiny_model(ALL)
+    model, count = tiny_model(ALL), 2
     for task in model.tasks:
         texts = [["a b"], ["hola"], ["c"]] + [["hola"]] * 3
         columns = [text * count for text in texts[: len(task.columns)]]

@@ -39,10 +39,6 @@ class KerasEncoder(keras.layers.Layer):
     """
 
     def __init__(self, path: str | os.PathLike[str], trainable: bool = True, **kwargs: Any) -> None:
-        # From the argument, Keras would make an input of floats; from the attribute, `Sequential` makes an
-        # input of `compute_dtype`.
-        if (shape := kwargs.pop("input_shape", None)) is not None:
-            self.input_shape = (None, *shape)
         super().__init__(**kwargs)
         # Private: Keras converts inputs to floats, and has no public way to turn that off.
         self._convert_input_args = False
