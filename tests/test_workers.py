@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import socket
-import threading
 from pathlib import Path
 
 import keras
@@ -128,7 +127,6 @@ def read(cluster, task):
 def test_the_first_worker_is_the_chief_or_a_job_of_that_name():
     alone = read_cluster({"TF_CONFIG": "  \n"})
     assert (alone.names, alone.is_chief) == (("worker 0",), True)
-    alone.wait_for_others(seconds=0)
     cluster = read(WORKERS, {"type": "worker", "index": "2"})
     assert cluster == (("worker 0", "worker 1", "worker 2"), ("a:1", "b:2", "c:3"), 2)
     assert not cluster.is_chief
@@ -151,27 +149,3 @@ def test_a_cluster_that_cannot_be_is_refused():
             read(cluster, {"type": "worker", "index": index})
     with pytest.raises(UserError, match="TF_CONFIG"):
         read_cluster({"TF_CONFIG": "{"})
-
-
-def test_nobody_goes_on_before_all_have_come():
-    addresses, names = tuple(free_addresses(3)), ("worker 0", "worker 1", "worker 2")
-    # The first two keep waiting, so each must be seen by those who come later.
-    threads = [threading.Thread(target=Cluster(names, addresses, rank).wait_for_others) for rank in (0, 1)]
-    for thread in threads:
-        thread.start()
-    threads[0].join(timeout=0.5)
-    assert all(thread.is_alive() for thread in threads)
-    with socket.create_server(("127.0.0.1", int(addresses[2].rpartition(":")[2]))):
-        for thread in threads:
-            thread.join(timeout=10)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-def test_who_is_missing_and_a_port_that_is_taken_are_told():
-    addresses = tuple(free_addresses(2))
-    cluster = Cluster(("worker 0", "worker 1"), addresses, 0)
-    with pytest.raises(UserError, match=f"worker 1 at {addresses[1]} cannot be reached"):
-        cluster.wait_for_others(seconds=0)
-    port = int(addresses[0].rpartition(":")[2])
-    with socket.create_server(("", port)), pytest.raises(UserError, match=f"port {port}"):
-        cluster.wait_for_others()

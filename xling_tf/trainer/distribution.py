@@ -4,8 +4,6 @@ import json
 import os
 import pickle
 import shutil
-import socket
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,7 +20,6 @@ from xling_tf.trainer.run_folder import differences
 Value = TypeVar("Value")
 
 _EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
-_SECONDS_TO_START = 600.0
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -30,6 +27,7 @@ _LOST = (
     tf.errors.FailedPreconditionError,
     tf.errors.InternalError,
     tf.errors.UnavailableError,
+    tf.errors.UnknownError,  # of a port that is taken, too
 )
 
 
@@ -44,26 +42,6 @@ class Cluster(NamedTuple):
     def is_chief(self) -> bool:
         """True in the process that writes the run folder, evaluates and exports."""
         return self.rank == 0
-
-    def wait_for_others(self, *, seconds: float = _SECONDS_TO_START) -> None:
-        """Waits until every other process listens at its address; TensorFlow's timeout is an hour."""
-        if len(self.names) == 1:
-            return
-        logging.info("%s of %d: waiting for the others", self.names[self.rank], len(self.names))
-        others = dict(zip(self.names, self.addresses, strict=True))
-        port = int(others.pop(self.names[self.rank]).rpartition(":")[2])
-        deadline = time.monotonic() + seconds
-        try:
-            server = socket.create_server(("", port), backlog=128)
-        except OSError as error:
-            reason = f"{error.strerror}; is another training or a worker of the same task.index running here?"
-            raise UserError(f"this process cannot listen on port {port} of TF_CONFIG ({reason})") from error
-        with server:
-            while others := {name: at for name, at in others.items() if not _answers(at)}:
-                if time.monotonic() > deadline:
-                    missing = " and ".join(f"{name} at {at}" for name, at in others.items())
-                    raise UserError(f"{missing} cannot be reached; start all workers, or correct TF_CONFIG")
-                time.sleep(0.1)
 
 
 ALONE = Cluster()
@@ -106,23 +84,14 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     return Cluster(names, addresses, rank)
 
 
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
-            return True
-    except OSError:
-        return False
-
-
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
     """Returns a strategy for all GPUs, or else the CPU, of one or more machines.
 
     With several processes, all must call it, and it waits for them. No TensorFlow operation may run before.
     """
-    cluster.wait_for_others()
     _report_gpus()
     if len(cluster.names) > 1:
+        logging.info("%s of %d: waiting for the others", cluster.names[cluster.rank], len(cluster.names))
         return tf.distribute.MultiWorkerMirroredStrategy()
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus] or ["/cpu:0"])
