@@ -160,13 +160,8 @@ def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
         value = classes[value] if 0 <= value < len(classes) else None  # -1: without a label
     if (score := _number(value)) is not None:
         return score if math.isfinite(score) else None
-    return (
-        1.0
-        if re.fullmatch(_SAME, name_key(value))
-        else 0.0
-        if _DIFFERENT.fullmatch(name_key(value))
-        else None
-    )
+    name = name_key(value)
+    return 1.0 if re.fullmatch(_SAME, name) else 0.0 if _DIFFERENT.fullmatch(name) else None
 
 
 def _not_a_pair(number: int, row: Any) -> UserError:

@@ -122,8 +122,8 @@ def lost_workers(cluster: Cluster) -> Iterator[None]:
         reason = str(error.message).rpartition("Collective ops is aborted by: ")[2]
         first_line = reason.partition("\n")[0].rstrip(":. ")
         raise UserError(
-            f"another worker has ended or cannot be reached ({first_line}); see its own error, "
-            "then start the same command on every worker: it continues at the last checkpoint"
+            f"another worker has ended or cannot be reached, or a port is taken ({first_line}); see "
+            "its error, then start the same command on every worker: it continues at the last checkpoint"
         ) from error
 
 
