@@ -18,7 +18,6 @@ writes the model with word tables of a quarter of the size.
 writes a package of an average of words for pip, which needs NumPy alone.
 """
 
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,10 +72,7 @@ and send a request:
 
 A rollback is one rename: mv {folder} {folder}.bad
 """
-_EXPORTED = """{folder}, {size:.0f} MB; its README.md says how to load it. Check it with
-
-    python export/check.py {command}
-"""
+_EXPORTED = "{folder}, {size:.0f} MB; its README.md says how to load it."
 _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later:
 
     pip install {path}
@@ -107,8 +103,7 @@ def _make(model: Path) -> Iterator[str]:
             from xling_tf.exporters.base import export
 
         output = Path(_OUTPUT.value)
-        is_smaller = _TO.value == "savedmodel"
-        options: dict[str, Any] = {_TABLES.name: _TABLES.value} if is_smaller else {}
+        options: dict[str, Any] = {_TABLES.name: _TABLES.value} if _TO.value == "savedmodel" else {}
         if _SAME_MEANING.value:
             options["same_meaning"] = _SAME_MEANING.value
         if _TO.value == "wheel":
@@ -120,9 +115,7 @@ def _make(model: Path) -> Iterator[str]:
             module = path.name.split("-")[0]
             yield _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
             return
-        # Vectors of a smaller model differ from the model's on purpose.
-        command = shlex.join([str(output), *([] if is_smaller else ["--model", _MODEL.value])])
-        yield _EXPORTED.format(folder=output, size=_megabytes(output), command=command)
+        yield _EXPORTED.format(folder=output, size=_megabytes(output))
 
 
 def _serve(model: Path, serving: Path) -> str:
