@@ -121,14 +121,12 @@ class TextFiles:
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
             raise _FinalError(
-                f"{name}: expected the column {missing[0]}, but there is only {', '.join(columns)}; correct "
-                "`text_column` or `columns`"
+                f"{name}: expected the column {missing[0]}, but has only {', '.join(columns)}; name another"
             )
         chosen = list(columns) if self.columns is None else wanted
         if repeated := [column for column in chosen if columns.count(column) > 1]:
             raise _FinalError(
-                f"{name} must have one column {repeated[0]!r}, but has more; rename them, or choose other "
-                "columns with `columns`"
+                f"{name} must have one column {repeated[0]!r}, but has more; rename it, or use `columns`"
             )
         return chosen
 

@@ -110,8 +110,7 @@ def encode_files(
                 estimate = round(rows * num_bytes / max(1, texts.bytes_read))
                 report(f"{rows:,} of about {max(rows, estimate):,} sentences")  # sizes may be unknown
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
-        shards = number + (write is not None)
-        write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
+        write_json(output / _DESCRIPTION, {**settings, "shards": number + bool(write), "counts": counts})
         return counts
 
 
