@@ -33,7 +33,6 @@ def test_clusters_are_separated_and_equal_vectors_get_the_commonest_label(fit):
         test_x, test_y = clusters(30, labels, seed=1)
         predicted = fit(*clusters(300, labels), seed=3)(test_x)
         assert np.mean(predicted == test_y) > 0.95
-    assert predicted.tolist() == fit(*clusters(300, labels), seed=3)(test_x).tolist()
     y = np.array(["many"] * 30 + ["few"] * 10)
     assert set(fit(np.ones((40, 3)), y)(np.ones((2, 3)))) == {"many"}
 
