@@ -136,12 +136,10 @@ class TextFiles:
             fields = {key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)}
             fields |= {key: t.value_type for key, t in fields.items() if types.is_dictionary(t)}
             self.schema = pa.schema({f: pa.string() if types.is_null(t) else t for f, t in fields.items()})
-        expected, columns = (
-            ", ".join(f"{f.name} {f.type}" for f in schema) for schema in (self.schema, batch.schema)
-        )
+        before, here = (", ".join(f"{f.name} {f.type}" for f in s) for s in (self.schema, batch.schema))
         message = (
-            f"{name} must have the columns of the rows before, {expected}, but has {columns}; choose "
-            "common ones with `columns`"
+            f"{name} must have the columns of the rows before, {before}, but has {here}; choose common ones "
+            "with `columns`"
         )
         with as_user_error(message, KeyError, pa.ArrowException):
             if self.columns is None and len(batch.schema) != len(self.schema):
@@ -221,11 +219,9 @@ class TextFiles:
                 try:
                     arrays[key] = pa.array([row.get(key) for row in rows])
                 except (pa.ArrowException, OverflowError) as error:  # not damage: the rows are sound
+                    expected = f"{name} must have one type in the field {key}, but: {one_line(error)}"
                     advice = "choose other fields with `columns`, or write all its values as strings"
-                    message = (
-                        f"{name} must have one type in the field {key}, but: {one_line(error)}; {advice}"
-                    )
-                    raise _FinalError(message) from error
+                    raise _FinalError(f"{expected}; {advice}") from error
             yield pa.record_batch(arrays)
 
     def _parquet(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:

@@ -96,7 +96,6 @@ def encode_files(
         number, rows = _whole_shards(output, settings)
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         chunks = _ahead(_chunks(texts.batches(skip=rows), text_column, rows_per_shard))
-        num_bytes = sum(file.size for file in files)
         write: Callable[[pa.RecordBatch], None] | None = None
         # On errors, the stack discards the unfinished shard.
         with ExitStack() as shard:
@@ -107,7 +106,7 @@ def encode_files(
                 if rows % rows_per_shard == 0:
                     shard.close()
                     number, write = number + 1, None
-                estimate = round(rows * num_bytes / max(1, texts.bytes_read))
+                estimate = round(rows * sum(file.size for file in files) / max(1, texts.bytes_read))
                 report(f"{rows:,} of about {max(rows, estimate):,} sentences")  # sizes may be unknown
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
         write_json(output / _DESCRIPTION, {**settings, "shards": number + bool(write), "counts": counts})
