@@ -71,7 +71,7 @@ def encode_files(
     options = {name: value for name, value in options.items() if value is not None}
     files = find_files(patterns)
     require_writable_folder(output, "choose another `output`")
-    # Mistakes in names of columns show before TensorFlow starts, and before anything is written.
+    # Wrong names of columns are an error before TensorFlow starts, and before anything is written.
     next(TextFiles(files, text_column, columns, header, skip_damaged).batches(), None)
     folder = find_model(model)
     encoder = SentenceEncoder(folder)

@@ -21,6 +21,7 @@ from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.model import CHECKPOINTS, Model
+from xling_tf.program import progress
 from xling_tf.tasks.base import Anchor, Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -172,7 +173,8 @@ class Trainer:
             for phase in self._phases:
                 stack.callback(phase.close)
             if self._progress() < 1:
-                self._run_graphs_once()
+                with progress("making the graphs of training steps"):
+                    self._run_graphs_once()
             log = None
             if self._workers.is_chief:
                 log = stack.enter_context(TrainingLog(self._run_dir, self.step))
@@ -237,9 +239,8 @@ class Trainer:
         if not phase.steps:
             phase.begin = progress
             if len(self._phases) > 1:
-                logging.info(
-                    "phase %r begins at step %d, %.0f%% of the budget", phase.name, self.step, 100 * progress
-                )
+                part = {"bow": "average of words", "whole": "whole model"}[phase.name]
+                logging.info("the %s is trained from step %d on", part, self.step)
         return phase
 
     def _run_graphs_once(self) -> None:
