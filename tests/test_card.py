@@ -10,6 +10,14 @@ from xling_tf.importers.base import read_base_model
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.saved_models import read_front_matter
 
+RESULTS = {
+    "corpora": {"parallel/bible-web.en-es": 3, "documents/bible-web.en": 4, "nli/facebook_xnli.en": 1},
+    "scores": {
+        "task/inference": {"loss": 1.0},
+        "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500.0},
+    },
+}
+
 
 def card_of(model, module, languages, **settings):
     config = model.config()
@@ -18,7 +26,7 @@ def card_of(model, module, languages, **settings):
 
 
 def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_module, tmp_path):
-    settings = {"licence": "other", "base_model": "intfloat/multilingual-e5-small"}
+    settings = {"licence": "other", "base_model": "intfloat/multilingual-e5-small", "results": RESULTS}
     text = card_of(hub_model, hub_module, ["en", "es"], **settings)
     card = huggingface_hub.ModelCard(text)
     assert card.text.lstrip().startswith("# en-es")
@@ -26,6 +34,13 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
     assert (card.data.language, card.data.license) == (["en", "es"], "other")
     assert card.data.base_model == "intfloat/multilingual-e5-small"
     assert (card.data.library_name, card.data.pipeline_tag) == ("tensorflow", "sentence-similarity")
+    (score,) = card.data.eval_results
+    assert (score.dataset_name, score.metric_type, score.metric_value) == (
+        "sts/stsb.en.dev",
+        "pearson",
+        0.8123,
+    )
+    assert card.data.model_name == "en-es"
     (tmp_path / "README.md").write_text(text)
     assert read_front_matter(tmp_path, "language") == ["en", "es"]
     assert (read_licence(tmp_path), read_base_model(tmp_path)) == ("other", "intfloat/multilingual-e5-small")
@@ -33,7 +48,7 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
 
 def test_an_export_to_another_library_keeps_the_metadata(hub_model, hub_module, hub_folder, tmp_path):
     folder = shutil.copytree(hub_folder, tmp_path / "model")
-    text = card_of(hub_model, hub_module, ["en", "es"], licence="mit")
+    text = card_of(hub_model, hub_module, ["en", "es"], licence="mit", results=RESULTS)
     (folder / "README.md").write_text(text)
     export(folder, "onnx", tmp_path / "onnx")
     card = huggingface_hub.ModelCard((tmp_path / "onnx" / "README.md").read_text())

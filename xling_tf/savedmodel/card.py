@@ -1,7 +1,7 @@
 """The model card: the README of an exported model, with the metadata for Hugging Face's search."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xling_tf.config import DataConfig
@@ -25,6 +25,7 @@ Needs {needs}. Sentences are cut at {max_tokens} tokens.{shorter}
 
 `docs/interop.md` of xling_tf lists the other libraries and servers that can load it, with a command for each.
 """
+_TASK = "sentence-similarity"
 _TEXT_OPS = "\n    import tensorflow_text                          # the operations of its tokenizer"
 _NEEDS = {
     False: "TensorFlow and nothing else",
@@ -60,8 +61,9 @@ def model_card(
     *,
     licence: str,
     base_model: str = "",
+    results: Mapping[str, Any] | None = None,
 ) -> str:
-    """Returns the model card in Markdown, after the metadata of Hugging Face's model cards.
+    """Returns the model card in Markdown, after metadata in YAML.
 
     Args:
         title: Name of the model.
@@ -70,6 +72,7 @@ def model_card(
         signatures: Its signatures by name.
         licence: The licence of its weights, by its name at Hugging Face; "" if it is unknown.
         base_model: Name at Hugging Face of the model that it was made from; "" if there is none.
+        results: Content of `results.json`, whose corpora and scores become metadata; None if there is none.
     """
     encoder = signatures["serving_default"].encoder
     languages, dim = config["info"]["languages"], encoder.hidden_dim
@@ -81,17 +84,7 @@ def model_card(
         prompt = f"; puts `{signature.prompt}` before texts" if signature.prompt else ""
         rows.append(f"| `{description.name}` | {inputs} | {description.card}{prompt} |")
     dims = config["info"]["similarity"]["matryoshka_dims"]
-    metadata = {
-        "language": list(languages),
-        "license": licence,
-        "library_name": "tensorflow",
-        "pipeline_tag": "sentence-similarity",
-        "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
-        "base_model": base_model,
-    }
-    # A JSON value a line is YAML too.
-    lines = [f"{name}: {json.dumps(value)}" for name, value in metadata.items() if value]
-    return "\n".join(["---", *lines, "---", "", ""]) + _CARD.format(
+    return _metadata(title, languages, licence, base_model, results or {}) + _CARD.format(
         title=title,
         languages=f" for {', '.join(languages)}" if languages else "",
         dim=dim,
@@ -103,6 +96,37 @@ def model_card(
         max_tokens=config["tokenizer"]["max_tokens"],
         shorter=_MATRYOSHKA.format(dims=", ".join(map(str, dims))) if dims else "",
     )
+
+
+def _metadata(
+    title: str, languages: Sequence[str], licence: str, base_model: str, results: Mapping[str, Any]
+) -> str:
+    """Returns the metadata of Hugging Face's model cards, with a JSON value a line, which is also YAML."""
+    # Corpora in files have names that mean nothing to the hub.
+    scores = [
+        {
+            "task": {"type": _TASK},
+            "dataset": {"type": dataset, "name": dataset},
+            "metrics": [
+                {"type": metric, "value": round(value, 4)}
+                for metric, value in values.items()
+                if not metric.startswith("num_")
+            ],
+        }
+        for dataset, values in results.get("scores", {}).items()
+        if not dataset.startswith("task/")  # losses and accuracies of training
+    ]
+    fields = {
+        "language": list(languages),
+        "license": licence,
+        "library_name": "tensorflow",
+        "pipeline_tag": _TASK,
+        "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
+        "base_model": base_model,
+        "model-index": [{"name": title, "results": scores}] if scores else [],
+    }
+    lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items() if value]
+    return "\n".join(["---", *lines, "---", "", ""])
 
 
 def training_card(data: DataConfig, results: Mapping[str, Any]) -> str:

@@ -394,6 +394,7 @@ def _finish(
         module.signatures,
         licence="other",
         base_model=read_base_model(config.initial.model) if config.initial.model else "",
+        results=results,
     )
     files: dict[str, str | bytes] = {
         "README.md": card + training_card(data, results),
