@@ -139,6 +139,8 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
     assert encoder.encode([]).shape == (0, TINY.encoder.hidden_dim)
     np.testing.assert_allclose(encoder.encode(TEXTS[0]), expected[0], atol=1e-5)
     np.testing.assert_array_equal(encoder.encode("b", prompt="a "), encoder.encode("a b"))
+    with pytest.raises(UserError, match="'query'"):  # the export has the default prompt alone
+        encoder.encode(["a"], prompt_name="query")
     with pytest.raises(UserError, match="no signature raw"):
         encoder.encode(["a"], normalize_embeddings=False)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
@@ -168,6 +170,10 @@ encoders = [xling_tf.load(folder, device="cpu") for folder in sys.argv[1:]]
 numpy.save("vectors.npy", [encoder.encode(["Hola", "xyz"]) for encoder in encoders])
 (hits,) = xling_tf.semantic_search(encoders[0].encode("Hola"), encoders[0].encode(["xyz", "Hola"]), top_k=1)
 assert hits[0]["corpus_id"] == 1 and encoders[0].similarity([1.0], [2.0]) == 1
+try:
+    encoders[0].encode("Hola", convert_to_tensor=True)
+except xling_tf.UserError as error:
+    assert "tensorflow" in str(error)
 """
 
 

@@ -19,7 +19,7 @@ from xling_tf.inputs import (
     require_prompt,
     require_unused,
 )
-from xling_tf.processes import require_not_forked
+from xling_tf.processes import require_not_forked, start_tensorflow
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, string_tensor, unpickled
 from xling_tf.savedmodel.runtimes import RuntimeModel
 from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info
@@ -88,7 +88,9 @@ class SentenceEncoder:
                 info = {"prompts": {"default": model.prompt}, "default_prompt_name": "default"}
             else:
                 model = load_saved_model(folder)
-        self.prompts: dict[str, str] = {"query": "", "document": "", **info.get("prompts", {})}
+        # The exports for runtimes have no prompt but the default one.
+        roles = {} if isinstance(model, RuntimeModel) else {"query": "", "document": ""}
+        self.prompts: dict[str, str] = {**roles, **info.get("prompts", {})}
         self.default_prompt_name: str | None = info.get("default_prompt_name")
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
         if not callable(model):
@@ -191,9 +193,7 @@ class SentenceEncoder:
         vectors = vectors[0] if is_one else vectors
         if convert_to_numpy and not convert_to_tensor:
             return vectors
-        import tensorflow as tf
-
-        tensor = tf.constant(vectors)
+        tensor = start_tensorflow().constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
@@ -368,18 +368,18 @@ class InnerEncoder(SentenceEncoder):
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._whole, self._name)
 
-    def encode(self, texts: Texts, contexts: Texts | None = None, **options: Any) -> Any:  # type: ignore[override]
+    def encode(self, inputs: Texts | None = None, contexts: Texts | None = None, **options: Any) -> Any:  # type: ignore[override]
         """Encodes questions, or answers in their contexts if the model was trained with them.
 
         Args:
-            texts: One text or several.
+            inputs: One text or several.
             contexts: A context for each answer, or one for all; None or "": an answer is its own context.
             **options: Those of `SentenceEncoder.encode`.
 
         Returns:
-            `[texts, dim]`; `[dim]` for a single text.
+            `[inputs, dim]`; `[dim]` for a single text.
         """
-        return super().encode(texts, contexts=contexts, **options)
+        return super().encode(inputs, contexts=contexts, **options)
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         if prompt is not None and any(self.prompts.values()):
