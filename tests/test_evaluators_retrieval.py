@@ -46,9 +46,11 @@ def test_queries_are_limited_but_candidates_are_not():
         sampled(same)
 
 
-def test_a_folder_of_corpora_is_scored_on_what_training_never_sees(tmp_path):
-    lines = [f"sentence {number}\tfrase {number}\n" for number in range(2000)]
-    write_files(tmp_path, {f"parallel/x.en-es-0000{n}-of-00002.tsv": "".join(lines[n::2]) for n in (0, 1)})
+@pytest.mark.parametrize(("languages", "line"), [("en-es", "{0}\t{1}\n"), ("es-en", "{1}\t{0}\n")])
+def test_a_folder_of_corpora_is_scored_on_what_training_never_sees(languages, line, tmp_path):
+    lines = [line.format(f"sentence {number}", f"frase {number}") for number in range(2000)]
+    shards = {f"parallel/x.{languages}-0000{n}-of-00002.tsv": "".join(lines[n::2]) for n in (0, 1)}
+    write_files(tmp_path, shards)
     (texts,) = find_bitexts(tmp_path)
     assert (texts.name, texts.languages, len(texts.files)) == ("x_held_out.en-es", ("en", "es"), 2)
     (corpus,) = transient_store(load_folder(tmp_path, source="en", targets=["es"])).corpora

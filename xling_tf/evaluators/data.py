@@ -148,16 +148,16 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
     """Finds `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and another language.
 
     In a folder of corpora, the held-out tenth of `parallel/<name>.<aa>-<bb>.tsv`, which no training on the
-    folder sees, is `<name>_held_out`.
+    folder from English (or, without English, from the first language) sees, is `<name>_held_out`.
     """
     texts = []
-    corpora: defaultdict[str, list[CorpusFile]] = defaultdict(list)
+    corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
     for file in discover(folder) if (folder / "parallel").is_dir() else ():
         if file.kind == "parallel":
-            corpora[f"{file.name}_held_out.{'-'.join(file.languages)}"].append(file)
-    for name, shards in corpora.items():
-        files = tuple(path for shard in shards for path in shard.paths)
-        texts.append(ParallelTexts(name, shards[0].languages, files, partial(_held_out_pairs, shards)))
+            corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(file)
+    for (name, languages), shards in corpora.items():
+        files, title = tuple(shard.paths[0] for shard in shards), f"{name}_held_out.{'-'.join(languages)}"
+        texts.append(ParallelTexts(title, languages, files, partial(_held_out_pairs, shards)))
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
             read = partial(read_table, path, ("source", "target"), others=match.groups())
@@ -170,9 +170,10 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
 
 
 def _held_out_pairs(shards: Sequence[CorpusFile]) -> list[tuple[str, ...]]:
-    """Reads the pairs whose first text is held out (`corpora.split`)."""
-    records = (record for shard in shards for record, _ in shard.read(*shard.paths))
-    return [record[:2] for record in records if held_out(record[0])]
+    """Reads the pairs, English first, whose first text is held out (`corpora.split`)."""
+    rows = ((shard, record) for shard in shards for record, _ in shard.read(*shard.paths))
+    pairs = (record[1::-1] if shard.languages[1] == "en" else record[:2] for shard, record in rows)
+    return [pair for pair in pairs if held_out(pair[0])]
 
 
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
