@@ -75,6 +75,8 @@ def mine_translations(
     Raises:
         UserError: The folders do not fit together or into the memory, or lack the texts.
     """
+    if output.suffix == ".parquet":
+        raise UserError(f"`output` is for lines of text; name it .tsv, not {output.name}")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
     work = output.with_name(f"{output.name}.neighbours")
