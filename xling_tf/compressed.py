@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 
 from xling_tf.errors import UserError, library
 
-HEAD_BYTES = 512  # enough to recognise an archive or a compressed file
 _PIECE = 1 << 16  # bytes read at once
 _PACKED_PIECE = 1 << 10  # bytes decompressed at once; the worst zstd bomb makes 32 MiB of them
 
@@ -43,7 +42,7 @@ _TAR = slice(257, 262)
 
 
 def compression_of(name: Path | str, head: bytes) -> str | None:
-    """Detects how a file is compressed, by its first `HEAD_BYTES` bytes or else by its name.
+    """Detects how a file is compressed, by its first 512 bytes or else by its name.
 
     Returns:
         An ending such as ".gz", or None for a plain file.
