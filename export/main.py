@@ -72,7 +72,7 @@ and send a request:
 
 A rollback is one rename: mv {folder} {folder}.bad
 """
-_EXPORTED = "{folder}, {size:.0f} MB; its README.md says how to load it."
+_EXPORTED = "{folder}, {size:.0f} MB; {loader} it."
 _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later:
 
     pip install {path}
@@ -115,7 +115,9 @@ def _make(model: Path) -> Iterator[str]:
             module = path.name.split("-")[0]
             yield _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
             return
-        yield _EXPORTED.format(folder=output, size=_megabytes(output))
+        is_keras = _TO.value == "keras"  # whose folder has no README.md
+        loader = "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"
+        yield _EXPORTED.format(folder=output, size=_megabytes(output), loader=loader)
 
 
 def _serve(model: Path, serving: Path) -> str:

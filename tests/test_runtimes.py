@@ -24,6 +24,7 @@ from xling_tf.exporters.base import export
 from xling_tf.model import Model
 from xling_tf.savedmodel.module import ExportedModule
 from xling_tf.savedmodel.runtimes import Pieces, WordPieces, Words
+from xling_tf.savedmodel.saved_models import checksum
 from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
@@ -202,6 +203,7 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
     spelt.encoder("onnx")
     folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))
     (folder / "model.onnx").write_bytes(b"half")
+    assert checksum(folder) != checksum(spelt.place / "onnx")
     with pytest.raises(UserError, match=r"model\.onnx must be a converted model"):
         load(folder)
     (folder / "runtime.json").write_text('{"format": 99}')

@@ -185,10 +185,11 @@ def read_info(folder: Path) -> dict[str, Any]:
 
 
 def checksum(folder: Path) -> str:
-    """Returns a digest of the files of a SavedModel that its vectors depend on."""
+    """Returns a digest of the files of an exported model that its vectors depend on."""
     digest = hashlib.blake2b(digest_size=16)
-    parts = [path for name in ("variables", "assets") for path in (folder / name).rglob("*")]
-    for path in sorted(filter(Path.is_file, [folder / SAVED_MODEL, *parts])):
+    is_whole = (folder / RUNTIME_SETTINGS).is_file()  # such an export has files of many names
+    names = ("*",) if is_whole else (SAVED_MODEL, "variables/**/*", "assets/**/*")
+    for path in sorted(filter(Path.is_file, (path for name in names for path in folder.glob(name)))):
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "blake2b").hexdigest()
         digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
