@@ -6,6 +6,7 @@ Pairs stay in order.
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ def main() -> None:
     """Cleans what the flags describe, and prints the counts."""
     with quiet_start():
         from xling_tf.bulk.bitext_cleaning import clean_bitext
+        from xling_tf.savedmodel.saved_models import find_model
         from xling_tf.sentence_encoder import SentenceEncoder
-
-        encoder = SentenceEncoder(_MODEL.value)
     with progress("cleaning") as report:
+        folder, load = find_model(_MODEL.value), cache(SentenceEncoder)  # loads it for the first pairs
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         paths = Path(_INPUT.value), Path(_OUTPUT.value)
-        counts = clean_bitext(encoder.encode, *paths, report=report, **options)
+        counts = clean_bitext(lambda texts: load(folder).encode(texts), *paths, report=report, **options)
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 

@@ -10,6 +10,7 @@ import hashlib
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from xling_tf.corpora.readers import MINED_FOLDER, mined_path, write_mined
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.files import read_json, require_writable_folder, write_json
-from xling_tf.program import quiet_start, run
+from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -34,11 +35,15 @@ def main() -> None:
     """Mines what the flags describe, and prints the counts."""
     values = flags.FLAGS
     model = find_model(values.model)
-    with quiet_start():
-        encoder = SentenceEncoder(model)
+
+    @cache
+    def encoder() -> SentenceEncoder:
+        with quiet_start():
+            return SentenceEncoder(model)
+
     counts = mine_folder(
         Path(values.data),
-        encoder.encode,
+        lambda texts: encoder().encode(texts),
         model=checksum(model),
         num_negatives=values.top,
         relative_margin=values.relative_margin,
@@ -88,12 +93,11 @@ def mine_folder(
             logging.info("%s is kept: model, options and pairs are the same", path)
             counts[name] = earlier["counts"]
             continue
-        logging.info("mining %s: %d training pairs", path, len(pairs))
         counters: Counter[str] = Counter()
         texts = {"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]}
         record_path.unlink(missing_ok=True)
-        show_bar = sys.stderr.isatty()
-        negatives = mine_hard_negatives(encode, texts, counts=counters, show_progress_bar=show_bar, **options)
+        with progress(f"mining {path}: {len(pairs)} training pairs"):
+            negatives = mine_hard_negatives(encode, texts, counts=counters, **options)
         mined = zip(pairs, negatives, strict=True)
         write_mined(path, (pair._replace(negatives=wrong) for pair, wrong in mined if wrong))
         write_json(record_path, {"recipe": recipe, "counts": counters})
@@ -113,7 +117,7 @@ if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_integer("top", NUM_NEGATIVES, "Maximum number of negatives of a pair.")
+    flags.DEFINE_integer("top", NUM_NEGATIVES, "Maximum number of negatives of a pair.", lower_bound=1)
     flags.DEFINE_float(
         "relative_margin", None, "Drop candidates that score within this share of the right one's score."
     )

@@ -99,9 +99,6 @@ def _make(model: Path) -> Iterator[str]:
     if _SERVING.value:
         yield _serve(model, Path(_SERVING.value))
     if _TO.value and _OUTPUT.value:
-        with quiet_start():
-            from xling_tf.exporters.base import export
-
         output = Path(_OUTPUT.value)
         options: dict[str, Any] = {_TABLES.name: _TABLES.value} if _TO.value == "savedmodel" else {}
         if _SAME_MEANING.value:
@@ -110,6 +107,8 @@ def _make(model: Path) -> Iterator[str]:
             name = _NAME.value or model_name(_MODEL.value)
             options = {"name": name, "version": _VERSION.value or 1, "megabytes": _MEGABYTES.value}
         with progress(f"exporting {_MODEL.value} to {output}"):
+            with quiet_start():
+                from xling_tf.exporters.base import export
             export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
         for path in output.glob("*.whl"):
             module = path.name.split("-")[0]
@@ -121,11 +120,11 @@ def _make(model: Path) -> Iterator[str]:
 
 
 def _serve(model: Path, serving: Path) -> str:
-    with quiet_start():
-        from serving_folder import publish
-
     name = model_name(_MODEL.value) if _NAME.value is None else _NAME.value
-    folder, requests = publish(model, serving, name, _VERSION.value)
+    with progress(f"exporting {_MODEL.value} to {serving}"):
+        with quiet_start():
+            from serving_folder import publish
+        folder, requests = publish(model, serving, name, _VERSION.value)
     return _SERVED.format(
         folder=folder,
         size=_megabytes(folder),

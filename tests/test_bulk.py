@@ -83,18 +83,19 @@ def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tm
     before = content(output)
     assert encode_files(model, [pattern], output) == {"rows": 250}
     for name, value in {"columns": [], "precision": "int8", "rows_per_shard": 50}.items():
-        with pytest.raises(UserError, match=f"another {name}"):
+        with pytest.raises(UserError, match=f"is for {name} "):
             encode_files(model, [pattern], output, **{name: value})
     changed = shutil.copytree(model, tmp_path / "changed")
     write_files(changed, {"assets/more.txt": "words"})
     for other, files, folder, message in (
-        (changed, pattern, output, "another model"),
-        (model, pattern.replace("*", "1"), output, "another input"),
+        (changed, pattern, output, "is for model "),
+        (model, pattern.replace("*", "1"), output, "is for input "),
         (model, pattern, tmp_path / "in", r"must be empty, but has 0\.parquet"),
     ):
         with pytest.raises(UserError, match=message):
             encode_files(other, [files], folder)
     assert content(output) == before
+    assert not (tmp_path / "in/lock").exists()
     with pytest.raises(UserError, match="multiples of 8"):
         encode_files(model, [pattern], tmp_path / "bits", precision="ubinary", truncate_dim=4)
     with pytest.raises(UserError, match="the column body"):

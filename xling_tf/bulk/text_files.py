@@ -51,7 +51,7 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
             matches = {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
         matches = {path: info for path, info in sorted(matches.items()) if info["type"] == "file"}
         if not matches:
-            raise UserError(f"expected files, but {pattern} matches none; correct it")
+            raise UserError(f"expected files, but {pattern!r} matches none; correct it")
         for path, info in matches.items():
             name = path if "file" in system.protocol else system.unstrip_protocol(path)
             version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")

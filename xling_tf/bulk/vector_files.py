@@ -71,15 +71,12 @@ def encode_files(
     options = {name: value for name, value in options.items() if value is not None}
     files = find_files(patterns)
     require_writable_folder(output, "choose another `output`")
-    # Wrong names of columns are an error before TensorFlow starts, and before anything is written.
+    # Most mistakes are errors before TensorFlow starts, and before anything is written.
     next(TextFiles(files, text_column, columns, header, skip_damaged).batches(), None)
     folder = find_model(model)
-    encoder = SentenceEncoder(folder)
     precision = options.setdefault("precision", "float32")
-    width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
     settings = {
         "model": checksum(folder),
-        "dim": width * (8 if precision in ("binary", "ubinary") else 1),
         "precision": precision,
         "options": {name: value for name, value in sorted(options.items()) if name != "precision"},
         "input": _digest(files),
@@ -89,6 +86,10 @@ def encode_files(
         "format": "parquet",
         "rows_per_shard": rows_per_shard,
     }
+    _require_continuable(output / _DESCRIPTION, settings)
+    encoder = SentenceEncoder(folder)
+    width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
+    settings["dim"] = width * (8 if precision in ("binary", "ubinary") else 1)
     with locked(output, "output"):
         description = continue_with(output / _DESCRIPTION, settings)
         if _fault(output, description) is None:
@@ -202,18 +203,21 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises a `UserError` if the settings differ, because work in the folder then cannot be continued.
     """
-    folder, description = path.parent, _read_description(path)
-    if description is None:
-        names = (entry.name for entry in folder.iterdir())
-        if others := sorted(name for name in names if name != "lock" and name[0] != "."):
-            raise UserError(f"{folder} must be empty, but has {others[0]}; give another `output`")
+    if (description := _require_continuable(path, settings)) is None:
         description = {**settings}
         write_json(path, description)
-    if other := [name for name, value in settings.items() if description.get(name) != value]:
-        values = f"{description.get(other[0])!r}, not {settings[other[0]]!r}"
-        raise UserError(
-            f"{folder} is for another {other[0]} ({values}); give another `output`, or remove the folder"
-        )
+    return description
+
+
+def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    folder, description = path.parent, _read_description(path)
+    names = (entry.name for entry in folder.iterdir() if description is None)
+    if others := sorted(name for name in names if name != "lock" and name[0] != "."):
+        raise UserError(f"{folder} must be empty, but has {others[0]}; give another `output`")
+    for name, value in settings.items() if description else ():
+        if description.get(name) != value:
+            values = f"{name} {description.get(name)!r}, not {value!r}"
+            raise UserError(f"{folder} is for {values}; give another `output`, or remove the folder")
     return description
 
 
