@@ -20,7 +20,7 @@ from tabulate import tabulate
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import NETWORK
-from xling_tf.program import format_table, quiet_start, run
+from xling_tf.program import format_table, progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string("model", None, "The model: exported/en-es, rest:URL or python:module:function.")
 _DATA = flags.DEFINE_string("data", None, "Folder of evaluation data or corpora; sample for the built-in.")
@@ -58,11 +58,11 @@ def _run() -> None:
     from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
 
     if _MODEL.value is None or _DATA.value is None:
-        raise UserError("expected --model and --data, which --helpshort describes")
+        raise UserError("expected --model and --data, which --help describes")
     folder = SAMPLE_FOLDER if _DATA.value == "sample" else Path(_DATA.value)
     senteval = replace(transfer.SUITE, find=partial(transfer.find, hidden=_HIDDEN.value))
     datasets, missing = select({**SUITES, "senteval": senteval}, folder, _SUITE.value, _SEED.value)
-    with quiet_start():
+    with progress(f"loading {_MODEL.value}"), quiet_start():
         embedder = open_embedder(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{embedder.name}.json")
     embedder = cached(embedder, Path(_CACHE.value), show_progress=True)

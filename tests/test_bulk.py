@@ -83,13 +83,13 @@ def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tm
     before = content(output)
     assert encode_files(model, [pattern], output) == {"rows": 250}
     for name, value in {"columns": [], "precision": "int8", "rows_per_shard": 50}.items():
-        with pytest.raises(UserError, match=f"is for {name} "):
+        with pytest.raises(UserError, match=f"another {name}"):
             encode_files(model, [pattern], output, **{name: value})
     changed = shutil.copytree(model, tmp_path / "changed")
     write_files(changed, {"assets/more.txt": "words"})
     for other, files, folder, message in (
-        (changed, pattern, output, "is for model "),
-        (model, pattern.replace("*", "1"), output, "is for input "),
+        (changed, pattern, output, "another model"),
+        (model, pattern.replace("*", "1"), output, "another input"),
         (model, pattern, tmp_path / "in", r"must be empty, but has 0\.parquet"),
     ):
         with pytest.raises(UserError, match=message):

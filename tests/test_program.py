@@ -116,3 +116,12 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     monkeypatch.setattr(program.flags, "FLAGS", values)
     assert program.parse_flags(["x", "--output=~/exported", "a~/b"], takes_files=True) == ["x", "a~/b"]
     assert values.output == "/home/ana/exported"
+
+
+def test_a_flag_that_is_missing_is_named(monkeypatch, capsys):
+    values = flags.FlagValues()
+    flags.DEFINE_string("model", None, "", flag_values=values, required=True)
+    monkeypatch.setattr(program.flags, "FLAGS", values)
+    with pytest.raises(SystemExit):
+        program.parse_flags(["x"], takes_files=False)
+    assert capsys.readouterr().err == "error: expected --model, which --help describes\n"

@@ -214,9 +214,9 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
     names = (entry.name for entry in folder.iterdir() if description is None)
     if others := sorted(name for name in names if name != "lock" and name[0] != "."):
         raise UserError(f"{folder} must be empty, but has {others[0]}; give another `output`")
-    for name, value in settings.items() if description else ():
-        if description.get(name) != value:
-            values = f"{name} {description.get(name)!r}, not {value!r}"
+    for name, value in settings.items():
+        if description is not None and description.get(name) != value:
+            values = f"another {name} ({description.get(name)!r}, not {value!r})"
             raise UserError(f"{folder} is for {values}; give another `output`, or remove the folder")
     return description
 

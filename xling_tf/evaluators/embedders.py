@@ -190,8 +190,9 @@ def _vectors(outputs: Any, count: int) -> np.ndarray:
 def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
     """Sends a request, several times while the server is away, and reads the JSON of its response."""
     options = {"method": "GET"} if body is None else {"method": "POST", "json": body}
+    retries = _RETRIES.new(connect=2) if body is None else _RETRIES  # a wrong address is said at once
     try:
-        response = _POOL.request(url=url, timeout=_TIMEOUT, retries=_RETRIES, **options)
+        response = _POOL.request(url=url, timeout=_TIMEOUT, retries=retries, **options)
     except urllib3.exceptions.HTTPError as error:
         cause = str(getattr(error, "reason", None) or error)[:200]
         raise UserError(f"{url} failed several times: {cause}; start the server, then try again") from error
