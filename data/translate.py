@@ -58,7 +58,7 @@ def open_translator(name: str) -> Translator:
     try:
         function: Translator = pkgutil.resolve_name(target if kind == "python" else "")
     except (AttributeError, ImportError, ValueError) as error:
-        raise UserError(f"--translator expects python:module:function, but {error}") from error
+        raise UserError(f"--translator expects python:module:function, got {name!r} ({error})") from error
     return function
 
 

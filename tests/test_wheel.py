@@ -90,6 +90,7 @@ def test_methods_take_one_text_or_several(tmp_path):
     hits = client.semantic_search("hola", ["the don", "hola", "que"], top_k=2)
     assert hits[0][0] == {"corpus_id": 1, "score": pytest.approx(1, abs=1e-6)}
     assert len(hits[0]) == 2
+    assert len(client.semantic_search("hola", "one text")[0]) == 1
     assert client.embed_query("hola") == client.embed_documents(["hola"])[0] == first.tolist()
     assert client.encode([]).shape == (0, 16)
     with pytest.raises(TypeError, match=r"texts\[1\] is None"):

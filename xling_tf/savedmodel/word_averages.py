@@ -92,7 +92,7 @@ class WordAverages:
         Returns:
             For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first.
         """
-        vectors = corpus if isinstance(corpus, np.ndarray) else self.encode(corpus)
+        vectors = corpus if isinstance(corpus, np.ndarray) else np.atleast_2d(self.encode(corpus))
         results = []
         for query in self.encode([queries] if isinstance(queries, str) else queries):
             scores = vectors @ query
