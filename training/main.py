@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
-from xling_tf.corpora.folder import DEFAULT_TARGETS
+from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
 from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset, name_of_run
 from xling_tf.program import format_table, quiet_start, run
@@ -86,6 +86,8 @@ def _keep_freed_memory() -> None:
 def _config() -> ExperimentConfig:
     """Returns the preset with its overrides; reports mistakes before TensorFlow starts, which is slow."""
     preset = get_preset(_PRESET.value)
+    if _DATA.value is not None:
+        require_data_folder(Path(_DATA.value))
     settings = []
     if _INIT.value:
         settings.append(f"initial.model={_INIT.value}")

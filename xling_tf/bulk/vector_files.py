@@ -204,8 +204,7 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises a `UserError` if the settings differ, because work in the folder then cannot be continued.
     """
     if (description := _require_continuable(path, settings)) is None:
-        description = {**settings}
-        write_json(path, description)
+        write_json(path, description := {**settings})
     return description
 
 

@@ -301,9 +301,14 @@ def _files_of(folder: Path) -> list[Path]:
     ]
 
 
-def _files(folder: Path) -> list[CorpusFile]:
+def require_data_folder(folder: Path) -> None:
+    """Raises a `UserError` unless there is such a folder."""
     if not folder.is_dir():
         raise UserError(f"the data folder {folder} is not a folder; docs/data.md describes its files")
+
+
+def _files(folder: Path) -> list[CorpusFile]:
+    require_data_folder(folder)
     return list(discover(folder))
 
 
