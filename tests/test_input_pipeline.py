@@ -230,7 +230,7 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
         parts = [batch.fingerprints.numpy() for batch in batches]
         return parts[: len(parts) // 2], parts[len(parts) // 2 :]
 
-    clusters = [Cluster(("a", "b"), ("a:1", "b:1"), rank) for rank in (0, 1)] if replicas > 1 else [ALONE]
+    clusters = [Cluster(("a", "b"), rank) for rank in (0, 1)] if replicas > 1 else [ALONE]
     whole = [
         batch.fingerprints.numpy()
         for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), GRAPHS, count=2)

@@ -35,7 +35,6 @@ class Cluster(NamedTuple):
     """The processes that train together. The first one is the chief; only its disk is used."""
 
     names: tuple[str, ...] = ("worker 0",)
-    addresses: tuple[str, ...] = ("",)
     rank: int = 0  # position of this process
 
     @property
@@ -56,7 +55,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     Example:
         >>> tf_config = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
         >>> read_cluster({"TF_CONFIG": tf_config})
-        Cluster(names=('worker 0', 'worker 1'), addresses=('a:1', 'b:1'), rank=1)
+        Cluster(names=('worker 0', 'worker 1'), rank=1)
     """
     text = environment.get("TF_CONFIG", "").strip()
     if not text:
@@ -81,7 +80,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         is_valid = is_valid and len({*addresses}) == len(addresses)
         if not (is_valid and all(host.hostname and host.port for host in hosts)):
             raise UserError(message)
-    return Cluster(names, addresses, rank)
+    return Cluster(names, rank)
 
 
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
