@@ -118,10 +118,11 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     assert values.output == "/home/ana/exported"
 
 
-def test_a_flag_that_is_missing_is_named(monkeypatch, capsys):
+def test_flags_that_are_missing_are_named(monkeypatch, capsys):
     values = flags.FlagValues()
-    flags.DEFINE_string("model", None, "", flag_values=values, required=True)
+    for name in ("data", "model"):
+        flags.DEFINE_string(name, None, "", flag_values=values, required=True)
     monkeypatch.setattr(program.flags, "FLAGS", values)
     with pytest.raises(SystemExit):
         program.parse_flags(["x"], takes_files=False)
-    assert capsys.readouterr().err == "error: expected --model, which --help describes\n"
+    assert capsys.readouterr().err == "error: expected --data and --model, which --help describes\n"

@@ -128,8 +128,9 @@ def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) ->
         argv = [re.sub(r"^(--?\w+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv]
         arguments: list[str] = flags.FLAGS(argv, known_only=known_only)
     except flags.Error as error:
-        message = re.sub(r"flag --(\w+)=None: .*", r"expected --\1, which --help describes", str(error))
-        _exit(f"error: {message}")
+        missing = re.findall(r"^flag --(\w+)=None: ", str(error), re.MULTILINE)
+        names = " and ".join(f"--{name}" for name in missing)
+        _exit(f"error: expected {names}, which --help describes" if missing else f"error: {error}")
     except SystemExit:  # absl calls help a failure
         sys.exit(0)
     if len(arguments) > 1 and not takes_files:
