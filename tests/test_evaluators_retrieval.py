@@ -10,6 +10,7 @@ from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import find_bitexts, find_multilingual
+from xling_tf.evaluators.encoding import NotApplicableError
 from xling_tf.evaluators.retrieval import (
     SUITES,
     BitextRetrieval,
@@ -56,6 +57,10 @@ def test_a_folder_of_corpora_is_scored_on_what_training_never_sees(languages, li
     (corpus,) = transient_store(load_folder(tmp_path, source="en", targets=["es"])).corpora
     assert {*texts.read()} == {tuple(pair[:2]) for pair in corpus.held_out}
     assert 100 < len(texts.read()) < 300
+    write_files(tmp_path, {"tiny/parallel/x.en-es.tsv": "a\tb\n"})  # skipped; not an error
+    (tiny,) = SUITES[0].find(tmp_path / "tiny", 0)
+    with pytest.raises(NotApplicableError, match="fewer than 2"):
+        tiny.load()
 
 
 def test_other_translations_of_a_query_are_no_candidates():

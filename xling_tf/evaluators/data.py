@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from xling_tf.corpora.split import held_out
 from xling_tf.corpora.tables import TABLE_ENDINGS, header_of
 from xling_tf.corpora.tables import read_table as read_table  # for the other modules
 from xling_tf.errors import UserError, require_known
-from xling_tf.evaluators.encoding import Evaluator
+from xling_tf.evaluators.encoding import Evaluator, NotApplicableError
 
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' codes "
@@ -29,6 +29,7 @@ Tables = Mapping[str, Mapping[str, Path]]  # by language and split ("" without o
 _TABLE_END = re.compile(rf"(?i:\.{TABLE_ENDINGS}){PACKED}$")
 # Copies that tools make, as "x.tsv.1".
 _LIKE_A_TABLE = re.compile(rf"\.{TABLE_ENDINGS}\b", re.IGNORECASE)
+_not_read: set[Path] = set()  # files that were warned of
 _TABLE = re.compile(rf"(.+?)\.((?!dev\b){LANGUAGE})(?:\.([a-z_]{{3,}}))?")
 
 
@@ -87,14 +88,10 @@ def tables_in(folder: Path) -> dict[str, Path]:
     for path in sorted(folder.glob("[!.]*")):
         if path.is_file() and _TABLE_END.search(path.name):
             tables.setdefault(stem_of(path), path)
-        elif path.is_file() and _LIKE_A_TABLE.search(path.name):
-            _warn_once(path)
+        elif path.is_file() and _LIKE_A_TABLE.search(path.name) and path not in _not_read:
+            _not_read.add(path)
+            logging.warning("%s is not read, because its name goes on after the ending of a table", path)
     return dict(sorted(tables.items()))
-
-
-@cache
-def _warn_once(path: Path) -> None:
-    logging.warning("%s is not read, because its name goes on after the ending of a table", path)
 
 
 def stem_of(path: Path) -> str:
@@ -133,22 +130,24 @@ class ParallelTexts(NamedTuple):
     languages: tuple[str, ...]
     files: tuple[Path, ...]
     read: Callable[[], list[tuple[str, ...]]]
+    fewest: int = 0  # with fewer rows, it is left out
 
 
 def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
     """Makes a data set of each: its evaluator is `make(rows, languages, name=name)`."""
 
     def load(corpus: ParallelTexts) -> Evaluator:
-        return make(corpus.read(), corpus.languages, name=corpus.name)
+        if len(rows := corpus.read()) < corpus.fewest:
+            raise NotApplicableError(f"it has fewer than {corpus.fewest} held-out pairs")
+        return make(rows, corpus.languages, name=corpus.name)
 
     return [Dataset(name=corpus.name, files=corpus.files, load=partial(load, corpus)) for corpus in texts]
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
-    """Finds `bitext/<name>.<aa>-<bb>.tsv`, and XNLI's hypotheses in English and another language.
+    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses, and the held-out tenth of `parallel/`.
 
-    In a folder of corpora, the held-out tenth of `parallel/<name>.<aa>-<bb>.tsv`, which no training on the
-    folder from English (or, without English, from the first language) sees, is `<name>_held_out`.
+    No training on the folder from English (else from the first language) sees that: `<name>_held_out`.
     """
     texts = []
     corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
@@ -157,7 +156,7 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
             corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(file)
     for (name, languages), shards in corpora.items():
         files, title = tuple(shard.paths[0] for shard in shards), f"{name}_held_out.{'-'.join(languages)}"
-        texts.append(ParallelTexts(title, languages, files, partial(_held_out_pairs, shards)))
+        texts.append(ParallelTexts(title, languages, files, partial(_held_out_pairs, shards), 2))
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
             read = partial(read_table, path, ("source", "target"), others=match.groups())

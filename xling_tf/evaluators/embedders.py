@@ -34,8 +34,6 @@ _RETRIES = urllib3.Retry(
 _URL = re.compile(r"https?://[^?#\s]+/v1/models/(?P<name>[^/:?#]+)(/(versions|labels)/[^/:?#]+)?")
 _PROBES = ["Hola", "The cat is sleeping.", "你好，世界", "¿Qué tal? 12 345"]
 _POOL = urllib3.PoolManager()
-# Errors of reading JSON of another form.
-_OTHER_JSON = (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
 
 
 def open_embedder(specification: str) -> Embedder:
@@ -201,6 +199,6 @@ def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
         raise UserError(f"{url} must answer 200 OK, but answered {response.status}: {content}")
     try:
         return read(json.loads(response.data))
-    except _OTHER_JSON as error:
+    except (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         answer = f"{content!r} ({error!r})"
         raise UserError(f"{url} must answer as TensorFlow Serving does, but gave {answer}") from error

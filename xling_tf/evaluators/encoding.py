@@ -33,7 +33,7 @@ class Evaluator(Protocol):
 
 
 class NotApplicableError(Exception):
-    """The embedder lacks what an evaluator needs, such as a head for inference; the message says what."""
+    """The embedder lacks what an evaluator needs, or the data are too few; the message says what."""
 
 
 class BatchLimits(NamedTuple):

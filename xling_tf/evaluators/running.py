@@ -151,6 +151,9 @@ def _evaluate(
     texts = set[str]()
     try:
         evaluator = dataset.load()
+    except NotApplicableError as error:
+        results["skipped"][name] = str(error)
+        return
     except UserError as error:  # a faulty data set; the others are evaluated before the run fails
         results["skipped"][name] = f"{_UNUSABLE}{error}"
         logging.error("%s: %s", name, error)

@@ -37,6 +37,7 @@ TrainStep = Callable[[Batch], tf.Tensor]
 # finished them, so that a GPU with a single step would often be idle.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
 _SAMPLED = 2**16  # number of examples that `Task.prepare` sees
+_PARTS = {"bow": "average of words", "whole": "whole model"}  # what a phase trains
 
 
 class DispatchedStep(NamedTuple):
@@ -203,7 +204,7 @@ class Trainer:
         finished = self._progress() >= 1
         for phase in self._phases if finished and self._tasks else ():
             if not phase.steps:
-                logging.warning("the budget was too small for phase %r, which had no step", phase.name)
+                logging.warning("the budget was too small for the %s: it had no step", _PARTS[phase.name])
         return finished
 
     def _agree(self, stop: bool) -> bool:
@@ -239,8 +240,7 @@ class Trainer:
         if not phase.steps:
             phase.begin = progress
             if len(self._phases) > 1:
-                part = {"bow": "average of words", "whole": "whole model"}[phase.name]
-                logging.info("the %s is trained from step %d on", part, self.step)
+                logging.info("the %s is trained from step %d on", _PARTS[phase.name], self.step)
         return phase
 
     def _run_graphs_once(self) -> None:
