@@ -160,7 +160,7 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         # Without names: two texts or three, and nothing else.
         (rows(SCORES), '"sentence1", "sentence2", "score"'),
         (table("here", "there", "points"), '"sentence1", "sentence2", "score"'),
-        ([("hello", "hallo", "17"), ("dog", "Hund", "18")], "column 3 has numbers or classes, first '17'"),
+        ([("hello", "hallo", "17"), ("dog", "Hund", "18")], "column 3 has numbers or classes, such as '18'"),
         ([("17", "hello", "hallo"), ("18", "dog", "Hund")], "column 1 has numbers"),
         (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has numbers or classes"),
         (rows(range(COUNT), at=0), "pair 1 is list"),
@@ -168,6 +168,8 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
         ([(*row, None) for row in TEXTS], "pair 1 is list"),
         # The first line of a file.
+        ([("number", "text", "note"), ("1", "hello", "x"), ("2", "dog", "y")], "column 1 has numbers"),
+        ([("id", "text"), *TEXTS], "first row names columns"),
         ([("source", "target"), *TEXTS], "first row names columns"),
         ([("Sentence1", "Sentence 2", "Label"), *rows(WRONG)], "first row names columns"),
         (table("query", "whatever", "score"), "query, whatever, score"),

@@ -125,7 +125,7 @@ def _roles(names: Sequence[str]) -> list[str]:
 
 def _roles_of_texts(table: Sequence[list[Any]]) -> list[str]:
     """Returns the roles of columns without names, which must all be two texts, or all three."""
-    if is_header(table[0]):
+    if is_header(table[0]) or "id" in map(name_key, table[0]):
         raise UserError(
             f"expected pairs, but the first row names columns, {describe(table[0])}; leave it out"
         )
@@ -136,8 +136,9 @@ def _roles_of_texts(table: Sequence[list[Any]]) -> list[str]:
                 f"{number} is {describe(row)}; for scores or more texts, give a table and {_ADVICE}"
             )
     for index, column in enumerate(zip(*table, strict=True), 1):
-        if len(table[0]) == 3 and all(_score(c) is not None or name_key(c) in _OTHER_CLASSES for c in column):
-            kind = f"column {index} has numbers or classes, first {column[0]!r}"
+        cells = column[1:] or column  # the first may be a name that is not known
+        if len(table[0]) == 3 and all(_score(c) is not None or name_key(c) in _OTHER_CLASSES for c in cells):
+            kind = f"column {index} has numbers or classes, such as {cells[-1]!r}"
             raise UserError(f"expected texts, but {kind}; {_ADVICE}")
     return ["first", "second", "wrong"]
 
