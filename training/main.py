@@ -7,9 +7,10 @@ The same command continues a training that was stopped or killed.
 """
 
 import ctypes
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 # grow beyond 64 MiB; no mmap for large tensors (M_MMAP_MAX); no trimming (M_TRIM_THRESHOLD); and growth by at
 # least 256 MiB (M_TOP_PAD).
 _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
+
+_LESSER = re.compile("num_|precision_at_(3|10)|spearman|own_language")
 
 
 def main() -> None:
@@ -143,12 +146,24 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
     )
     results = run_experiment(run)
     if results:
-        print(format_table(results["scores"]))
-        print(f"\n{output} holds the model. Try it:\n")
+        print(format_table(_most_telling(results["scores"])))
+        print(f"\n{run.run_dir}/results.json has all scores; to see the training's curves:\n")
+        print(f"    tensorboard --logdir {run.run_dir}/tensorboard")
+        print(f"\n{output} holds the model. Try it, or serve it with a page to try it on:\n")
         if TOKENIZERS.implementation(results["model"]["tokenizer"]["kind"]).needs_text_ops:
             print("    import tensorflow_text  # registers the operations of its tokenizer")
-        print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])')
+        print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])\n')
+        print(f"    xling-tf serve --model {output}")
     return results
+
+
+def _most_telling(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Leaves out losses, single corpora, lesser measures and counts."""
+    return {
+        name: {metric: value for metric, value in values.items() if not _LESSER.search(metric)}
+        for name, values in scores.items()
+        if not name.startswith("task/") and (not name.startswith("retrieval/") or name.endswith("/all"))
+    }
 
 
 if __name__ == "__main__":
