@@ -48,7 +48,8 @@ _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 # least 256 MiB (M_TOP_PAD).
 _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
 
-_LESSER = re.compile("num_|precision_at_(3|10)|spearman|own_language")
+# Metrics that only results.json has, not the table at the end.
+_LESS_TELLING = re.compile("num_|precision_at_(3|10)|spearman|own_language")
 
 
 def main() -> None:
@@ -158,9 +159,9 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
 
 
 def _most_telling(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Leaves out losses, single corpora, lesser measures and counts."""
+    """Returns the scores without losses, those of single corpora, counts and less telling metrics."""
     return {
-        name: {metric: value for metric, value in values.items() if not _LESSER.search(metric)}
+        name: {metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)}
         for name, values in scores.items()
         if not name.startswith("task/") and (not name.startswith("retrieval/") or name.endswith("/all"))
     }
