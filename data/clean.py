@@ -42,4 +42,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command starts again", extra="bulk,mining")
+    run(main, "the same command starts again", extra="bulk")

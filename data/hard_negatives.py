@@ -121,4 +121,4 @@ if __name__ == "__main__":
     flags.DEFINE_float(
         "relative_margin", None, "Drop candidates that score within this share of the right one's score."
     )
-    run(main, "the same command keeps the corpora that are done", extra="mining")
+    run(main, "the same command keeps the corpora that are done", extra="tensorflow")

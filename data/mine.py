@@ -39,4 +39,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues", extra="bulk,mining")
+    run(main, "the same command continues", extra="bulk")

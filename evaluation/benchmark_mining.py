@@ -146,5 +146,5 @@ if __name__ == "__main__":
     run(
         lambda: write_figures(flags.FLAGS.output, measure),
         "the same command starts again",
-        extra="bulk,mining",
+        extra="bulk",
     )

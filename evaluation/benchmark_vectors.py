@@ -86,4 +86,4 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="mining")
+    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="tensorflow")

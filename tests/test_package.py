@@ -76,6 +76,8 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
         "tqdm>=4.66",
     }
     assert 'tensorflow==2.21.*; extra == "tensorflow"' in requirements
+    # A training ends with scores that search: without FAISS, it would fail after the last step.
+    assert 'faiss-cpu>=1.9; extra == "tensorflow"' in requirements
     assert set(_MODULES) <= set(metadata.get_all("Provides-Extra"))
 
 

@@ -41,6 +41,7 @@ _MODULES = {
         "sentencepiece",
         "scipy",
         "py3langid",
+        "faiss",
     ),
     "data": ("lxml", "polib", "sentencex", "wordfreq"),
     "hub": ("tensorflow_hub", "tf_keras"),
@@ -48,7 +49,6 @@ _MODULES = {
     "serving": ("uvicorn", "starlette", "orjson", "prometheus_client", "tensorflow_serving"),
     "bulk": ("pyarrow", "fsspec", "zstandard"),
     "beam": ("apache_beam",),
-    "mining": ("faiss",),
     "export": ("onnx", "tf2onnx", "onnxruntime", "tokenizers"),
 }
 
@@ -66,7 +66,7 @@ def run(
     Args:
         main: The program.
         again: Says what happens if the same command is started again.
-        extra: The extras, as "bulk,mining", whose missing packages are reported before anything is imported.
+        extra: The extras, as "bulk,data", whose missing packages are reported before anything is imported.
         takes_files: True passes the words of the command line that are not flags to `main`.
         known_only: True leaves unknown flags among these words.
     """
