@@ -29,10 +29,10 @@ from xling_tf.program import quiet_start, run
 _PARTS: Mapping[str, tuple[float, Mapping[str, str]]] = {
     "device": (0.07, {}),
     "steps": (0.25, {}),
-    "batches": (0.2, {}),
-    "encoding": (0.18, {}),
-    "peers": (0.1, {}),
-    "replicas": (0.1, {}),
+    "batches": (0.17, {}),
+    "encoding": (0.16, {}),
+    "peers": (0.13, {}),
+    "replicas": (0.12, {}),
     "loss": (0.05, {}),
     "loss_on_cpu": (0.05, {"CUDA_VISIBLE_DEVICES": "-1"}),
 }
