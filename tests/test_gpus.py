@@ -9,6 +9,7 @@ from tensorflow.python.framework import kernels
 from test_presets import NARROW, SHALLOW
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.encoders import base
 from xling_tf.layers.convolution import ConvolutionBranch
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
@@ -59,6 +60,21 @@ def test_convolutions_have_the_gradient_of_cudnn_on_a_gpu(gpus, is_of_cudnn, mon
 
     operations = {node.op for node in nodes(gradients.get_concrete_function().graph)}
     assert ("Conv2DBackpropFilter" in operations) == is_of_cudnn
+
+
+@pytest.mark.parametrize(("index", "rows"), [(0, [2, 1, 1]), (1, [4])])
+def test_an_export_encodes_as_much_at_once_as_its_device_takes(index, rows, monkeypatch):
+    monkeypatch.setattr(base, "_MICRO_BATCHES", {"CPU": 2, "GPU": 8})
+    monkeypatch.setattr(tf.raw_ops, "DeviceIndex", lambda device_names: index)
+    encoded = []
+
+    def encode(tokens: tf.RaggedTensor) -> tf.Tensor:
+        encoded.append(tokens.nrows())
+        return tf.cast(tokens.row_lengths(), tf.float32)[:, None]
+
+    tokens = tf.ragged.constant([[1, 1], [1], [1], [1, 1]])
+    assert base.in_micro_batches(encode, tokens, 1).numpy().tolist() == [[2], [1], [1], [2]]
+    assert encoded == rows
 
 
 @pytest.mark.slow

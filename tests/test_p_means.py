@@ -29,6 +29,7 @@ from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.trainer import experiment
 from xling_tf.trainer.experiment import Run, run_experiment
 
 SAMPLE = Path(__file__).parents[1] / "xling_tf" / "corpora" / "sample"
@@ -348,20 +349,25 @@ def test_inference_and_detection_share_a_classifier_of_five_classes():
     assert served(tf.constant(["a"]), tf.constant(["b"])).numpy()[0] == pytest.approx(shares, abs=1e-5)
 
 
-def test_the_preset_is_fitted_evaluated_and_exported(tmp_path):
+def test_the_preset_is_fitted_exported_and_scored(tmp_path, monkeypatch):
     settings = ["data.targets=es", "initial.vectors=bivcd:8", "encoder.p_values=-inf,1,3,inf"]
     config = apply_overrides(get_preset("p-mean"), settings)
     places = {"data": SAMPLE, "run_dir": tmp_path / "run", "output": tmp_path / "model"}
+    texts = ["a man", "un hombre", ""]
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "evaluate", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_experiment(Run(name="p-mean", config=config, **places))
+    # The model does not wait for its scores. Started again, the run takes the vectors that it has kept.
+    exported = tf.saved_model.load(str(tmp_path / "model"))(texts).numpy()
     results = run_experiment(Run(name="p-mean", config=config, **places))
     assert results["steps"] == 0
+    assert "retrieval/en-es/all" in (tmp_path / "model" / "README.md").read_text()
     assert results["scores"]["retrieval/en-es/all"]["en-es/precision_at_1"] > 0.05
     encoder = json.loads((tmp_path / "model" / "config.json").read_text())["encoder"]
     assert (encoder["p_values"], encoder["space_dims"]) == (["-inf", "1", "3", "inf"], [8])
-    texts = ["a man", "un hombre", ""]
     vectors = tf.saved_model.load(str(tmp_path / "model"))(texts).numpy()
     assert vectors.shape == (3, 32)
     assert np.linalg.norm(vectors, axis=1)[:2] == pytest.approx(1, abs=1e-5)
     assert served(tmp_path / "model", texts) == pytest.approx(vectors, abs=1e-6)
-    # Started again, it takes the vectors that the run has kept.
-    run_experiment(Run(name="p-mean", config=config, **places))
-    np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path / "model"))(texts), vectors)
+    np.testing.assert_array_equal(exported, vectors)

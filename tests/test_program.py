@@ -31,6 +31,7 @@ def main(argv):
 
 app.run(main)
 """
+NO_MEMORY = tf.errors.InternalError(None, None, "cudaSetDevice() on GPU:0 failed. Status: out of memory")
 
 
 def test_a_part_logs_lines_at_its_begin_and_end_and_in_between():
@@ -59,6 +60,12 @@ def test_a_part_logs_lines_at_its_begin_and_end_and_in_between():
             2,
             "error: the disk is full; make room, and the same command continues\n",
         ),
+        (
+            NO_MEMORY,
+            2,
+            "error: no memory left (cudaSetDevice() on GPU:0 failed. Status: out of memory); end other "
+            "programs that use the GPU, or set smaller batches, and the same command continues\n",
+        ),
     ],
 )
 def test_mistakes_interruptions_and_a_full_disk_are_one_line(error, status, line, capsys):
@@ -85,9 +92,10 @@ def test_texts_and_paths_are_printed_in_any_encoding():
         assert (done.returncode, done.stdout) == (0, output), done.stderr
 
 
-def test_a_full_disk_is_no_damaged_file():
-    with pytest.raises(OSError, match="No space left"), as_user_error("download again", OSError):
-        raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), NO_MEMORY])
+def test_a_full_disk_or_memory_is_no_damaged_file(error):
+    with pytest.raises(type(error)), as_user_error("download again", OSError, tf.errors.OpError):
+        raise error
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system assigns no processors")

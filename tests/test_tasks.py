@@ -74,6 +74,10 @@ def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(
     if rows == 5:
         # 54 tokens: at most 18 of them in the sentences up to the first cut, and 36 up to the second.
         assert widths == [12, 3, 9, 12]
+    widths.clear()
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
+    step(3)
+    assert widths == [batch.features.tokens.shape[1]]  # a GPU encodes all of them at once
 
 
 def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():

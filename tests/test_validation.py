@@ -16,7 +16,7 @@ CONFIG = apply_overrides(TWO_TASKS, ["tasks.inference.weight=0"])
 
 
 def test_the_same_examples_are_scored_each_time(monkeypatch):
-    monkeypatch.setattr(base, "_MICRO_BATCH", 4)  # tokens that are encoded at once
+    monkeypatch.setitem(base._MICRO_BATCHES, "CPU", 4)  # tokens that are encoded at once
     monkeypatch.setattr(module, "_BATCHES", 1)
     # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "data.corpus_weights.corpus=0"]

@@ -1,4 +1,4 @@
-"""Trains a cross-lingual sentence encoder, evaluates and exports it.
+"""Trains a cross-lingual sentence encoder, exports and scores it.
 
     python training/main.py --preset en-es
     python training/main.py --preset en-es --data my_corpora --minutes 60

@@ -27,7 +27,7 @@ class UserError(ValueError):
 def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns exceptions into a `UserError`; "{error}" in its message stands for theirs.
 
-    A full disk stays the original exception, because programs have a message for it.
+    A full disk or memory stays the original exception, because programs have a message for it.
 
     Example:
         >>> with as_user_error("port must be a number ({error})", ValueError):
@@ -41,7 +41,7 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     except UserError:
         raise
     except errors as error:
-        if is_disk_full(error):
+        if is_disk_full(error) or is_out_of_memory(error):
             raise
         raise UserError(message.replace("{error}", one_line(error))) from error
 
@@ -50,6 +50,11 @@ def is_disk_full(error: Exception) -> bool:
     """True if a disk, or a user's part of it, is full, as Python, TensorFlow and `shutil.Error` say."""
     codes = (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "errno", None) in codes or any(os.strerror(code) in str(error) for code in codes)
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """True if a GPU, which other programs may use, or the machine has no memory left, as TensorFlow says."""
+    return any(words in str(error) for words in ("out of memory", "OOM when allocating"))
 
 
 def one_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ from absl import app, flags, logging
 from tabulate import tabulate
 
 from xling_tf import __version__
-from xling_tf.errors import UserError, is_disk_full, missing_package
+from xling_tf.errors import UserError, is_disk_full, is_out_of_memory, missing_package, one_line
 from xling_tf.length_batches import available_cpus
 from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 
@@ -106,9 +106,12 @@ def one_line_errors(again: str) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if not is_disk_full(error):
-            raise
-        _exit(f"error: the disk is full; make room, and {again}")
+        if is_disk_full(error):
+            _exit(f"error: the disk is full; make room, and {again}")
+        if is_out_of_memory(error):
+            advice = "end other programs that use the GPU, or set smaller batches"
+            _exit(f"error: no memory left ({one_line(error)}); {advice}, and {again}")
+        raise
     except KeyboardInterrupt:
         _exit(f"interrupted; {again}", status=130)
 

@@ -16,9 +16,9 @@ from xling_tf.layers.embeddings import sum_groups
 from xling_tf.processes import require_not_forked
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
-# Number of tokens encoded at once in an exported graph, padding included. It bounds the memory, and fits a
-# CPU's caches.
-_MICRO_BATCH = 2048
+# Number of tokens encoded at once in an exported graph, padding included. It bounds the memory, fits a CPU's
+# caches, and keeps a GPU busy (docs/results.md, "On a GPU").
+_MICRO_BATCHES = {"CPU": 2048, "GPU": 65_536}
 
 
 class WordVectors(NamedTuple):
@@ -45,8 +45,8 @@ class TokenEncoder(keras.Model, ABC):
     num_ngrams = 0
     embedding: Any  # the layer of the embedding tables, with an attribute `tables`
     hidden_dim: int  # width of the sentence vectors
-    # Number of groups of similar length in which a training step encodes a batch's sentences. More groups
-    # compute less on padding, but the graph has a copy of the encoder for each.
+    # Number of groups of similar length in which a training step on a CPU encodes a batch's sentences. More
+    # groups compute less on padding, but the graph has a copy of the encoder for each.
     length_groups: ClassVar[int] = 1
     # False if the layers are those of another part of an encoder, too; true if not, and if the encoder, as a
     # `bow_encoder`, has `assign_teacher_words`.
@@ -212,11 +212,13 @@ def in_micro_batches(
             chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
             # The next k sentences, padded to the longest of them, have k times its number of tokens.
-            ahead = lengths[begin : begin + _MICRO_BATCH]
-            fits = ahead * tf.range(1, tf.size(ahead) + 1) <= _MICRO_BATCH
+            ahead = lengths[begin : begin + limit]
+            fits = ahead * tf.range(1, tf.size(ahead) + 1) <= limit
             end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
             return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
 
+        # Of the device that runs the graph, which another one may have made.
+        limit = tf.gather([*_MICRO_BATCHES.values()], tf.raw_ops.DeviceIndex(device_names=[*_MICRO_BATCHES]))
         encodings = tf.TensorArray(
             tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
         )

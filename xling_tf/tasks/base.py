@@ -192,7 +192,8 @@ class Task:
                 tf.RaggedTensor.from_tensor(tokens, lengths),
                 encoder.hidden_dim,
             )
-        elif encoder.length_groups > 1:
+        # To a GPU, the kernels of each further group cost more than padding does.
+        elif encoder.length_groups > 1 and not tf.config.list_logical_devices("GPU"):
             encodings = shortest_first(partial(_encode_in_groups, encoder, words), tokens, lengths)
         else:
             encodings = encoder.encode(words, tokens, lengths, training)

@@ -14,7 +14,7 @@ from absl import logging
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from xling_tf.config import SentencePieceConfig
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.tokenizers.base import Tokenizer, framed
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
@@ -90,14 +90,13 @@ class SentencePieceTokenizer(Tokenizer):
         module = import_module("tensorflow_text.python.ops.sentencepiece_tokenizer")
         self._operations = module.gen_sentencepiece_tokenizer
         self._serialized = model
-        try:
+        message = (
+            f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are not one, or "
+            "were changed; use the original file, sentencepiece.model or *.model"
+        )
+        with as_user_error(message, tf.errors.OpError):
             self._model = _ModelResource(model, self._operations)
             size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
-        except tf.errors.OpError as error:
-            raise UserError(
-                f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are not "
-                "one, or were changed; use the original file, sentencepiece.model or *.model"
-            ) from error
         self.num_words = int(size)
         proto = model_proto(model)
         pieces, trainer, spaces = proto.pieces, proto.trainer_spec, proto.normalizer_spec

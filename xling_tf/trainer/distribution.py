@@ -39,7 +39,7 @@ class Cluster(NamedTuple):
 
     @property
     def is_chief(self) -> bool:
-        """True in the process that writes the run folder, evaluates and exports."""
+        """True in the process that writes the run folder, exports and scores."""
         return self.rank == 0
 
 

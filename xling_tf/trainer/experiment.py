@@ -23,13 +23,13 @@ from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
-from xling_tf.files import locked, require_writable_folder
+from xling_tf.files import locked, replacing, require_writable_folder
 from xling_tf.importers.base import read_base_model
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.program import progress, provenance
 from xling_tf.savedmodel.card import model_card, training_card
-from xling_tf.savedmodel.module import require_replaceable
+from xling_tf.savedmodel.module import ExportedModule, require_replaceable
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
@@ -64,7 +64,7 @@ class Run:
 
 
 def run_experiment(run: Run) -> dict[str, Any] | None:
-    """Trains, evaluates and exports a model.
+    """Trains, exports and scores a model.
 
     Returns:
         The content of `results.json`, or {} in workers other than the first; None if a signal stopped the
@@ -120,7 +120,7 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
         return None
-    with progress("evaluating and exporting"):
+    with progress("exporting and scoring"):
         if workers.is_chief and run.config.initial.average:
             average_with_start(run.run_dir, model, run.config.initial.average, new_heads)
         results = _finish(run, data, trainer, model, tasks, held_out, store) if workers.is_chief else {}
@@ -354,21 +354,42 @@ def _finish(
     held_out: Mapping[str, Examples],
     store: CorpusStore,
 ) -> dict[str, Any]:
-    """Evaluates and exports a trained model."""
-    config = run.config
+    """Exports a trained model, then scores it, which may take longer than the training did."""
     module = model.module()
-    precision = keras.config.dtype_policy().name
     # Exported models compute in bfloat16 on CPUs alone.
+    precision = keras.config.dtype_policy().name
     in_bfloat16 = precision == "mixed_bfloat16" and not tf.config.get_visible_devices("GPU")
     encoder = SentenceEncoder(module, "bfloat16" if in_bfloat16 else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
     line, reliability = ((), {}) if run.corpora else fit_same_meaning(encode, store.corpora)
-    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data)
     if line:
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)
-        scores["same_meaning"] = reliability
+    _, files = _describe(run, data, trainer, model, module, store, {})
+    model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
+    logging.info("%s holds the model; now it is scored", run.output)
+    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data)
+    scores |= {"same_meaning": reliability} if line else {}
+    results, files = _describe(run, data, trainer, model, module, store, scores)
+    for name, content in files.items():
+        with replacing(run.output / name) as temporary:
+            temporary.write_text(content, "utf-8")
+    run.folder.write("results.json", json.dumps(results, indent=2) + "\n")
+    return results
+
+
+def _describe(
+    run: Run,
+    data: DataConfig,
+    trainer: Trainer,
+    model: Model,
+    module: ExportedModule,
+    store: CorpusStore,
+    scores: Mapping[str, Any],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns a run's results, and the files that describe an export by them."""
+    config = run.config
     # Exports contain no paths or settings of this machine.
     published = {
         "preset": run.name,
@@ -380,12 +401,11 @@ def _finish(
     }
     results = {
         **published,
-        "precision": precision,
+        "precision": keras.config.dtype_policy().name,
         "num_parameters": model.encoder.count_params(),
         **provenance(),
         "model": model.config(),
     }
-    run.folder.write("results.json", json.dumps(results, indent=2) + "\n")
     version = results["versions"]["xling_tf"]
     card = model_card(
         run.name,
@@ -396,10 +416,8 @@ def _finish(
         base_model=read_base_model(config.initial.model) if config.initial.model else "",
         results=results,
     )
-    files: dict[str, str | bytes] = {
+    files = {
         "README.md": card + training_card(data, results),
         "results.json": json.dumps(published, indent=2) + "\n",
-        TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes(),
     }
-    model.export(run.output, files, module)
-    return results
+    return results, files
