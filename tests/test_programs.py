@@ -85,6 +85,7 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
         ("--set=tokenizer.max_token=3", ["tokenizer.max_token", "max_tokens"]),
         ("--piar=smoke", ["piar", "pair"]),
         ("--data=nowhere", ["nowhere", "docs/data.md"]),
+        ("--init=exported/nothing", ["'exported/nothing' does not exist"]),
     ],
 )
 def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, tmp_path):

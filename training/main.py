@@ -25,6 +25,7 @@ from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
 from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset, name_of_run
 from xling_tf.program import format_table, quiet_start, run
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.settings import apply_overrides, to_lines
 
 _PRESET = flags.DEFINE_string("preset", "en-es", "What to train; --list names the presets.")
@@ -65,6 +66,9 @@ def main() -> None:
         return
     _keep_freed_memory()
     config = _config()
+    run_dir = Path(_RUN_DIR.value or f"runs/{name_of_run(_PRESET.value, config)}")
+    if _INIT.value and not run_dir.exists():  # a run that goes on has a copy
+        find_model(_INIT.value)
     distillation = config.task("distillation")
     needs_published = distillation.weight and distillation.teacher == PUBLISHED
     with ExitStack() as stack:
@@ -75,7 +79,7 @@ def main() -> None:
             _prepare_default_corpora(config)
         with quiet_start():
             import xling_tf.trainer.experiment  # noqa: F401
-    results = _run(config)
+    results = _run(config, run_dir)
     if results is None:
         sys.exit(1)
 
@@ -132,7 +136,7 @@ def _program(name: str, *arguments: str) -> Iterator[None]:
         sys.exit(process.returncode)
 
 
-def _run(config: ExperimentConfig) -> dict[str, Any] | None:
+def _run(config: ExperimentConfig, run_dir: Path) -> dict[str, Any] | None:
     from xling_tf.trainer.experiment import Run, run_experiment
 
     name = name_of_run(_PRESET.value, config)
@@ -141,7 +145,7 @@ def _run(config: ExperimentConfig) -> dict[str, Any] | None:
         name=name,
         config=config,
         data=Path(_DATA.value) if _DATA.value is not None else None,
-        run_dir=Path(_RUN_DIR.value or f"runs/{name}"),
+        run_dir=run_dir,
         output=output,
         cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
