@@ -172,8 +172,10 @@ def papers() -> Iterator[PaperTable]:
     for table in content["tables"]:
         columns = [{"printed": "", **table.get("column", {}), **column} for column in table["columns"]]
         for column in columns:
-            metric = column.get("metric") or next((_key(name)[2] for name in column.get("mean_of", ())), "")
-            column["printed"] = metric.replace("error_rate", "accuracy")
+            for suite, _, metric in map(_key, column.get("mean_of", ())[:1]):
+                column.setdefault("suite", suite)
+                column["printed"] = metric
+            column["printed"] = column.get("metric", column["printed"]).replace("error_rate", "accuracy")
         scale = 100 if table["percent"] else 1
         paper, number = content["papers"][table["paper"]], table["table"]
         quoted = table.get("prior_work", {})

@@ -198,14 +198,23 @@ SEARCH = {
     "systems": {"Its model": [90.0, 50.0, 80.0, 70.0], "Its larger model": [None, None, 70.0, None]},
     "ours": {"Its model": ["ours"], "Its larger model": ["ours"]},
 }
-PAPER = {"papers": {"a": ABOUT | REASONS}, "tables": [SIMILARITY, SEARCH]}
+MEANS = {
+    **{"paper": "a", "table": "3", "title": "Means", "percent": True},
+    "columns": [
+        {"heading": name, "mean_of": [f"sts/{part}/pearson" for part in parts], "note": "of two"}
+        for name, parts in (("first", "xy"), ("second", "xw"))
+    ],
+    "systems": {"Its model": [50.0, 60.0]},
+    "ours": {"Its model": ["ours"]},
+}
+PAPER = {"papers": {"a": ABOUT | REASONS}, "tables": [SIMILARITY, SEARCH, MEANS]}
 # What is written of them, in this order. An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3, and
 # the mean of the error rates .1 and .3 is an accuracy of 80.0. The model learned from the scored pairs of STS
 # Benchmark's training part: neither its figures nor those on stand-ins ("stsb.es.dev", "of two") are counted
 # among the differences. Those are .8 - .5 = .3 and, of the second model, .6 - .5 = .1, on average .2; and
 # 75 - 90 = -15 and 80 - 70 = 10, on average -2.5.
 WRITTEN = (
-    "We have scores for 7 of its 13 own figures: 5 on the paper's own data and 2 on stand-ins for them.",
+    "We have scores for 8 of its 15 own figures: 5 on the paper's own data and 3 on stand-ins for them.",
     "On the paper's own data, without figures marked †, ours are on average "
     "0.20 of correlation higher (n = 2) and 2.5 points lower (n = 2).",
     "|  | stsb.en.dev | stsb.en.test (a) | sts2015.en |\n|:---|---:|---:|---:|\n",
@@ -217,6 +226,8 @@ WRITTEN = (
     "| Its model | 90.0 | 0.500 | 70.0 |\n| **`ours`** | 75.0 | 0.300 | 80.0 |\n\n(a) of two\n\n",
     "No score of ours: Its model (back): not measured; suite `similarity_search` does it. Its larger "
     "model: too large.",
+    "| Its model | 0.500 |\n| **`ours`** | 0.300 |\n\n(a) of two\n\n",
+    "No score of ours: Its model (second): not measured; suite `sts` does it.",
     "| `ours` | 1.3 | 10 | 3 |",
 )
 
@@ -252,6 +263,8 @@ def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, mon
     for part in WRITTEN:
         assert part in rest
         rest = rest.partition(part)[2]
+    titles = [(suite, table.title) for suite, table in paper_tables.with_best({"ours": evaluated})]
+    assert titles[-1] == ("sts", "A 2018, table 3: Means (pearson)")
     # Scores of the same model are kept, those of another one or another training are not.
     more = ("ours", {("sts", "x", "pearson"): 0.3}, {"system": {"checksum": "c0"}})
     assert len(paper_tables.add_results(file, [more])["ours"]["scores"]) == 7
