@@ -53,5 +53,5 @@ def _require_tensorflow_backend() -> None:
 
 
 def __dir__() -> list[str]:
-    """Lists the public names too."""
-    return sorted([*globals(), *_MODULES])
+    """Lists the public names."""
+    return sorted(__all__)

@@ -105,6 +105,10 @@ class SentenceEncoder:
         self._truncate_dim = truncate_dim
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
+    def __repr__(self) -> str:
+        name = self._arguments[0] if self._arguments else describe(self._model)
+        return f"{type(self).__name__}({name!r}, prompts={self.prompts})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Makes `pickle` call the constructor again."""
         if self._arguments is None:
