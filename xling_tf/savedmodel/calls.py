@@ -30,18 +30,13 @@ def call_in_batches(
     require_positive(batch_size, "batch_size")
     require_not_forked()
 
-    def call(rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-        inputs = [to_input([column[row] for row in rows]) for column in columns]
-        return {name: np.asarray(output) for name, output in function(*inputs).items()}
+    def call(*texts: list[str]) -> dict[str, NDArray[Any]]:
+        return {name: np.asarray(output) for name, output in function(*map(to_input, texts)).items()}
 
     results = compute_in_batches(
-        call,
-        [sum(map(len, row)) for row in zip(*columns, strict=True)],
-        max_rows=batch_size,
-        threads=_BATCHES_AT_ONCE,
-        show_progress=show_progress_bar,
+        call, columns, max_rows=batch_size, threads=_BATCHES_AT_ONCE, show_progress=show_progress_bar
     )
-    return results or call(np.zeros(0, np.intp))
+    return results or call(*([] for _ in columns))
 
 
 def string_tensor(texts: list[str]) -> Any:

@@ -53,10 +53,9 @@ class RuntimeModel:
         """Returns `[texts, dim]` of unit length; in a process that was forked later, a `UserError`."""
         if os.getpid() != self._process:
             raise UserError("the model was loaded before this process was forked; load it after the fork")
-        tokens: Sequence[Any] = self._text.tokenize(texts)
         return compute_in_batches(
-            lambda rows: {"vectors": self._run(self._text.inputs([tokens[row] for row in rows]))},
-            [len(words) for words in tokens],
+            lambda tokens: {"vectors": self._run(self._text.inputs(tokens))},
+            [self._text.tokenize(texts)],
             max_rows=_MAX_ROWS,
             max_length=_MAX_TOKENS,
         ).get("vectors", np.zeros((0, self._dim), np.float32))

@@ -1,6 +1,5 @@
 """Mines hard negatives: wrong translations that resemble the right one."""
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from numbers import Real
@@ -8,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
+from xling_tf.length_batches import encode_in_batches
 from xling_tf.search.neighbours import nearest_in_chunks, require_positive, unit_vectors
 
 NUM_NEGATIVES = 5  # Chidambaram et al. 2019, sec. 2.2
@@ -73,7 +72,12 @@ def mine_hard_negatives(
         raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
     targets, positives = _distinct([pair.second for pair in rows])
     _, groups = _distinct([pair.first for pair in rows])
-    candidates = _embed(targets, encode, show_progress_bar)
+    candidates = encode_in_batches(
+        lambda texts: unit_vectors(encode(texts), "encodings").astype(np.float16),
+        targets,
+        max_rows=_TEXTS_AT_ONCE,
+        show_progress=show_progress_bar,
+    )
     # A source and one of its candidates as one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
@@ -116,19 +120,6 @@ def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
             return model, pairs
     names = f"{type(first).__name__} and {type(second).__name__}"
     raise UserError(f"expected pairs and a model, as xling_tf.load returns it, got {names}")
-
-
-def _embed(texts: Sequence[str], encode: Callable[..., Any], show_progress: bool) -> NDArray[np.float16]:
-    """Encodes texts to unit vectors `[texts, dim]` of half precision."""
-    parts = []
-    is_hidden = not (show_progress and sys.stderr)
-    for start in tqdm(range(0, len(texts), _TEXTS_AT_ONCE), "encoding", disable=is_hidden):
-        part = texts[start : start + _TEXTS_AT_ONCE]
-        vectors = unit_vectors(encode(part), "encodings")
-        if len(vectors) != len(part):
-            raise UserError(f"expected a vector for each of {len(part)} texts, got {len(vectors)}")
-        parts.append(vectors.astype(np.float16))
-    return np.concatenate(parts)
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
