@@ -27,7 +27,7 @@ from absl import flags
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import LANGUAGE, as_cell, read_every_line, write_lines
 from xling_tf.corpora.questions import read_paragraphs
-from xling_tf.corpora.readers import SNLI_COLUMNS
+from xling_tf.corpora.readers import SCORED_COLUMNS, SNLI_COLUMNS
 from xling_tf.corpora.tables import read_table
 from xling_tf.errors import UserError
 from xling_tf.program import run
@@ -131,16 +131,13 @@ def parallel_lines(source: Path) -> Iterator[Table]:
             yield Table(f"similarity_search/{name}", [*paths], rows)
 
 
-_SCORED = ("sentence1", "sentence2", "score")
-
-
 @published("sts-dev.csv, sts-test.csv, sts-train.csv")
 def stsbenchmark(source: Path) -> Iterator[Table]:
     """The STS Benchmark (Cer et al. 2017)."""
     # The columns: genre, file, year, number, score, two sentences, perhaps their sources; quotes are text.
     for match, path in files_in(source, r"sts-(train|dev|test)\.csv"):
         rows = ((row[5], row[6], row[4]) for row in fields(path, 7))
-        yield Table(f"sts/stsb.en.{match[1]}", _SCORED, rows)
+        yield Table(f"sts/stsb.en.{match[1]}", SCORED_COLUMNS, rows)
 
 
 @published(
@@ -156,7 +153,7 @@ def semeval_sts(source: Path) -> Iterator[Table]:
             apart = path.parent.parent / "STS2017.gs"
             gold = path.name.replace("STS.input.", "STS.gs.")
             gold_path = apart / gold if match[2] and apart.is_dir() else path.with_name(gold)
-            yield Table(f"sts/{name}", _SCORED, _judged(path, gold_path))
+            yield Table(f"sts/{name}", SCORED_COLUMNS, _judged(path, gold_path))
 
 
 def _judged(path: Path, gold_path: Path) -> Iterator[tuple[str, str, str]]:

@@ -31,8 +31,8 @@ from package_text import (
 )
 
 from xling_tf.corpora import cleaning
-from xling_tf.corpora.cleaning import normalise, require_known, sentence_fault
-from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.cleaning import normalise, num_letters, require_known
+from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_country, write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError
@@ -48,6 +48,11 @@ _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
 # Stock phrases answer any message; more of them would be false negatives of each other in a batch.
 _MAX_SAME_RESPONSES = 10
 _MAX_NEAR_DUPLICATES = 3
+_UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
+_MIN_UNSPACED = 0.3
+# Frequent English words that are not words of Spanish, French or German.
+_ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by|from|when")
+_MAX_ENGLISH_WORDS = 0.15
 
 
 @dataclass(frozen=True)
@@ -385,6 +390,26 @@ def _complaint(process: _Process) -> str:
     lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("E:")]
     return (errors or lines or [f"exit status {process.returncode}, no message"])[0]
+
+
+def in_another_language(text: str, language: str) -> bool:
+    """Returns True if a sentence is clearly English, or not in the script of an unspaced language."""
+    if is_unspaced(language):
+        return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * num_letters(text)
+    words = cleaning.WORD.findall(text.lower())
+    english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
+    return without_country(language) != "en" and english > _MAX_ENGLISH_WORDS * len(words)
+
+
+def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
+    """Returns the first reason why a normalised sentence is unfit for training, or None."""
+    if reason := cleaning.form_fault(text):
+        return reason
+    if in_another_language(text, language):
+        return "another language"
+    # In a language without spaces, the letters minus one count as words.
+    num_words = num_letters(text) - 1 if is_unspaced(language) else len(cleaning.WORD.findall(text))
+    return "too short" if num_words < min_words else None
 
 
 def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:

@@ -21,7 +21,8 @@ from absl import flags, logging
 from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import MINED_FOLDER, mined_path, write_mined
+from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.readers import MINED_FOLDER, mined_path
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.files import read_json, require_writable_folder, write_json
@@ -99,7 +100,7 @@ def mine_folder(
         with progress(f"mining {path}: {len(pairs)} training pairs"):
             negatives = mine_hard_negatives(encode, texts, counts=counters, **options)
         mined = zip(pairs, negatives, strict=True)
-        write_mined(path, (pair._replace(negatives=wrong) for pair, wrong in mined if wrong))
+        write_lines(path, ("\t".join((*pair[:2], *wrong)) for pair, wrong in mined if wrong))
         write_json(record_path, {"recipe": recipe, "counts": counters})
         counts[name] = dict(counters)
     return counts

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from xling_tf.config import TASKS
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.records import TranslationPair
@@ -20,11 +21,8 @@ from xling_tf.program import provenance
 MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
-_OTHER_TASKS = (
-    *("response_prediction", "quick_thought", "inference", "question_answering", "distillation"),
-    *("entailment_ranking", "graded_similarity"),
-)
 # Settings of a training on translation ranking alone; a preset's first phase trains another encoder.
+_OTHER_TASKS = [task for task in TASKS if task != "translation_ranking"]
 RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 

@@ -1,7 +1,7 @@
 """Filters of sentences and pairs on cases worked out by hand, languages, and faults of corpora."""
 
 import pytest
-from debian import pair_fault
+from debian import pair_fault, sentence_fault
 
 from xling_tf.corpora.cleaning import (
     bitext_fault,
@@ -11,7 +11,6 @@ from xling_tf.corpora.cleaning import (
     lengths_agree,
     normalise,
     require_known,
-    sentence_fault,
 )
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import sentences

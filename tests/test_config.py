@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from training.preset_lines import setting_lines
 from xling_tf.config import (
     ENCODERS,
     TASKS,
@@ -17,7 +18,7 @@ from xling_tf.config import (
 )
 from xling_tf.errors import UserError
 from xling_tf.presets import all_presets, get_preset
-from xling_tf.settings import apply_overrides, from_dict, to_dict, to_lines
+from xling_tf.settings import apply_overrides, from_dict, to_dict
 
 
 def override(*overrides):
@@ -140,7 +141,7 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
 def test_json_round_trip():
     for preset in all_presets().values():
         assert from_dict(json.loads(json.dumps(to_dict(preset)))) == preset
-        assert override(*to_lines(preset)) == preset
+        assert override(*setting_lines(to_dict(preset))) == preset
     config = from_dict({"tokenizer": {"kind": "words", "max_tokens": 5}})
     assert config == override("tokenizer.max_tokens=5")
     values = to_dict(ExperimentConfig())

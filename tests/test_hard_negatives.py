@@ -12,7 +12,7 @@ from programs import ROOT, run_python
 from raw_files import write_files
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import mined_path, read_mined, with_negatives, write_mined
+from xling_tf.corpora.readers import mined_path, read_mined, with_negatives
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
@@ -112,6 +112,7 @@ MINED = [
     TranslationPair("two", "dos", ("tres",)),
     TranslationPair("two", "dos", ("uno",)),
 ]
+LINES = ["one\tuno\tdos\ttres\n", "two\tdos\ttres\n", "two\tdos\tuno\n"]
 
 
 def write_corpus(folder, rows, name="x.en-es"):
@@ -121,7 +122,7 @@ def write_corpus(folder, rows, name="x.en-es"):
 
 def test_pairs_get_their_negatives_and_the_others_none(tmp_path):
     path = mined_path(tmp_path, "x", "en-es")
-    write_mined(path, MINED)
+    write_files(path.parent, {path.name: "".join(LINES)})
     # In the corpus' order, with pairs between that were not mined.
     bare = [pair._replace(negatives=()) for pair in MINED]
     other = TranslationPair("three", "tres")
@@ -140,7 +141,7 @@ def test_a_folder_gives_negatives_where_they_are_asked_for(tmp_path, caplog):
     write_corpus(tmp_path, [("uno", "one"), ("dos", "two")], "x.es-en")
     with pytest.raises(UserError, match=rf"needs files .*data/hard_negatives.py .* --data {tmp_path}"):
         load(with_mined=True)
-    write_mined(mined_path(tmp_path, "x", "en-es"), MINED[:1])
+    write_files(tmp_path, {"hard_negatives/x.en-es.tsv.gz": LINES[0]})
     pairs = [TranslationPair("one", "uno"), TranslationPair("two", "dos")]
     assert load() == [[(pair, None) for pair in pairs]]
     assert load(with_mined=True) == [[(MINED[0], None), (pairs[1], None)]]

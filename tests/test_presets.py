@@ -5,10 +5,11 @@ import pytest
 from programs import read_lines
 from serving_servers import served
 
+from training.preset_lines import name_of_run
 from xling_tf.config import TASKS, ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.model import Model
-from xling_tf.presets import get_preset, name_of_run
+from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Task
 from xling_tf.trainer.experiment import Run, run_experiment

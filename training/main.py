@@ -20,13 +20,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from training.preset_lines import name_of_run, setting_lines
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
-from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset, name_of_run
+from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset
 from xling_tf.program import format_table, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model
-from xling_tf.settings import apply_overrides, to_lines
+from xling_tf.settings import apply_overrides, to_dict
 
 _PRESET = flags.DEFINE_string("preset", "en-es", "What to train; --list names the presets.")
 flags.DEFINE_alias("pair", "preset")
@@ -62,7 +63,7 @@ def main() -> None:
             print(f"{name:{width}}  {preset.description}")
         return
     if _SHOW.value:
-        print("\n".join(to_lines(get_preset(_SHOW.value))))
+        print("\n".join(setting_lines(to_dict(get_preset(_SHOW.value)))))
         return
     _keep_freed_memory()
     config = _config()

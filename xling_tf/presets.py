@@ -213,6 +213,7 @@ _BEST = replace(
 # loader of its format can load the result. It is weak across languages.
 _E5 = replace(
     _BEST,
+    description="multilingual-e5-small, trained further in five languages",
     data=DataConfig(
         targets=_TARGETS,
         sampling_temperature=5.0,
@@ -306,9 +307,7 @@ PRESETS: dict[str, ExperimentConfig] = {
     "multilingual-best": _variant(
         _BEST, "en-*-best for English, Spanish, French, German and Chinese in one model", data=_MANY
     ),
-    "multilingual-e5-best": replace(
-        _E5, description="multilingual-e5-small, trained further in five languages"
-    ),
+    "multilingual-e5-best": _E5,
     "multilingual": _MULTILINGUAL,
     "multilingual-large": _MULTILINGUAL_LARGE,
     # The paper exports its large model with the layers for questions and answers, as every preset here does,
@@ -334,17 +333,3 @@ def get_preset(name: str) -> ExperimentConfig:
     presets = PRESETS if name in PRESETS else all_presets()
     require_known("preset", name, presets)
     return presets[name]
-
-
-def name_of_run(preset: str, config: ExperimentConfig) -> str:
-    """Returns a name for a run: the preset's, with the run's languages if they differ from the preset's.
-
-    Example:
-        >>> config = replace(PRESETS["en-es"], data=DataConfig(targets=("it",)))
-        >>> name_of_run("en-es", config), name_of_run("many", config)
-        ('en-it', 'many-en-it')
-    """
-    default, languages = ("-".join(data.languages) for data in (get_preset(preset).data, config.data))
-    if languages == default:
-        return preset
-    return preset.replace(default, languages) if default in preset else f"{preset}-{languages}"

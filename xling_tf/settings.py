@@ -1,7 +1,7 @@
 """Experiments as text: settings such as `encoder.num_layers=2`, and JSON."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -53,29 +53,6 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
             _set(values, ExperimentConfig, path, value, name)
     # All overrides are checked together, because some are only valid together.
     return from_dict(values)
-
-
-def to_lines(config: ExperimentConfig) -> list[str]:
-    """Returns all settings of an experiment as "dotted.name=value", which `apply_overrides` reads.
-
-    Example:
-        >>> [line for line in to_lines(ExperimentConfig()) if line.startswith("heads.")]
-        ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
-    """
-    return [*_lines(to_dict(config), "")]
-
-
-def _lines(values: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _lines(value, f"{prefix}{name}.")
-        elif value is None:
-            if name not in _BY_KIND:  # these are the starting model's
-                yield f"{prefix}{name}={_NONE[0]}"
-        elif isinstance(value, tuple):
-            yield f"{prefix}{name}={','.join(map(str, value))}"
-        else:
-            yield f"{prefix}{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:

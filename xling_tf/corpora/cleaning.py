@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, normal_form, without_country
+from xling_tf.corpora.line_files import is_unspaced, normal_form, without_country
 from xling_tf.corpora.records import Record, TranslationPair, columns_of
 from xling_tf.errors import UserError, library
 
@@ -19,7 +19,6 @@ _MIN_LETTERS = 0.5
 _MAX_LENGTH_RATIO = 2.2
 _LENGTH_SLACK = 12  # characters; short sentences differ more
 _MAX_SHARED_WORDS = 0.6
-_MIN_UNSPACED = 0.3
 # Characters of a language for one of English, measured on sentence pairs.
 _CHARACTERS_PER_ENGLISH = {"zh": 0.33}
 # In 345 corpora of manuals, menus, games, novels, subtitles and web pages, at most 3.5% of the texts were
@@ -28,10 +27,6 @@ _MAX_FOREIGN = 0.1
 _MIN_RECOGNISED = 30  # texts; fewer say nothing about a corpus
 _MAX_UNTRANSLATED = 0.1
 _MIN_DIFFERENT = 0.5
-
-# Frequent English words that are not words of Spanish, French or German.
-_ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by|from|when")
-_MAX_ENGLISH_WORDS = 0.15
 
 # The most widespread languages, which `language_of` recognises besides the expected ones. Each further
 # language adds mistakes on short texts: with all 139, 2% of sentences of 20 to 40 letters; with these, 0.2%.
@@ -52,10 +47,9 @@ _INVISIBLE = re.compile(
 # Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do not match.
 # Marks above U+FFFF, of rare scripts, would make matching four times as slow.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
-_WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
+WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
 # Marks after anything else, such as the one that asks for a colourful emoji, are not letters.
 _MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
-_UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u066c\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
 _LEFTOVER = re.compile(
@@ -81,10 +75,11 @@ def normalise(text: str) -> str:
 def letter_share(text: str) -> float:
     """Returns the share of letters among the characters that are not spaces."""
     visible = text.replace(" ", "")
-    return _num_letters(visible) / len(visible) if visible else 0.0
+    return num_letters(visible) / len(visible) if visible else 0.0
 
 
-def _num_letters(text: str) -> int:
+def num_letters(text: str) -> int:
+    """Returns the number of letters, with the marks of letters."""
     marks = () if text.isascii() else _MARKS_OF_LETTERS.findall(text)
     return sum(map(str.isalpha, text)) + sum(map(len, marks))
 
@@ -94,15 +89,6 @@ def lengths_agree(source: str, target: str, source_language: str, target_languag
     sides = ((source, source_language), (target, target_language))
     lengths = [len(text) / _CHARACTERS_PER_ENGLISH.get(without_country(code), 1.0) for text, code in sides]
     return max(lengths) <= _MAX_LENGTH_RATIO * min(lengths) + _LENGTH_SLACK
-
-
-def in_another_language(text: str, language: str) -> bool:
-    """Returns True if a sentence is clearly English, or not in the script of an unspaced language."""
-    if is_unspaced(language):
-        return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * _num_letters(text)
-    words = _WORD.findall(text.lower())
-    english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
-    return without_country(language) != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 
 def form_fault(text: str) -> str | None:
@@ -132,40 +118,25 @@ def translation_fault(pair: TranslationPair, source: str, target: str) -> str | 
     numbers = [{*map(int, side)} for side in sides]
     if numbers[0] != numbers[1]:
         return "numbers differ"
-    target_words = _WORD.findall(pair.target.lower())
-    shared = set(_WORD.findall(pair.source.lower())).intersection(target_words)
+    target_words = WORD.findall(pair.target.lower())
+    shared = set(WORD.findall(pair.source.lower())).intersection(target_words)
     num_shared = sum(word in shared for word in target_words)
     return "not translated" if num_shared > _MAX_SHARED_WORDS * len(target_words) else None
-
-
-def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
-    """Returns the first reason why a normalised sentence is unfit for training, or None."""
-    if reason := form_fault(text):
-        return reason
-    if in_another_language(text, language):
-        return "another language"
-    # In a language without spaces, the letters minus one count as words.
-    num_words = _num_letters(text) - 1 if is_unspaced(language) else len(_WORD.findall(text))
-    return "too short" if num_words < min_words else None
 
 
 def _is_recognisable(language: str) -> bool:
     return without_country(language) in _model().nb_classes
 
 
-def looks_foreign(text: str, language: str, languages: Collection[str]) -> bool:
-    """Returns True if a sentence is recognised, among some languages, as another than its own."""
-    recognised = language_of(text, languages)
-    return _is_recognisable(language) and recognised not in (None, without_country(language))
-
-
 def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
     """Returns the first reason why normalised sentences of any languages are no translations, or None."""
-    reason = form_fault(pair.source) or form_fault(pair.target) or translation_fault(pair, source, target)
-    sides = ((pair.source, source), (pair.target, target))
-    if not reason and any(looks_foreign(*side, (source, target)) for side in sides):
-        return "another language"
-    return reason
+    if fault := form_fault(pair.source) or form_fault(pair.target) or translation_fault(pair, source, target):
+        return fault
+    for text, language in ((pair.source, source), (pair.target, target)):
+        recognised = language_of(text, (source, target))
+        if _is_recognisable(language) and recognised not in (None, without_country(language)):
+            return "another language"
+    return None
 
 
 def require_known(language: str, used: Collection[str] = ()) -> None:
@@ -183,7 +154,7 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
     """
     language, probability = _identifier(frozenset(map(without_country, expected))).classify(text)
     shortest = _MIN_LETTER_COUNT_UNSPACED if is_unspaced(language) else _MIN_LETTER_COUNT
-    if probability < _MIN_PROBABILITY or _num_letters(text) < shortest:
+    if probability < _MIN_PROBABILITY or num_letters(text) < shortest:
         return None
     return str(language)
 

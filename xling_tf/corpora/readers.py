@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines, write_lines
+from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -238,14 +238,8 @@ def mined_path(data: Path, name: str, languages: str) -> Path:
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
 
 
-def write_mined(path: Path, pairs: Iterable[TranslationPair]) -> None:
-    """Writes a line of source, target and negatives for each pair; pairs are in the corpus' order."""
-    rows = ((source, target, *negatives) for source, target, negatives in pairs)
-    write_lines(path, map("\t".join, rows))
-
-
 def read_mined(path: Path) -> Iterator[TranslationPair]:
-    """Yields the pairs of a mined file; a line without a negative raises a `UserError`."""
+    """Yields the pairs of a mined file, in the corpus' order; a line without negatives raises an error."""
     for number, line in read_every_line(path):
         cells = line.split("\t")
         if len(cells) < 3 or not all(cells):
