@@ -116,7 +116,7 @@ def test_other_models_are_refused_in_one_line(tmp_path):
 
     with_dense = [*STATIC, {"path": "1", "type": "x.models.Dropout"}, {"path": "2", "type": "x.models.Dense"}]
     for tensors, modules, message in (
-        ({"other": TABLE}, STATIC, "expects a tensor embeddings or embedding.weight, got other"),
+        ({"other": TABLE}, STATIC, "a file lacks something or was changed .'embedding.weight'"),
         ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
         ({"embeddings": TABLE, "weights": TABLE[:5, 0]}, STATIC, "a file lacks something"),
         ({"embeddings": np.where(TABLE == 7, np.nan, TABLE)}, STATIC, "must be finite, but encoder/"),

@@ -14,7 +14,7 @@ import tensorflow as tf
 from xling_tf import __version__
 from xling_tf.config import TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
-from xling_tf.errors import UserError, one_line, require_known
+from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
 from xling_tf.inputs import Texts, as_texts
@@ -98,7 +98,11 @@ class Model:
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
         """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by name."""
         start_tensorflow()
-        try:
+        message = (
+            f"the model that {CONFIG} describes cannot be built ({{error}}); restore the folder from a "
+            "backup, or export the model again"
+        )
+        with as_user_error(message, AttributeError, LookupError, OSError, TypeError, ValueError):
             tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
             tokenizer_class = TOKENIZERS.implementation_of(tokenizer_config)
             files = {name: read(name) for name in tokenizer_class.file_names}
@@ -117,13 +121,6 @@ class Model:
                 model.heads[task] = {
                     name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()
                 }
-        except UserError:
-            raise
-        except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-            raise UserError(
-                f"the model that {CONFIG} describes cannot be built ({type(error).__name__}: "
-                f"{one_line(error)}); restore the folder from a backup, or export the model again"
-            ) from error
         return model
 
     def config(self) -> dict[str, Any]:
@@ -243,7 +240,7 @@ def _read_foreign(folder: Path, name: str) -> _Source:
 
 def _read_exported(folder: Path, name: str) -> _Source:
     def restore(model: Model) -> Weights:
-        exported = read_saved_model_weights(folder, "named_weights")
+        exported = read_saved_model_weights(folder)
         return restored_tables(exported, model.tokenizer, model.encoder)
 
     return *_read_folder(folder, name)[:2], restore

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import first_names, replacing
 
 Weights = dict[str, NDArray[Any]]
@@ -98,21 +98,20 @@ def read_weights(path: Path) -> Weights:
         raise UserError(f"{path} must be a safetensors file, but {fault}; {remedy}") from error
 
 
-def read_saved_model_weights(folder: Path, attribute: str) -> Weights:
-    """Returns a dictionary of variables, an attribute of a SavedModel's root, without loading its graph."""
+def read_saved_model_weights(folder: Path) -> Weights:
+    """Returns the `named_weights` of a SavedModel's root without loading its graph."""
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
-    try:
+    message = (
+        f"{folder} must be a model exported by this version of xling_tf, but its weights have no names "
+        "({error}); export or train it again"
+    )
+    with as_user_error(message, LookupError, RuntimeError, ValueError, tf.errors.OpError):
         reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))
         graph = TrackableObjectGraph.FromString(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
         root = {child.local_name: child.node_id for child in graph.nodes[0].children}
-        named = graph.nodes[root[attribute]].children
+        named = graph.nodes[root["named_weights"]].children
         return {
             child.local_name: reader.get_tensor(graph.nodes[child.node_id].attributes[0].checkpoint_key)
             for child in named
         }
-    except (KeyError, IndexError, RuntimeError, ValueError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{folder} must be a model exported by this version of xling_tf, but its weights have no names "
-            f"({' '.join(str(error).split())[:100]}); export or train it again"
-        ) from error

@@ -88,13 +88,11 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
     try:
         for article in read_json(path)["data"]:
             paragraphs += (_paragraph(paragraph, language) for paragraph in article["paragraphs"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} must be JSON in the layout of SQuAD v1.1, but is not: {repr(error)[:200]} at paragraph "
             f"{len(paragraphs) + 1}; give the file as published"
         ) from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}; correct the path") from error
     return paragraphs
 
 

@@ -91,7 +91,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     require_known("format", form, FORMATS)
     exporter, mark = FORMATS[form]
     require_replaceable(output, mark=mark)
-    if (output / mark).is_file() and FORMATS[earlier := format_of(output)][1] != mark:
+    earlier = next((name for name, (_, file) in FORMATS.items() if (output / file).is_file()), form)
+    if FORMATS[earlier][1] != mark:
         raise UserError(
             f"`output` must be a new folder, or an earlier export to {form}, but {output} is in the "
             f"format {earlier}; choose another"
@@ -151,14 +152,6 @@ def _metadata(card: Path, library: str) -> str:
     text = card.read_text("utf-8") if card.is_file() else ""
     header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
-
-
-def format_of(folder: Path) -> str:
-    """Returns the name of the format of a folder; raises a `UserError` if it is not in `FORMATS`."""
-    for name, (_, mark) in FORMATS.items():
-        if (folder / mark).is_file():
-            return name
-    raise UserError(f"expected an export to one of {', '.join(FORMATS)}, but {folder} is not one")
 
 
 def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:

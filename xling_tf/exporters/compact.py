@@ -27,10 +27,7 @@ same, assuming that half of all pairs do: `xling_tf.load(".").probability("Hola"
 
 
 def export(
-    source: Source,
-    folder: Path,
-    tables: str = "float32",
-    same_meaning: Any = None,
+    source: Source, folder: Path, tables: str = "float32", same_meaning: Any = None
 ) -> tuple[Sequence[str], Encode] | None:
     """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for each row.
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters.base import Source, reject, sample_texts
+from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel import word_averages
-from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
 from xling_tf.savedmodel.saved_models import licence_files
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import write_weights
@@ -167,19 +167,10 @@ def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArr
     """
     random = np.random.default_rng(0)
     draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=importance / importance.sum())
-    known, _ = _known_and_unknown(model)
-    vectors = unit_length(model.encoder.project(tf.constant(known[draws].mean(axis=1)))).numpy()
+    averages = vocabulary_rows(model)[draws].mean(axis=1)
+    vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy()
     _, directions = np.linalg.eigh(vectors.T @ vectors)
     return np.ascontiguousarray(directions[:, ::-1][:, :_DIM])
-
-
-def _known_and_unknown(model: Model) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Returns the rows of the known words, n-grams included, and the row that all other words share."""
-    if model.tokenizer.ngram_rows is None:
-        table = model.encoder.embedding.words.table.numpy()
-        return table[:-1], table[-1]
-    named = ExportedEncoder(model.tokenizer, model.encoder).named_weights
-    return named[KNOWN_WORDS].numpy(), named[BUCKET_WORDS].numpy()[0]
 
 
 def small_tables(
@@ -191,9 +182,9 @@ def small_tables(
     kernel = encoder.input_projection.kernel.numpy() @ components
     bias = encoder.input_projection.bias.numpy() @ components
     weights: dict[str, NDArray[Any]] = {}
-    known, unknown = _known_and_unknown(model)
+    unknown = encoder.embedding.words.table.numpy()[-1]
     if tokenizer.ngram_rows is not None:
-        unknown /= 2  # the other half is from the n-grams
+        unknown = unknown / 2  # the other half is from the n-grams
         ngrams = ngram_buckets(tf.constant(tokenizer.known_words), tokenizer.config)
         counts = np.bincount(ngrams.values.numpy())
         table = encoder.embedding.ngrams.table.numpy()
@@ -210,7 +201,7 @@ def small_tables(
     best = np.array([0, *order])  # the first is the token of empty texts
     sizes = np.array([len(tokenizer.known_words[row].encode()) for row in best]) + kernel.shape[1] + 5
     kept = best[: np.searchsorted(np.cumsum(sizes), size - ngram_bytes, side="right")]
-    weights |= _quantized("words", known[kept] @ kernel + bias)
+    weights |= _quantized("words", vocabulary_rows(model)[kept] @ kernel + bias)
     return [tokenizer.known_words[row] for row in kept], weights
 
 

@@ -128,18 +128,12 @@ def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], W
     """Reads a table of token vectors, which are averaged, from a folder of model2vec or StaticEmbedding."""
     config = read_settings(folder / "config.json", {})
     tensors = read_tensors(folder)
-    stored = tensors.get("embeddings", tensors.get("embedding.weight"))
-    if stored is None:
-        raise UserError(
-            f"{folder / 'model.safetensors'} expects a tensor embeddings or embedding.weight, got "
-            f"{', '.join(tensors) or 'none'}"
-        )
-    table = stored.astype(np.float32)
+    is_model2vec = "embeddings" in tensors
+    table = tensors["embeddings" if is_model2vec else "embedding.weight"].astype(np.float32)
     if "mapping" in tensors:  # the row of each token
         table = table[tensors["mapping"]]
     if "weights" in tensors:
         table = table * tensors["weights"].astype(np.float32)[:, None]
-    is_model2vec = "embeddings" in tensors
     max_tokens = config.get("max_length", _MODEL2VEC_TOKENS) if is_model2vec else None
     tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS, is_static=True)
     if is_model2vec and (unknown := _unknown_row(folder)) is not None:

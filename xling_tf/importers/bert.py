@@ -110,11 +110,6 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     for name, value in _REQUIRED.items():
         if config.get(name, value) != value:
             raise UserError(f"{name} in {path} must be {value}, got {config[name]}")
-    names = [*family.sizes.values(), "max_position_embeddings"]
-    if missing := [name for name in names if name not in config]:
-        raise UserError(
-            f"{path} must be the config of a {config['model_type']}, but has no {', '.join(missing)}"
-        )
     settings = {ours: config[theirs] for ours, theirs in family.sizes.items()}
     require_known(f"{family.sizes['activation']} in {path}", settings["activation"], _ACTIVATIONS)
     offset = config.get("pad_token_id", 1) + 1 if family.has_offset else 0

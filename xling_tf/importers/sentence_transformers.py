@@ -1,5 +1,6 @@
 """Reads sentence-transformers' additions to a transformer: pooling, dense layers, maximum length, prompts."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ POOLINGS = {
 }
 # torch's activation functions, and ours.
 ACTIVATIONS = {"Tanh": "tanh", "Identity": "linear", "GELU": "gelu", "ReLU": "relu", "SiLU": "silu"}
-_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
+_MODULES = re.compile("(?:Transformer Pooling(?: Dense)*(?: Normalize)*)?")
 # The settings of a transformer that are supported; None: any value.
 _SETTINGS = dict.fromkeys(("max_seq_length", "do_lower_case", "unpad_inputs", "modality_config"))
 _SETTINGS |= {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
@@ -32,12 +33,8 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     """
     path = folder / "modules.json"
     modules = [m for m in read_settings(path, []) if not m["type"].endswith(".Dropout")]
-    kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
-    for kind, module in zip(kinds, modules, strict=True):
-        if kind not in _MODULES or not module["type"].startswith("sentence_transformers."):
-            raise UserError(f"{path} expects modules of {', '.join(_MODULES)}, got {module['type']}")
-    order = [_MODULES.index(kind) for kind in kinds]
-    if modules and (order != sorted(order) or kinds.count("Transformer") != 1 or kinds.count("Pooling") != 1):
+    kinds = [re.sub(r"^sentence_transformers\.(.*\.)?", "", module["type"]) for module in modules]
+    if not _MODULES.fullmatch(" ".join(kinds)):
         raise UserError(
             f"{path} expects a Transformer, a Pooling, Dense layers and Normalize, got {', '.join(kinds)}"
         )

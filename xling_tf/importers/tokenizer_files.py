@@ -10,15 +10,7 @@ from typing import Any
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
-from xling_tf.tokenizers.sentencepiece import (
-    BYTE,
-    CONTROL,
-    NORMAL,
-    UNIGRAM,
-    UNKNOWN,
-    UNUSED,
-    model_proto,
-)
+from xling_tf.tokenizers.sentencepiece import BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, model_proto
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.

@@ -8,11 +8,10 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.encoders.base import TokenEncoder, in_micro_batches
-from xling_tf.errors import UserError
 from xling_tf.layers.base import float32_copy
 from xling_tf.layers.embeddings import EmbeddingTable
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.weights import Weights, named_weights
+from xling_tf.weights import Weights, assign_weights, named_weights
 
 _WORDS_PER_CHUNK = 8192
 
@@ -42,14 +41,13 @@ class QuantizedTable(tf.Module):
 
     def __init__(self, rows: NDArray[np.float32], kind: str, name: str = "rows") -> None:
         super().__init__()
-        self.is_trainable = kind == "float32"
         self._scales = None
-        if not self.is_trainable:
+        if kind != "float32":
             scales = np.abs(rows).max(axis=1, keepdims=True, initial=0) / (127 if kind == "int8" else 1)
             rows = (rows / np.where(scales > 0, scales, 1)).astype(np.float32)
             rows = np.rint(rows) if kind == "int8" else rows
             self._scales = tf.Variable(scales.astype(np.float32), trainable=False, name=f"{name}_scales")
-        self._rows = tf.Variable(rows.astype(kind), trainable=self.is_trainable, name=name)
+        self._rows = tf.Variable(rows.astype(kind), trainable=kind == "float32", name=name)
 
     def named(self, name: str) -> dict[str, tf.Variable]:
         """Returns the variables by names that begin with `name`."""
@@ -178,13 +176,12 @@ def restored_tables(
         return weights
     known, buckets = weights.pop(KNOWN_WORDS), weights.pop(BUCKET_WORDS)
     embedding = encoder.embedding
-    for name, variable in named_weights(encoder, "encoder").items():
-        if name.startswith("encoder/embedding/") and name != _WORDS:
-            if name not in weights or weights[name].shape != variable.shape:
-                raise UserError(
-                    f"{name}, of shape {tuple(variable.shape)}, is missing from the exported model"
-                )
-            variable.assign(weights[name])
+    ngrams = {
+        name: variable
+        for name, variable in named_weights(encoder, "encoder").items()
+        if name.startswith("encoder/embedding/") and name != _WORDS
+    }
+    assign_weights(ngrams, {name: weights[name] for name in ngrams if name in weights}, "the exported model")
 
     def separate(words: Any, rows: slice) -> tf.Tensor:
         return embedding.separate(known[rows], words.ngram_ids, words.ngram_words)
