@@ -119,7 +119,8 @@ def test_words_start_as_their_teacher_has_them(dim, tmp_path):
     model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
     words = model.tokenizer.vocabulary
     teach = random_vectors(dim=DIM)
-    start_words(model, Teacher(Embedder(name="teacher", sentences=teach), "one", DIM), tmp_path, [])
+    teacher = Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, is_fixed=True)
+    start_words(model, teacher, tmp_path, [])
     vectors = teach(list(words))
     shares = 1 / np.arange(1, len(words) + 1)
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
@@ -145,7 +146,12 @@ def test_words_start_near_the_sentences_with_them(tmp_path):
     vectors = np.eye(2, DIM, dtype=np.float32)
     pairs = make_examples(["a b", "a a c"], ["b", "c unseen"], vectors=vectors)
     teach = random_vectors(dim=DIM)
-    start_words(model, Teacher(Embedder(name="teacher", sentences=teach), "one", DIM), tmp_path, [pairs])
+    start_words(
+        model,
+        Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, True),
+        tmp_path,
+        [pairs],
+    )
     alone = teach(words)
     weights = np.sqrt(1 / np.arange(1, len(words) + 1))
     expected = alone - weights @ alone / weights.sum()

@@ -40,7 +40,7 @@ EXAMPLES = {
 
 
 def make_teacher(encode: Callable[[list[str]], np.ndarray], checksum: str = "one") -> Teacher:
-    return Teacher(Embedder(name="teacher", sentences=encode), checksum, DIM)
+    return Teacher(Embedder(name="teacher", sentences=encode, checksum=checksum), DIM, is_fixed=True)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(value, encode, tmp
 def test_a_teacher_of_another_width_is_refused_with_what_to_do():
     teacher = open_teacher(TASKS, "en")
     # Nothing but its name tells a function from another one, and it gives 4 numbers.
-    assert (teacher.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
+    assert (teacher.system.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
     TASKS[0].require_teacher("it", 4, 4)
     with pytest.raises(UserError, match=r"student's, 8, .*score_scale=20"):
         TASKS[0].require_teacher("it", 4, 8)

@@ -154,7 +154,7 @@ def test_words_of_one_hash_bucket_are_one_candidate():
     examples = make_examples(["a", "b"], ["unseen", "unknown"])
     model, _, batch = yu("tokenizer.num_oov_buckets=1", examples=examples)
     words = model.encoder.embed_words(batch.features.words)
-    ids, rows, places = _candidates(batch.features.ids, words)
+    ids, rows, places = _candidates(batch.features.words, words)
     assert ids.shape == rows.shape[:1] == [3]
     assert places.numpy().tolist() == [0, 1, 2, 2]
 

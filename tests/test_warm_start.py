@@ -28,14 +28,13 @@ from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import (
     Run,
-    _resolve,
     average_with_start,
     make_tasks,
     read_start,
     run_experiment,
     start_weights,
 )
-from xling_tf.trainer.resolution import START
+from xling_tf.trainer.resolution import START, resolve
 from xling_tf.weights import arrays
 
 
@@ -46,7 +45,7 @@ def start(folder, run_dir, *overrides):
     run_dir.mkdir(exist_ok=True)
     store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
     read_start(run)
-    resolved = _resolve(run, config.data, store)
+    resolved = run.folder.resolved() or resolve(config, config.data, store, run_dir)
     run.folder.start(config, store.contents(), resolved)
     model = Model.from_config(resolved.model, resolved.files.__getitem__)
     _, new_heads = make_tasks(config, config.data, model)

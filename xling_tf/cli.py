@@ -19,9 +19,7 @@ _GROUPS = {
         "translate": "data/translate.py",
         "convert": "data/convert.py",
     },
-    "training": {
-        "train": "training/main.py",
-    },
+    "training": {"train": "training/main.py"},
     "evaluation": {
         "evaluate": "evaluation/main.py",
         "report": "evaluation/report.py",

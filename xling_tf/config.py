@@ -20,8 +20,6 @@ from xling_tf.errors import UserError, require_known
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
-
-
 # Kinds, presets, word vectors and a suite of evaluations that only papers' baselines need; may be missing.
 _BASELINES = "xling_tf.baselines"
 
@@ -242,17 +240,14 @@ class TransformerConfig(EncoderConfig):
 class CnnConfig(EncoderConfig):
     """The CNN of the published multilingual encoder (Yang, sec. 3.3 and 4.2)."""
 
+    has_average = True
+
     embedding_dim: Positive = 512
     hidden_dim: Positive = 512
     intermediate_dim: Positive = 320  # of the feed-forward layers after the pooling
     num_layers: Positive = 2  # number of convolutions of each width
     filter_widths: DifferentSizes = (1, 2, 3, 5)
     num_filters: Positive = 256  # for each width
-
-    @property
-    def has_average(self) -> bool:
-        """See `EncoderConfig.has_average`."""
-        return True
 
 
 @dataclass(frozen=True, kw_only=True)

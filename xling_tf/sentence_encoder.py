@@ -19,7 +19,7 @@ from xling_tf.inputs import (
     require_prompt,
     require_unused,
 )
-from xling_tf.processes import require_not_forked, start_tensorflow
+from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, string_tensor, unpickled
 from xling_tf.savedmodel.runtimes import RuntimeModel
 from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info
@@ -241,7 +241,6 @@ class SentenceEncoder:
         Raises:
             UserError: The model has no such signature, the signature has other inputs, or it rejects these.
         """
-        require_not_forked()
         function = self._signature(signature)
         import tensorflow as tf
 

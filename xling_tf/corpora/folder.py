@@ -28,7 +28,7 @@ from xling_tf.corpora.readers import (
 )
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Row
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import NOTES, first_names
 
 # Everyday sentences, chats, stories and questions, written for this project, for trial runs.
@@ -70,10 +70,8 @@ class FileCorpus(Corpus):
         paths = [path for file in self.files for path in file.paths]
         digest = hashlib.blake2b(digest_size=8)
         for path in [*paths, *([self.mined] if self.mined else [])]:
-            try:
+            with as_user_error(f"{path} has disappeared during use ({{error}})", OSError):
                 status = path.stat()
-            except OSError as error:
-                raise UserError(f"{path} has disappeared during use ({error.strerror})") from error
             digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
 
@@ -127,7 +125,7 @@ def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
     targets = DEFAULT_TARGETS
     if data or config.sample:
         folder = data or SAMPLE_FOLDER
-        files = _files(folder)
+        files = [*discover(folder)]
         pairs = [file.languages for file in files if file.kind == "parallel"]
         used = [pair for pair in pairs if config.all_pairs or config.source in pair]
         targets = tuple(sorted({*chain.from_iterable(used)} - {config.source}))
@@ -154,7 +152,7 @@ def load_folder(
     """
     logging.info("corpora of %s", folder)
     languages = (source, *targets)
-    files = _files(folder)
+    files = [*discover(folder)]
     # Whether files without the source language are used.
     without_source = {"parallel": all_pairs, "nli": target_inference}
     used: list[CorpusFile] = []
@@ -219,6 +217,7 @@ def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:
 
 def discover(folder: Path) -> Iterator[CorpusFile]:
     """Finds the corpus files of a data folder, in all languages, ordered by type, layout and name."""
+    require_data_folder(folder)
     for record_type in RECORD_TYPES.values():
         for layout in record_type.layouts:
             for path in chain.from_iterable(_files_of(folder / place) for place in layout.folders):
@@ -305,11 +304,6 @@ def require_data_folder(folder: Path) -> None:
     """Raises a `UserError` unless there is such a folder."""
     if not folder.is_dir():
         raise UserError(f"the data folder {folder} is not a folder; docs/data.md describes its files")
-
-
-def _files(folder: Path) -> list[CorpusFile]:
-    require_data_folder(folder)
-    return list(discover(folder))
 
 
 def _no_translations(folder: Path, files: Sequence[CorpusFile], source: str, target: str) -> UserError:

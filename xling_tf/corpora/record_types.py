@@ -39,7 +39,6 @@ RECORD_TYPES: dict[str, RecordType] = {
             description="conversations",
             record=records.ResponsePair,
             layouts=(FileLayout(("conversations",), _ONE, readers.read_conversations),),
-            template="NAME.{source}.tsv",
             split_by="message",
             # A reply is the next message of a dialogue. If messages were hidden as well, a fifth of the
             # conversations would leave training.
@@ -68,7 +67,6 @@ RECORD_TYPES: dict[str, RecordType] = {
                 FileLayout(("conversations",), _QUESTION_SENTENCE, questions.read_question_sentences),
                 FileLayout(("conversations",), _QUESTION_PASSAGE, questions.read_questions),
             ),
-            template="NAME.{source}.tsv",
             # All questions to a paragraph are in the same part.
             split_by="context",
             hidden=("answer",),
@@ -84,7 +82,6 @@ RECORD_TYPES: dict[str, RecordType] = {
                 FileLayout(("eval/sts",), rf"{_ONE}\.train", readers.read_similarity),
                 FileLayout(("eval/senteval",), r"(?P<name>SICK)\.train", readers.read_similarity),
             ),
-            template="NAME.{source}.tsv",
             split_by="first",
         ),
     )

@@ -93,8 +93,8 @@ class RecordType:
     description: str  # plural noun for messages, such as "translations"
     record: type[Any]  # a named tuple: texts, then perhaps `negatives` (more texts) and `label` (an integer)
     layouts: tuple[FileLayout, ...]
-    template: str  # the usual file name, with `{source}` and `{target}` for languages, for messages
     split_by: str | None  # the field whose hash decides if a record is held out; None: its document
+    template: str = "NAME.{source}.tsv"  # the usual file name, for messages; may have `{target}`, too
     # The fields whose held-out texts are kept out of training records of the same type. Those of any field
     # are kept out of records of other types.
     hidden: tuple[str, ...] = ()

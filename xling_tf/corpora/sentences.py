@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.line_files import without_country
@@ -17,10 +16,6 @@ _STUB = re.compile(r"\W*\w{1,2}\.")
 _SPACE = re.compile(r"[^\S\n]")
 
 
-def _sentencex() -> Any:
-    return library("sentencex", "sentencex", "data")
-
-
 def paragraphs(text: str) -> list[str]:
     """Returns the paragraphs of a text (separated by empty lines), each on one line, without bullets."""
     lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
@@ -30,7 +25,8 @@ def paragraphs(text: str) -> list[str]:
 def sentences(paragraph: str, language: str) -> list[str]:
     """Splits a normalised paragraph into sentences, by the rules of a language (sentencex)."""
     joined: list[str] = []
-    for segment in _sentencex().segment(without_country(language), paragraph):
+    splitter = library("sentencex", "sentencex", "data")
+    for segment in splitter.segment(without_country(language), paragraph):
         piece = _BULLET.sub("", segment.strip())
         if piece and joined and _STUB.fullmatch(joined[-1]):
             joined[-1] += " " + piece
@@ -47,7 +43,8 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
         [(0, 5), (5, 9)]
     """
     text = _SPACE.sub(" ", paragraph)
-    boundaries = _sentencex().get_sentence_boundaries(without_country(language), text)
+    splitter = library("sentencex", "sentencex", "data")
+    boundaries = splitter.get_sentence_boundaries(without_country(language), text)
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
 

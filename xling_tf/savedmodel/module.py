@@ -26,19 +26,11 @@ _SENTENCES = SignatureDescription(
     'encoder(["Hola", "Hello"])                      # float32 [2, {dim}]',
 )
 # The other signatures of every model; a task may replace them.
-_OTHERS: tuple[tuple[type[Signature], SignatureDescription], ...] = (
-    (
-        SentenceSignature,
-        SignatureDescription("question_encoder", ("input",), "vectors of questions", role="query"),
-    ),
-    (
-        SentenceSignature,
-        SignatureDescription(
-            "response_encoder", ("input",), "vectors of answers or replies", role="document"
-        ),
-    ),
-    (RawSignature, SignatureDescription("raw", ("inputs",), "vectors of sentences, not normalised")),
+_QUESTIONS = SignatureDescription("question_encoder", ("input",), "vectors of questions", role="query")
+_ANSWERS = SignatureDescription(
+    "response_encoder", ("input",), "vectors of answers or replies", role="document"
 )
+_RAW = SignatureDescription("raw", ("inputs",), "vectors of sentences, not normalised")
 # For models with a default prompt, which their other signatures put before texts.
 _UNPROMPTED = SignatureDescription(
     "unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role=""
@@ -60,7 +52,10 @@ class ExportedModule(SentenceSignature):
     def __init__(self, encoder: ExportedEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
         model_parts = ModelParts(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
         super().__init__(model_parts, _SENTENCES)
-        parts = {description.name: kind(model_parts, description) for kind, description in _OTHERS}
+        parts: dict[str, Signature] = {
+            **{part.name: SentenceSignature(model_parts, part) for part in (_QUESTIONS, _ANSWERS)},
+            "raw": RawSignature(model_parts, _RAW),
+        }
         if info.role_prompts["default"]:
             parts["unprompted"] = RawSignature(model_parts, _UNPROMPTED)
         weights = dict(encoder.named_weights)

@@ -132,10 +132,6 @@ class WordAverages:
         vectors[[index for index, _ in words]] = sums
         return vectors / np.sqrt(np.maximum(np.sum(vectors**2, axis=1, keepdims=True), 1e-24))
 
-    def _rows(self, table: str, ids: NDArray[np.intp]) -> NDArray[np.float32]:
-        """Returns rows of a table of 8-bit numbers with a scale for each row."""
-        return self._weights[table][ids] * self._weights[f"{table}_scales"][ids]
-
     def _spell(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Returns `[words, dim]` vectors of words outside the vocabulary."""
         if new := [word for word in dict.fromkeys(words) if word not in self._spelled]:
@@ -157,7 +153,8 @@ class WordAverages:
         # Row 0 is for n-grams that training did not see.
         ids = np.where(known[positions] == buckets, positions + 1, 0)
         begins = np.cumsum([0, *map(len, spellings[:-1])])
-        sums = np.add.reduceat(self._rows("ngrams", ids), begins, axis=0)
+        rows = weights["ngrams"][ids] * weights["ngrams_scales"][ids]
+        sums = np.add.reduceat(rows, begins, axis=0)
         hidden = np.tanh(sums @ weights["ngram_kernel"] + weights["ngram_bias"])
         return hidden @ weights["unknown_kernel"] + weights["unknown_bias"]
 

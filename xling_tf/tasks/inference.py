@@ -21,8 +21,7 @@ class InferenceSignature(Signature):
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
         """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; inputs of any shape are flattened."""
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
-        message = "expected as many hypotheses as premises"
-        hypothesis = require_as_many(hypothesis, premise, message)
+        hypothesis = require_as_many(hypothesis, premise, "expected as many hypotheses as premises")
         vectors = self.scaled_for_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))
         logits = self.head("classifier")(*tf.split(vectors, 2))
         return tf.nn.softmax(logits[:, : len(NLI_LABELS)])

@@ -98,24 +98,20 @@ class QuestionAnswering(RankingTask):
         """See `Task.signatures`."""
         heads = dict(parts.heads)
         towers = {"question_tower": heads.pop("question_tower")} if heads else {}
-        question, answer = parts._replace(heads=towers), parts._replace(heads=heads)
         card = "vectors of questions, near the answers that `response_encoder` encodes"
         example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
-        questions = SentenceSignature(
-            question, SignatureDescription("question_encoder", ("input",), card, example, "query")
+        question = SignatureDescription("question_encoder", ("input",), card, example, "query")
+        questions = SentenceSignature(parts._replace(heads=towers), question)
+        card, example = "vectors of answers", 'encoder.response_encoder(["It is in Rome."])'
+        answer = SignatureDescription("response_encoder", ("input",), card, example, "document")
+        if "context_encoder" not in heads:
+            return [questions, SentenceSignature(parts._replace(heads=heads), answer)]
+        answer = answer._replace(
+            inputs=("input", "context"),
+            card="vectors of answers and the paragraphs around them; an empty `context` means the answer",
+            example='encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])',
         )
-        if "context_encoder" in heads:
-            card = "vectors of answers and the paragraphs around them; an empty `context` means the answer"
-            example = 'encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])'
-            description = SignatureDescription(
-                "response_encoder", ("input", "context"), card, example, "document"
-            )
-            return [questions, AnswerSignature(answer, description)]
-        example = 'encoder.response_encoder(["It is in Rome."])'
-        description = SignatureDescription(
-            "response_encoder", ("input",), "vectors of answers", example, "document"
-        )
-        return [questions, SentenceSignature(answer, description)]
+        return [questions, AnswerSignature(parts._replace(heads=heads), answer)]
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False

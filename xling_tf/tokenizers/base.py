@@ -28,11 +28,6 @@ class TokenFeatures(NamedTuple):
     tokens: tf.Tensor  # [batch, length] int32 positions in `words`; padding points at 0
     lengths: tf.Tensor  # [batch] int32 numbers of tokens, at least 1
 
-    @property
-    def ids(self) -> tf.Tensor:
-        """`[words]` int32 rows of the word table."""
-        return self.words.ids if isinstance(self.words, SpelledWords) else self.words
-
 
 class Tokenizer(tf.Module, ABC):
     """Turns strings into `TokenFeatures`, in the input pipeline, the encoder and the SavedModel.

@@ -64,7 +64,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
             )
         self._begin: tuple[int, ...] = (rows[BEGIN],) if config.sentence_marks else ()
         self._end: tuple[int, ...] = (rows[END],) if config.sentence_marks else ()
-        self._unknown = rows[UNKNOWN]
+        self._empty: int | None = None if config.sentence_marks else rows[UNKNOWN]
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant([*rows]), tf.constant([*rows.values()], tf.int64)
         )
@@ -92,8 +92,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         is_long = tf.strings.length(distinct, unit="UTF8_CHAR") > _MAX_CHARACTERS
         pieces = tf.gather(self._splitter.tokenize(tf.where(is_long, UNKNOWN, distinct)), positions)
         rows = tf.cast(words.with_values(pieces).merge_dims(1, 2), tf.int32)
-        empty = None if self._begin else self._unknown
-        return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=empty)
+        return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""
@@ -107,7 +106,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
             "split_chinese": config.split_chinese,
             "begin": self._begin,
             "end": self._end,
-            "empty": None if self._begin else self._unknown,
+            "empty": self._empty,
         }
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:

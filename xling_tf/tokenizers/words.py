@@ -39,7 +39,7 @@ class WordTokenizer(VocabularyTokenizer):
 
     Example:
         >>> tokenizer = WordTokenizer(["<empty>", "hola"], WordsConfig(ngram_sizes=(), num_oov_buckets=1))
-        >>> tokenizer(tf.constant(["hola hola amigo"])).ids.numpy().tolist()
+        >>> tokenizer(tf.constant(["hola hola amigo"])).words.numpy().tolist()
         [1, 2]
     """
 

@@ -149,10 +149,6 @@ class Workers:
         """Returns the sums of the numbers of all processes, position by position."""
         return [sum(column) for column in zip(*self.gather(list(numbers)), strict=True)]
 
-    def wait(self) -> None:
-        """Waits until all processes have called it."""
-        self.add_up([0.0])
-
     def from_chief(self, make: Callable[[], Value]) -> Value:
         """Calls `make` in the chief; all processes return its result, or raise its `UserError`."""
         if not self._together:

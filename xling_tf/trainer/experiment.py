@@ -20,7 +20,7 @@ from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.files import locked, replacing, require_writable_folder
@@ -102,10 +102,12 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         read_start(run)
     teacher = open_teacher(plan_tasks(run.config, data), data.source)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
-    checksum = teacher.checksum if teacher else ""
+    checksum = teacher.system.checksum if teacher else ""
     workers.require_same({"config": to_dict(run.config), "data": store.contents(), "teacher": checksum})
     with progress("deciding on vocabulary and sizes"):
-        resolved = workers.from_chief(lambda: _resolve(run, data, store))
+        resolved = workers.from_chief(
+            lambda: run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
+        )
     with progress("making the model"):
         model, tasks, examples, new_heads = _build(run, data, workers, resolved, store)
     if teacher:
@@ -124,7 +126,7 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         if workers.is_chief and run.config.initial.average:
             average_with_start(run.run_dir, model, run.config.initial.average, new_heads)
         results = _finish(run, data, trainer, model, tasks, held_out, store) if workers.is_chief else {}
-    workers.wait()  # the chief would consider a process that ends earlier as lost
+    workers.gather(None)  # waits: the chief would consider a process that ends earlier as lost
     return results
 
 
@@ -138,7 +140,7 @@ def _with_teacher(
 ) -> dict[str, TaskExamples]:
     """Returns all examples, with the teacher's vectors; also initialises a new average of words with them."""
     folder = run.run_dir / "teacher" if workers.is_chief else None
-    if run.cache and teacher.system.checksum:  # without a checksum, it may have changed since another run
+    if run.cache and teacher.is_fixed:
         folder = run.cache
     learners = [task for task in tasks if task.teacher]
     for task in learners:
@@ -203,11 +205,6 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
     return open_store(
         run.run_dir / "corpora", corpora, lambda store: run.folder.require_same(run.config, store.contents())
     )
-
-
-def _resolve(run: Run, data: DataConfig, store: CorpusStore) -> Resolved:
-    """Decides what depends on the data and the machine, or reads the decisions of the first start."""
-    return run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
 
 
 def _build(
@@ -276,13 +273,12 @@ def average_with_start(run_dir: Path, model: Model, share: float, new_heads: Map
 
 def _start_weights(run_dir: Path, new_heads: Mapping[str, Any]) -> Weights:
     """Reads the weights that training started from, but for tasks with new heads."""
-    try:
+    message = (
+        f"{run_dir / START} must have the weights that training started from, but cannot be read: {{error}}; "
+        "restore it from a backup, or train again in another run_dir"
+    )
+    with as_user_error(message, OSError):
         return _without(new_heads, read_weights(run_dir / START / WEIGHTS))
-    except OSError as error:
-        raise UserError(
-            f"{run_dir / START} must have the weights that training started from, but cannot be read "
-            f"({error.strerror}); restore it from a backup, or train again in another run_dir"
-        ) from error
 
 
 def _without(heads: Iterable[str], weights: Mapping[str, Any]) -> dict[str, Any]:

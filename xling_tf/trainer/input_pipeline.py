@@ -22,6 +22,8 @@ from xling_tf.trainer.distribution import Workers
 # Dtypes of the parts of a batch: texts, labels, and a teacher's vectors.
 _READ = (tf.string, tf.int32, tf.float32)
 _POOL_BATCHES = 64  # number of training batches that are bucketed by length together
+# Every fourth question, as in the measured trainings: the three between are mostly on the same paragraph.
+_SPACING = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,10 +190,6 @@ def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> Ba
         equal_batches=config.data.equal_batches,
         by_length=task.by_length,
     )
-
-
-# Every fourth question, as in the measured trainings: the three between are mostly on the same paragraph.
-_SPACING = 4
 
 
 def neighbourhoods(size: int, length: int, random: np.random.Generator) -> NDArray[np.int64]:

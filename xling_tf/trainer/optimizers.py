@@ -68,18 +68,16 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
         )
 
     def update_step(
-        self,
-        gradient: tf.IndexedSlices,
-        variable: tf.Variable,
-        learning_rate: tf.Tensor,
-        loss_weight: float,
+        self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor, loss_weight: float
     ) -> None:
         """Updates the rows of one table that are in `gradient`, which has each at most once."""
         index = self._get_variable_index(variable)
         rows, values = gradient.indices, gradient.values
 
         def update_mean(means: keras.Variable, squares: tf.Tensor | float) -> tf.Tensor:
-            updated = self.beta_2 * _rows_of(means, rows) + (1 - self.beta_2) * squares
+            # `tf.gather` would copy a mirrored variable as a whole.
+            before = tf.raw_ops.ResourceGather(resource=means.value.handle, indices=rows, dtype=tf.float32)
+            updated = self.beta_2 * before + (1 - self.beta_2) * squares
             means.value.scatter_update(tf.IndexedSlices(updated, rows))
             return updated
 
@@ -90,19 +88,12 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
         variable.scatter_sub(tf.IndexedSlices(values * rates[:, None], rows))
 
 
-def _rows_of(variable: keras.Variable, rows: tf.Tensor) -> tf.Tensor:
-    """Returns entries of a vector; `tf.gather` would copy a mirrored variable as a whole."""
-    return tf.raw_ops.ResourceGather(resource=variable.value.handle, indices=rows, dtype=tf.float32)
-
-
 _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
     # Keras' SGD already updates only the rows that were looked up.
     "sgd": (keras.optimizers.SGD, keras.optimizers.SGD),
     # beta_2 = 0.98 as in Vaswani et al. 2017, sec. 5.3.
     "adam": (lambda rate: FusedAdam(rate, beta_2=0.98), RowwiseRMSprop),
 }
-
-
 _SHARED = "bow", "encoder"  # groups of variables that all tasks train
 
 

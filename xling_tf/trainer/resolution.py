@@ -12,14 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import (
-    PRECISIONS,
-    TOKENIZERS,
-    DataConfig,
-    ExperimentConfig,
-    ModelInfo,
-    baselines,
-)
+from xling_tf.config import PRECISIONS, TOKENIZERS, DataConfig, ExperimentConfig, ModelInfo, baselines
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import WordVectors, encoder_settings
 from xling_tf.errors import UserError

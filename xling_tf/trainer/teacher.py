@@ -3,7 +3,6 @@
 import dataclasses
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,16 +31,14 @@ _NGRAM_SCALE = 0.1
 # Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a word in n
 # sentences gets n / (n + _RARE) of this share.
 _CONTEXT, _RARE = 0.5, 2
-# A zero vector cannot be learned.
-_encode_units = partial(encode_units, allow_zero=False)
 
 
 class Teacher(NamedTuple):
     """A model whose vectors a student learns."""
 
-    system: Embedder
-    checksum: str  # identifies the model
+    system: Embedder  # whose checksum identifies the model; its name, if it has none
     dim: int  # width of the vectors
+    is_fixed: bool  # true if the model has a checksum: without one, it may have changed since another run
 
 
 def open_teacher(tasks: Sequence[Task], source: str) -> Teacher | None:
@@ -64,8 +61,8 @@ def open_teacher(tasks: Sequence[Task], source: str) -> Teacher | None:
             f"a teacher must know data.source, {source!r}, but {system.name} knows {', '.join(languages)}: "
             "choose another teacher"
         )
-    # Only the name identifies a teacher without a checksum.
-    return Teacher(system, system.checksum or name, encode_checked(system, ["Hello"]).shape[1])
+    dim, is_fixed = encode_checked(system, ["Hello"]).shape[1], bool(system.checksum)
+    return Teacher(dataclasses.replace(system, checksum=system.checksum or name), dim, is_fixed)
 
 
 def with_vectors(
@@ -80,19 +77,19 @@ def with_vectors(
     parts = [part for name in names for part in examples[name]]
     folder = folder or folder_of_this_process()
     folder.mkdir(parents=True, exist_ok=True)
-    system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
-    encode = cached(system, folder, show_progress=False)
+    encode = cached(teacher.system, folder, show_progress=False)
     done, total = 0, sum(map(len, parts))
-    title = f"{system.name} encodes the texts of {total} examples into {folder}"
+    title = f"{teacher.system.name} encodes the texts of {total} examples into {folder}"
 
     def add_vectors(part: Examples) -> Examples:
         nonlocal done
-        # The file disappears with this process. Unit vectors need no more precision.
+        # The file disappears with this process. Unit vectors need no more precision; a zero vector cannot be
+        # learned.
         with tempfile.TemporaryFile(dir=folder) as file:
             for begin in range(0, len(part), _CHUNK):
                 rows = np.arange(begin, min(begin + _CHUNK, len(part)))
                 texts = [text.decode() for text in part.columns(rows)[0]]
-                file.write(_encode_units(encode, texts).astype(np.float16).tobytes())
+                file.write(encode_units(encode, texts, allow_zero=False).astype(np.float16).tobytes())
                 done += len(rows)
                 report(f"{done / total:.0%} of them")
             file.flush()
@@ -125,10 +122,9 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
         pairs: Translations with the teacher's vectors of the sources, of unit length.
     """
     bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.known_words
-    system = dataclasses.replace(teacher.system, checksum=teacher.checksum)
-    encode = cached(system, folder or folder_of_this_process(), show_progress=True)
+    encode = cached(teacher.system, folder or folder_of_this_process(), show_progress=True)
     begins = range(0, len(vocabulary), _CHUNK)
-    with progress(f"{system.name} encodes {len(vocabulary)} words"):
+    with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
         vectors = np.concatenate(
             [encode_checked(encode, list(vocabulary[begin : begin + _CHUNK])) for begin in begins]
         )

@@ -217,7 +217,7 @@ class Translation(Task):
         features = batch.features
         words = encoder.embed_words(features.words, training)
         columns = tf.split(self.encode_sentences(encoder, words, features, training), 2)
-        ids, words, indices = _candidates(features.ids, words)
+        ids, words, indices = _candidates(features.words, words)
         tokens = tf.split(tf.gather(indices, features.tokens), 2)
         lengths = tf.split(features.lengths, 2)
         num_tokens = tf.reduce_sum(gather_candidates(features.lengths)[0])
