@@ -11,7 +11,7 @@ continues after an interruption. Files that exist are kept.
 import json
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from absl import flags, logging
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import write_lines
-from xling_tf.corpora.records import NLI_LABELS, Record
+from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.store import StoredCorpus, transient_store
 from xling_tf.errors import UserError, require_known
 from xling_tf.inputs import describe
@@ -103,17 +103,14 @@ def translate_folder(
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
         with progress(f"translating {len(records)} records to {target}") as report:
-            rows = _read_or_make(_texts(records), rows_of, saved, recipe, report)
+            texts = dict.fromkeys(text for record in records for text in record if isinstance(text, str))
+            rows = _read_or_make([*texts], rows_of, saved, recipe, report)
         for path, corpus in paths.items():
             lines = [line for record in corpus.train if (line := _line(record, rows))]
             write_lines(path, lines)
             counts[path] = len(lines), len(corpus.train)
         saved.unlink()
     return counts
-
-
-def _texts(records: Iterable[Record]) -> list[str]:
-    return [*dict.fromkeys(text for record in records for text in record if isinstance(text, str))]
 
 
 def _read_or_make(

@@ -146,12 +146,8 @@ def test_words_start_near_the_sentences_with_them(tmp_path):
     vectors = np.eye(2, DIM, dtype=np.float32)
     pairs = make_examples(["a b", "a a c"], ["b", "c unseen"], vectors=vectors)
     teach = random_vectors(dim=DIM)
-    start_words(
-        model,
-        Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, True),
-        tmp_path,
-        [pairs],
-    )
+    teacher = Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, is_fixed=True)
+    start_words(model, teacher, tmp_path, [pairs])
     alone = teach(words)
     weights = np.sqrt(1 / np.arange(1, len(words) + 1))
     expected = alone - weights @ alone / weights.sum()
