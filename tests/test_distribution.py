@@ -11,7 +11,7 @@ from testing import (
     TWO_TASKS,
     WORDS,
     find_task,
-    make_batches,
+    make_batch,
     make_examples,
     make_trainer,
     tiny_config,
@@ -80,7 +80,7 @@ class Replica:
             run_dir=folder,
         )
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
-        self._batches = iter(list(make_batches(model, examples, batches)))
+        self._batches = iter([make_batch(model, examples, batch) for batch in batches])
         self._step = trainer._compile(trainer._phases[0], task)
 
     def step(self):

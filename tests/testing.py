@@ -22,7 +22,7 @@ from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import make_tasks
-from xling_tf.trainer.input_pipeline import Examples, batch_graphs, make_dataset
+from xling_tf.trainer.input_pipeline import Examples, batch_graphs
 from xling_tf.trainer.loop import Trainer
 
 DIM = 8
@@ -178,20 +178,14 @@ def accept(store: CorpusStore) -> None:
     """Accepts any store."""
 
 
-def make_batches(
-    model: TrainedModel, examples: Examples, batches: Sequence[Sequence[int]]
-) -> tf.data.Dataset:
-    """Streams the examples at these indices."""
-
-    def batch(position: int) -> np.ndarray:
-        return np.array(batches[position], np.int64)
-
-    return make_dataset(examples, batch, batch_graphs(model.tokenizer), count=len(batches))
-
-
-def make_batch(model: TrainedModel, examples: Examples) -> Batch:
-    """All examples as one batch."""
-    return next(iter(make_batches(model, examples, [range(len(examples))])))
+def make_batch(model: TrainedModel, examples: Examples, indices: Sequence[int] | None = None) -> Batch:
+    """The examples at these indices, or all, as one batch; without a graph, which takes a second to trace."""
+    graph: Any = batch_graphs(model.tokenizer)(
+        examples.num_columns, examples.num_contexts, examples.prompts, examples.vectors.shape[1]
+    )
+    rows = np.arange(len(examples)) if indices is None else np.array(indices, np.int64)
+    parts = examples.texts(rows), examples.labels[rows], examples.vectors[rows]
+    return graph.python_function(*map(tf.constant, parts))
 
 
 def find_task(model: TrainedModel, name: str) -> Task:
