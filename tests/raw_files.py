@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polib
 import zstandard
@@ -112,6 +113,13 @@ def small_disk(max_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def write_json_files(folder: Path, **files: Any) -> Path:
+    """Writes JSON files by their names without the ending; returns the folder."""
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
 
 
 def shards(folder: Path) -> dict[str, str]:

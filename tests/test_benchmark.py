@@ -1,39 +1,15 @@
 """The benchmarks, but for the server's."""
 
 import json
-import time
 from zlib import crc32
 
 import benchmark_mining
-import numpy as np
 import pytest
-from benchmark_resources import usage
-from encode_functions import Counting, constant
 from programs import ROOT, run_python
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-
-
-def test_texts_are_new_and_of_the_given_length():
-    seen = Counting(constant)
-    figures = usage(seen, (1, 3), (1, 4))
-    assert len(set(seen.texts)) == len(seen.texts)
-    assert {len(text.split()) for text in seen.texts} == {1, 3}
-    assert figures.keys() == {f"{batch} of {length} words" for batch in (1, 4) for length in (1, 3)}
-
-
-def test_memory_growth_includes_temporary_memory_of_a_call():
-    def wasteful(texts):
-        block = np.ones(50 * 2**20 if len(texts) > 1 else 1, np.uint8)  # 50 MiB
-        time.sleep(0.05)
-        return constant(texts) * block[0]
-
-    figures = usage(wasteful, (1,), (1, 2))
-    small, large = (figures[f"{batch} of 1 words"]["memory_growth_mib"] for batch in (1, 2))
-    assert small < 10
-    assert 49 <= large < 80
 
 
 def test_others_are_recombined_and_have_no_translations_among_them_or_the_hidden():

@@ -5,11 +5,7 @@ import pytest
 from evaluation_data import write_table
 
 from xling_tf.errors import UserError
-from xling_tf.evaluators.transfer import (
-    SUITE,
-    CrossLingualTransfer,
-    TransferClassification,
-)
+from xling_tf.evaluators.transfer import SUITE, CrossLingualTransfer, TransferClassification
 
 pytestmark = pytest.mark.usefixtures("small_classifiers")
 

@@ -102,6 +102,7 @@ def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_pa
         assert known.share_of_texts(hypotheses) == share
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_a_mistake_that_shows_before_the_training_can_be_corrected(tmp_path):
     corpora = [corpus_of("parallel", [TranslationPair(f"hello {n}", f"hola {n}") for n in range(60)])]
     off = [f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")]

@@ -16,7 +16,8 @@ from testing import KINDS, LSTM, SENTENCES, build_model, tiny_config
 from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
-from xling_tf.exporters.base import export, sample_texts
+from xling_tf.exporters import model2vec
+from xling_tf.exporters.base import Source, export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
@@ -39,10 +40,9 @@ MODELS = {
     "words": (*KINDS["words and n-grams"], "tokenizer.max_tokens=32"),
     "static words": STATIC,
     "static pieces": (*PIECES, *STATIC),
-    "marked pieces": (*PIECES, *STATIC, "tokenizer.sentence_marks=true"),
     "cnn": (*KINDS["cnn"], *PIECES),
-    "lstm": LSTM,
 }
+MARKED = (*PIECES, *STATIC, "tokenizer.sentence_marks=true")
 
 
 def make_bert() -> Model:
@@ -104,7 +104,7 @@ def test_words_are_those_of_the_tokenizers_library(lowercase):
     assert outside.token_to_id(UNKNOWN_WORD) == len(vocabulary)
 
 
-@pytest.mark.parametrize(("kind", "form"), [("static words", "model2vec"), ("words", "keras")])
+@pytest.mark.parametrize(("kind", "form"), [("static words", "model2vec"), ("static words", "keras")])
 def test_an_export_replaces_an_earlier_one_and_nothing_else(kind, form, folder_of, tmp_path):
     folder, output = folder_of(kind), tmp_path / "output"
     for _ in range(2):
@@ -158,8 +158,6 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
     [
         ("words", "model2vec", r"an average of word vectors.* has the encoder transformer .* to savedmodel"),
         ("words", "onxx", "did you mean onnx"),
-        pytest.param("marked pieces", "model2vec", "no special tokens", marks=pytest.mark.slow),
-        pytest.param("lstm", "litert", "without recurrent layers", marks=pytest.mark.slow),
     ],
 )
 def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of, tmp_path):
@@ -168,48 +166,59 @@ def test_what_a_format_cannot_express_is_refused(kind, form, message, folder_of,
     assert not [*tmp_path.iterdir()]
 
 
+def test_recurrent_layers_and_marks_around_sentences_cannot_be_expressed(tmp_path):
+    assert "without recurrent layers" in build_model(tiny_config(*LSTM)).encoder.unsupported["litert"]
+    model = build_model(tiny_config(*MARKED), {"en": SAMPLE[::2], "es": SAMPLE[1::2]})
+    with pytest.raises(UserError, match="no special tokens"):
+        model2vec.export(Source(tmp_path, model, model, None), tmp_path / "output")
+
+
 def test_a_format_without_a_folder_is_refused(tmp_path):
     run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", "--to=onnx")
     assert "expected --to and --output together" in the_error(run)
 
 
-# Lines that encode the texts of texts.json with the model in output/, by the library of each format.
-LOADERS_CODE = {
-    form: f"import json, os, numpy as np\ntexts = json.load(open('texts.json'))\n{code}\n"
-    "np.save('vectors.npy', np.asarray(vectors, np.float32))"
-    for form, code in {
-        # Only a BERT has weights for torch.
-        "sentence-transformers": """from sentence_transformers import SentenceTransformer
-backend = "torch" if os.path.exists("output/model.safetensors") else "onnx"
-vectors = SentenceTransformer("output", backend=backend, device="cpu").encode(texts)""",
-        "model2vec": """from model2vec import StaticModel
-vectors = StaticModel.from_pretrained("output").encode(texts)""",
-    }.items()
-}
-LOADED = [
-    ("bert", "sentence-transformers", PEERS),
-    ("static words", "model2vec", PEERS),
-    ("static pieces", "model2vec", PEERS),
-    ("words", "sentence-transformers", LOADERS),
-    ("cnn", "sentence-transformers", LOADERS),
-]
+# Encodes the texts of texts.json with the model in each folder, whose name begins with the library's.
+LOADERS_CODE = """
+import json, numpy as np
+from pathlib import Path
+
+texts = json.load(open("texts.json"))
+for path in filter(Path.is_dir, Path().iterdir()):
+    if path.name.startswith("model2vec"):
+        from model2vec import StaticModel
+        model = StaticModel.from_pretrained(path)
+    else:
+        from sentence_transformers import SentenceTransformer
+        backend = "torch" if (path / "model.safetensors").exists() else "onnx"  # only a BERT has weights
+        model = SentenceTransformer(str(path), backend=backend, device="cpu")
+    np.save(f"{path.name}.npy", np.asarray(model.encode(texts), np.float32))
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed")
-@pytest.mark.parametrize(("kind", "form", "python"), LOADED)
-def test_other_libraries_give_the_vectors_of_the_model(kind, form, python, folder_of, tmp_path):
-    folder = folder_of(kind)
-    export(folder, form, tmp_path / "output")
+@pytest.mark.parametrize(
+    ("python", "forms"),
+    [
+        (PEERS, {"bert": "sentence-transformers", "static words": "model2vec", "static pieces": "model2vec"}),
+        (LOADERS, {"words": "sentence-transformers", "cnn": "sentence-transformers"}),
+    ],
+)
+def test_other_libraries_give_the_vectors_of_the_model(python, forms, folder_of, tmp_path):
+    outputs = {kind: tmp_path / f"{form} {kind}" for kind, form in forms.items()}
+    for kind, form in forms.items():
+        export(folder_of(kind), form, outputs[kind])
     (tmp_path / "texts.json").write_text(json.dumps(SAMPLE))
-    run = run_python(tmp_path, "-c", LOADERS_CODE[form], python=python)
+    run = run_python(tmp_path, "-c", LOADERS_CODE, python=python)
     assert run.status == 0, run.errors
-    expected = load_saved_model(folder)(tf.constant(SAMPLE)).numpy()
-    differences = np.abs(np.load(tmp_path / "vectors.npy") - expected).max(axis=1)
-    if kind == "static pieces":  # model2vec leaves out the piece of unknown characters
-        assert 0.99 < np.mean(differences < 1e-5) < 1
-        return
-    assert differences.max() < 1e-5
-    if kind == "bert":  # and back
-        again = Model.from_pretrained(tmp_path / "output")
-        np.testing.assert_allclose(again(SENTENCES), Model.from_pretrained(folder)(SENTENCES), atol=1e-5)
+    for kind, output in outputs.items():
+        expected = load_saved_model(folder_of(kind))(tf.constant(SAMPLE)).numpy()
+        differences = np.abs(np.load(f"{output}.npy") - expected).max(axis=1)
+        if kind == "static pieces":  # model2vec leaves out the piece of unknown characters
+            assert 0.99 < np.mean(differences < 1e-5) < 1
+        else:
+            assert differences.max() < 1e-5, kind
+        if kind == "bert":  # and back
+            again, model = Model.from_pretrained(output), Model.from_pretrained(folder_of(kind))
+            np.testing.assert_allclose(again(SENTENCES), model(SENTENCES), atol=1e-5)

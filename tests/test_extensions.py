@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import toys
-from programs import ROOT, run_python
+from programs import ONE_TASK, ROOT, run_python
 from serving_servers import server_process
 from testing import SENTENCES
 
@@ -20,7 +20,7 @@ from xling_tf.trainer.experiment import Run, run_experiment
 
 SETTINGS = (
     *("tokenizer.kind=letters", "tokenizer.max_tokens=20", "encoder.kind=max", "encoder.hidden_dim=24"),
-    *("tasks.hypothesis_only.weight=1", "training.bow_share=0", "training.precision=float32"),
+    *("tasks.hypothesis_only.weight=1", "training.precision=float32", *ONE_TASK),
 )
 
 
@@ -39,7 +39,7 @@ def _registered(monkeypatch):
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toys")
     flags = [f"--set={setting}" for setting in SETTINGS]
-    return run_python(folder, str(ROOT / "tests" / "toys.py"), "--preset=smoke", "--steps=20", *flags)
+    return run_python(folder, str(ROOT / "tests" / "toys.py"), "--preset=smoke", "--steps=4", *flags)
 
 
 def test_is_trained_and_exported(run):

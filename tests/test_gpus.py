@@ -1,4 +1,4 @@
-"""Training on GPUs, as far as a CPU can show it: the kernels that TensorFlow's wheel has."""
+"""Training on GPUs, as far as a CPU can show it; test_presets.py looks for kernels in their steps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,15 +6,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 from tensorflow.python.framework import kernels
-from test_presets import NARROW, SHALLOW
 
-from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.encoders import base
 from xling_tf.layers.convolution import ConvolutionBranch
-from xling_tf.presets import get_preset
-from xling_tf.settings import apply_overrides
-from xling_tf.trainer.experiment import Run, run_experiment
-from xling_tf.trainer.loop import Trainer
 
 
 def nodes(graph: tf.Graph) -> Iterator[Any]:
@@ -75,31 +69,3 @@ def test_an_export_encodes_as_much_at_once_as_its_device_takes(index, rows, monk
     tokens = tf.ragged.constant([[1, 1], [1], [1], [1, 1]])
     assert base.in_micro_batches(encode, tokens, 1).numpy().tolist() == [[2], [1], [1], [2]]
     assert encoded == rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        ("en-es", SHALLOW),
-        ("multilingual", ["encoder.num_layers=1", "tokenizer.num_pieces=700"]),
-        ("seq2seq-contrastive", ["initial.vectors=bivcd:8"]),
-        ("infersent-mt-td", ["encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
-    ],
-)
-def test_what_computes_with_floats_in_a_step_has_a_gpu_kernel(name, settings, tmp_path, monkeypatch):
-    missing = {}
-
-    def compile_all(trainer: Trainer) -> bool:
-        for phase in trainer._phases:
-            for task in {task.trace_key: task for task in phase.tasks.values()}.values():
-                missing[phase.name, task.name] = missing_kernels(trainer._compile(phase, task).graph)
-        return False
-
-    monkeypatch.setattr(Trainer, "train", compile_all)
-    config = apply_overrides(get_preset(name), [*NARROW, *settings, "tasks.distillation.weight=0"])
-    run_dir, output = tmp_path / "run", tmp_path / "model"
-    run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
-    assert run_experiment(run) is None
-    assert missing
-    assert set().union(*missing.values()) == set()

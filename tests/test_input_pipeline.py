@@ -2,14 +2,15 @@
 
 import subprocess
 import sys
+import threading
 from collections import Counter
-from itertools import pairwise, permutations
+from itertools import islice, pairwise, permutations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import TINY, corpus, make_examples, rows_of, tiny_config, tiny_model
+from testing import TINY, batch_at_once, corpus, make_examples, rows_of, tiny_config, tiny_model
 
 from xling_tf.corpora.records import (
     InferencePair,
@@ -217,6 +218,7 @@ def test_streams_are_not_tuned():
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 4, 16])
+@pytest.mark.usefixtures("without_graphs")
 def test_replicas_share_the_batch_that_one_would_see(replicas):
     # Two workers with half of the replicas each; 16 are more than a batch has examples.
     (task,) = (task for task in TASKS if task.name == "inference")
@@ -226,15 +228,12 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
         workers = Workers(SimpleNamespace(num_replicas_in_sync=replicas), cluster)
         task_input = TrainingInput(task, PAIRS, GRAPHS, TINY, workers)
         assert task_input.texts(2)[0] == [rows_of(PAIRS)[place][0] for place in sampler.batch(2)]
-        batches = task_input._dataset(2).take(2 * len(workers.replicas))
+        batches = islice(task_input.stream(2, threading.Event()), 2 * len(workers.replicas))
         parts = [batch.fingerprints.numpy() for batch in batches]
         return parts[: len(parts) // 2], parts[len(parts) // 2 :]
 
     clusters = [Cluster(("a", "b"), rank) for rank in (0, 1)] if replicas > 1 else [ALONE]
-    whole = [
-        batch.fingerprints.numpy()
-        for batch in make_dataset(PAIRS, lambda n: sampler.batch(2 + n), GRAPHS, count=2)
-    ]
+    whole = [batch_at_once(GRAPHS, PAIRS, sampler.batch(n)).fingerprints.numpy() for n in (2, 3)]
     for step, parts in enumerate(zip(*map(read, clusters), strict=True)):
         of_step = [part for of_worker in parts for part in of_worker]
         assert len(of_step) == replicas

@@ -43,27 +43,18 @@ def test_a_frozen_layer_has_nothing_to_train(hub_folder):
     assert len(model.trainable_variables) > 2
 
 
-TOPICS = np.arange(len(SENTENCES), dtype=np.float32)
-
-
-@pytest.mark.parametrize(
-    ("before", "options"),
-    [
-        ([], {}),
-        pytest.param([(1,)], {"dtype": "mixed_bfloat16"}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
-def test_sequential_models_can_begin_with_the_layer(before, options, hub_folder):
-    inputs = [keras.Input(shape, dtype="string") for shape in before]
-    model = keras.Sequential([*inputs, KerasEncoder(hub_folder, **options), keras.layers.Dense(1)])
+def test_sequential_models_can_begin_with_the_layer(hub_folder):
+    encoder = KerasEncoder(hub_folder, dtype="mixed_bfloat16")
+    model = keras.Sequential([encoder, keras.layers.Dense(1)])
     model.compile("adam", "mse", jit_compile="auto")
-    texts = np.array(SENTENCES, object)
-    batches = tf.data.Dataset.from_tensor_slices((SENTENCES, TOPICS)).batch(4)
+    texts, topics = np.array(SENTENCES, object), np.arange(len(SENTENCES), dtype=np.float32)
+    batches = tf.data.Dataset.from_tensor_slices((SENTENCES, topics)).batch(4)
     model.fit(batches, shuffle=False, verbose=0)
     expected = model.predict(texts, verbose=0)
     assert expected.shape == (len(SENTENCES), 1)
-    assert model.evaluate(texts, TOPICS, verbose=0) == pytest.approx(np.mean((expected[:, 0] - TOPICS) ** 2))
+    assert model.evaluate(texts, topics, verbose=0) == pytest.approx(np.mean((expected[:, 0] - topics) ** 2))
     np.testing.assert_allclose(model(TEXTS[:, None]), expected, atol=1e-6)
 
 

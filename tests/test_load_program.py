@@ -1,18 +1,14 @@
 """evaluation/load.py on the tiny model."""
 
 import json
-import shlex
 import shutil
-import sys
 
 import pandas as pd
 import pytest
-from load import summary
+from load import serving, summary
 from programs import ROOT, run_python
 
-PROGRAM = str(ROOT / "evaluation" / "load.py")
-BRIEF = ("--clients=2", "--sentences=2", "--rounds=1", "--seconds=1")
-with_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+from xling_tf.errors import UserError
 
 
 def test_the_table_compares_within_rounds():
@@ -31,21 +27,20 @@ def test_the_table_compares_within_rounds():
     assert (second["max_ms"], second["errors"]) == (2, 3)
 
 
+def test_a_server_that_does_not_start_is_an_error():
+    with pytest.raises(UserError, match="does not answer"), serving("tiny", ["false", "{port}"]):
+        pass
+
+
 @pytest.mark.slow
-@with_wrk
-def test_servers_are_measured_in_turn_and_one_that_does_not_start_is_an_error(hub_folder, tmp_path):
-    program = shlex.join([sys.executable, str(ROOT / "export" / "serve.py"), f"--model=tiny={hub_folder}"])
-    for peer, output in ((f"{program} --port={{port}}", "new/load.json"), ("false {port}", "failed.json")):
-        flags = [*BRIEF, f"--peer={peer}", f"--output={output}"]
-        run = run_python(tmp_path, PROGRAM, f"--model={hub_folder}", *flags)
-    assert (run.status, "does not answer" in run.errors) == (2, True)
-    assert not (tmp_path / "failed.json").exists()
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+def test_a_server_is_measured(hub_folder, tmp_path):
+    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
+    run = run_python(tmp_path, str(ROOT / "evaluation" / "load.py"), f"--model={hub_folder}", *flags)
+    assert run.status == 0, run.errors
     figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
-    rows = {row["how"]: row for row in figures["rows"]}
-    assert rows.keys() == figures["servers"].keys() == {"server", "peer"}
-    for row in rows.values():
-        assert row["errors"] == 0
-        assert row["sentences_per_second"] == 2 * row["requests_per_second"] > 0
-        assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
-    assert rows["server"]["to_first"] == 1
-    assert all(server["mib_after_load"] > 50 for server in figures["servers"].values())
+    (row,) = figures["rows"]
+    assert (row["how"], row["errors"], row["to_first"]) == ("server", 0, 1)
+    assert row["sentences_per_second"] == 2 * row["requests_per_second"] > 0
+    assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+    assert figures["servers"]["server"]["mib_after_load"] > 50

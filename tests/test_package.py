@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import openai
 import pytest
-from programs import ROOT, SHORT
+from programs import ONE_TASK, ROOT, SHORT
 from serving_servers import server_process
 from testing import TEXTS, make_model
 
@@ -130,7 +130,7 @@ def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel, tmp_path):
     wrong = run("trian")
     assert (wrong.returncode, "did you mean train?" in wrong.stderr) == (2, True)
 
-    trained = run("train", *SHORT)
+    trained = run("train", *SHORT, "--steps=2", *map("--set={}".format, ONE_TASK))
     assert trained.returncode == 0, trained.stderr
     flags = f"--model=smoke={tmp_path}/exported/smoke"
     with server_process(flags, program=(command, "serve"), env=env) as server:

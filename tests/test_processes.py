@@ -44,6 +44,7 @@ def process_state():
     return descriptors, dict(os.environ), [*sys.path], signals, randoms, policy, [*warnings.filters]
 
 
+@pytest.mark.slow
 def test_a_library_call_leaves_the_process_as_it_is(exports, tmp_path, monkeypatch):
     """Also if threads load at once, and without standard error, as under pythonw."""
     _, folder = exports("words and n-grams")
@@ -133,6 +134,7 @@ def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, gpus, hub_f
     processes._prepare_gpus.cache_clear()
 
 
+@pytest.mark.slow
 def test_keras_with_another_backend_is_refused_where_it_is_needed(hub_folder, monkeypatch):
     code = (
         "import sys, xling_tf\n"

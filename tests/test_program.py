@@ -98,16 +98,6 @@ def test_a_full_disk_or_memory_is_no_damaged_file(error):
         raise error
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system assigns no processors")
-def test_only_the_processors_of_the_process_are_counted():
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(allowed)})
-    try:
-        assert program.provenance()["machine"]["cpus"] == 1
-    finally:
-        os.sched_setaffinity(0, allowed)
-
-
 def test_a_package_that_fails_is_not_called_missing(tmp_path, monkeypatch):
     (tmp_path / "broken_package.py").write_text("import missing_dependency")
     monkeypatch.syspath_prepend(tmp_path)

@@ -59,6 +59,7 @@ def server(monkeypatch):
         yield server
 
 
+@pytest.mark.slow
 def test_live_is_loaded_is_rest(hub_module, hub_folder):
     turned = SENTENCES[::-1]
 

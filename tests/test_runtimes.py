@@ -148,7 +148,9 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
 
 
-@pytest.mark.parametrize(("kind", "name"), [("spelt", "onnx"), ("pieces", "litert")])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("spelt", "onnx"), pytest.param("pieces", "litert", marks=pytest.mark.slow)]
+)
 def test_threads_share_one(kind, name, request):
     exported = request.getfixturevalue(kind)
     encoder = exported.encoder(name)
@@ -178,6 +180,7 @@ except xling_tf.UserError as error:
 """
 
 
+@pytest.mark.slow
 def test_tensorflow_is_not_needed(spelt, pieces, tmp_path):
     encoders = [spelt.encoder("onnx"), pieces.encoder("litert")]
     folders = [str(spelt.place / "onnx"), str(pieces.place / "litert")]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from encode_functions import numbers
 from testing import SENTENCES, response_encoder
 
 import xling_tf
@@ -14,12 +15,6 @@ from xling_tf.errors import UserError
 from xling_tf.search.neighbours import truncated
 from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
-
-
-def numbers(texts):
-    """Stands for a model: the sentence "3 4" has the vector (3, 4)."""
-    rows = [[float(number) for number in text.split()] for text in texts.numpy()]
-    return np.array(rows, np.float32).reshape(len(rows), -1)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from encode_functions import numbers
 from programs import run_peers
 from testing import response_encoder
 
@@ -12,11 +13,6 @@ from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import SentenceEncoder
 
 SENTENCES = ["a cat sleeps", "a dog runs", "the cat sleeps", "rain falls", "the rain is falling", "a dog"]
-
-
-def numbers(texts):
-    """Stands for a function with its own lengths: text "3 4" has the vector (3, 4)."""
-    return np.array([[float(number) for number in text.split()] for text in texts.numpy()], np.float32)
 
 
 def unit(texts):

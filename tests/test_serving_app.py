@@ -85,10 +85,7 @@ def test_an_answer_that_takes_too_long_is_given_up(folder):
 
 def test_a_client_that_leaves_keeps_no_place_in_the_queue(folder):
     queued = 'xling_tf_serving_queued_rows{model_name="m"}'
-    with (
-        server_in_thread({"m": folder}, batching=ONE_PLACE) as server,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    with server_in_thread({"m": folder}, batching=ONE_PLACE) as server, ThreadPoolExecutor(1) as pool:
         busy = pool.submit(server.ask, PREDICT, count(400_000))
         wait_until(busy.running)
         time.sleep(0.3)

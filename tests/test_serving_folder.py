@@ -13,7 +13,7 @@ from programs import ROOT, run_python, the_error
 from raw_files import read_files
 from serving_folder import next_version, publish
 from serving_models import save
-from serving_servers import server_process
+from serving_servers import served
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from xling_tf.errors import UserError
@@ -113,6 +113,4 @@ def test_programs_publish_one_after_another_and_serve(hub_folder, tmp_path):
     outputs = [each.communicate(timeout=300)[0] for each in running]
     assert [each.returncode for each in running] == [0, 0]
     assert sorted(text.partition(",")[0] for text in outputs) == ["s/a/1", "s/a/2"]
-    with server_process(f"--model=a={tmp_path / 's' / 'a'}") as server:
-        vectors = np.array(server.predict(["Hola", "Hello"], "a").json["predictions"])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(served(tmp_path / "s" / "a", ["Hola"]), axis=1), 1, atol=1e-5)

@@ -15,13 +15,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from xling_tf.errors import UserError
 from xling_tf.savedmodel.saved_models import load_saved_model, release_resources
 from xling_tf.serving import models
-from xling_tf.serving.models import (
-    WARMUP_REQUESTS,
-    Servable,
-    ServedModel,
-    find_versions,
-    load_models,
-)
+from xling_tf.serving.models import WARMUP_REQUESTS, Servable, ServedModel, find_versions, load_models
 from xling_tf.serving.monitoring import LOAD_FAILURES
 from xling_tf.serving.protocol import ServingError
 

@@ -13,6 +13,8 @@ from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.teacher import Teacher, start_words
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 STATIC = tiny_config("encoder.kind=static", "encoder.hidden_dim=8")
 TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
 TWO_PHASES = tiny_config(

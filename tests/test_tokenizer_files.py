@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
+from raw_files import write_json_files
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from tricky_texts import FRAGMENTS, sample_sentences
 
@@ -92,14 +93,8 @@ def ids(tokenizer: Tokenizer, texts: Sequence[str], max_tokens: int = 16) -> lis
     return [encoding.ids for encoding in tokenizer.encode_batch(texts)]
 
 
-def write_files(folder: Path, **files: Any) -> Path:
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    return folder
-
-
 def write(folder: Path, content: Any) -> Path:
-    return write_files(folder, tokenizer=content)
+    return write_json_files(folder, tokenizer=content)
 
 
 # --- SentencePiece
@@ -267,7 +262,7 @@ LOWER = {**BERT, "normalizer": {"type": "BertNormalizer", **NORMALIZER, "lowerca
     ],
 )
 def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, config, rules):
-    write_files(tmp_path, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
+    write_json_files(tmp_path, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
     read_config = read(tmp_path).config
     assert (read_config.lowercase, read_config.strip_accents, read_config.split_chinese) == rules
     # The libraries of static models do not read it.
@@ -295,10 +290,10 @@ SPECIAL_D = {"content": "[D]", "special": True}
 def test_files_beside_a_vocabulary_that_change_its_ids_are_refused(tmp_path, files, message):
     (tmp_path / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
     if "special" not in str(files):  # also where the files agree
-        write_files(tmp_path, tokenizer_config={"truncation_side": "right", "never_split": None})
+        write_json_files(tmp_path, tokenizer_config={"truncation_side": "right", "never_split": None})
         assert read(tmp_path).num_words == 8
     with pytest.raises(UserError, match=message):
-        read(write_files(tmp_path, **files))
+        read(write_json_files(tmp_path, **files))
 
 
 def test_special_tokens_outside_the_vocabulary_are_no_rows(tmp_path):
@@ -306,24 +301,26 @@ def test_special_tokens_outside_the_vocabulary_are_no_rows(tmp_path):
     named = {"additional_special_tokens": ["[E]"], "sep_token": "[SEP]"}
     decoder = {"8": SPECIAL_D, "2": {"content": "[CLS]", "special": True}}
     files = {"special_tokens_map": named, "tokenizer_config": {"added_tokens_decoder": decoder}}
-    write_files(tmp_path, added_tokens={"[D]": 8, "[E]": 9, "[MASK]": 4}, **files)
+    write_json_files(tmp_path, added_tokens={"[D]": 8, "[E]": 9, "[MASK]": 4}, **files)
     assert read(tmp_path).num_words == 8
     assert added_tokens(tmp_path, False) == dict.fromkeys(("[CLS]", "[D]", "[MASK]", "[E]"), True)
     for extra in (["[Q]"], {"query_token": "[Q]"}):  # by transformers 5 and 4
-        write_files(tmp_path, tokenizer_config={"extra_special_tokens": extra})
+        write_json_files(tmp_path, tokenizer_config={"extra_special_tokens": extra})
         assert added_tokens(tmp_path, False)["[Q]"]
 
 
 def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
     cut = {"direction": "Left", "max_length": 5, "strategy": "LongestFirst", "stride": 0}
-    write_files(tmp_path, tokenizer={**BERT, "truncation": cut})
+    write_json_files(tmp_path, tokenizer={**BERT, "truncation": cut})
     with pytest.raises(UserError, match="truncation_side"):
         read(tmp_path)
-    write_files(tmp_path, tokenizer_config={"truncation_side": "right", "tokenizer_class": None})
+    write_json_files(tmp_path, tokenizer_config={"truncation_side": "right", "tokenizer_class": None})
     assert read(tmp_path).config.max_tokens == 16  # sentence-transformers sets another length
-    write_files(tmp_path, tokenizer={**BERT, "truncation": {**cut, "direction": "Right"}})
+    write_json_files(tmp_path, tokenizer={**BERT, "truncation": {**cut, "direction": "Right"}})
     assert read_tokenizer(tmp_path, 16, is_static=True)[0].max_tokens == 5
-    write_files(tmp_path, tokenizer={**BERT, "padding": {"strategy": {"Fixed": 8}, "direction": "Right"}})
+    write_json_files(
+        tmp_path, tokenizer={**BERT, "padding": {"strategy": {"Fixed": 8}, "direction": "Right"}}
+    )
     with pytest.raises(UserError, match="padding"):
         read_tokenizer(tmp_path, 16, is_static=True)
 

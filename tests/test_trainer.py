@@ -16,6 +16,8 @@ from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
 from xling_tf.trainer.loop import Trainer, _stop_requests, make_schedule
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 
 def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_path, monkeypatch, caplog):
     save, steps = Checkpoints.save, []

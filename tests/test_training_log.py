@@ -45,11 +45,7 @@ def test_each_step_is_a_line_and_a_restart_drops_those_that_are_repeated(tmp_pat
 
 
 def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplog):
-    with (
-        caplog.at_level("WARNING", logger="absl"),
-        small_disk(1000),
-        TrainingLog(tmp_path, 0) as log,
-    ):
+    with caplog.at_level("WARNING", logger="absl"), small_disk(1000), TrainingLog(tmp_path, 0) as log:
         for step in range(20):
             log.report(result(step), 0.1)
     assert [r.getMessage()[:43] for r in caplog.records] == ["the log of the training cannot be written ("]

@@ -11,6 +11,8 @@ from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation as module
 from xling_tf.trainer.validation import evaluate, held_out_scores
 
+pytestmark = pytest.mark.usefixtures("without_graphs")
+
 RANKING = "translation_ranking_en-es"
 CONFIG = apply_overrides(TWO_TASKS, ["tasks.inference.weight=0"])
 

@@ -65,7 +65,7 @@ def test_a_start_from_an_export_is_the_exported_model(kind, exports, tmp_path):
     live, new_heads = start(folder, tmp_path)
     assert new_heads == []
     assert_same(arrays(live.weights), arrays(model.weights))
-    texts = tf.constant([*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**20])
+    texts = tf.constant([*SENTENCES, "我爱你 😀", b"\xff\0x", "a" * 2**12])
     vectors = tf.saved_model.load(str(folder))(texts).numpy()
     assert len(np.unique(vectors.round(4), axis=0)) == len(texts)
     np.testing.assert_allclose(live(texts), vectors, atol=1e-5)
@@ -170,11 +170,7 @@ def test_the_anchor_encodes_with_the_weights_of_the_start():
     for variable in variables:
         variable.assign(variable * 1.5 + 0.1)
 
-    @tf.function
-    def losses(batch):
-        return task.losses(encoder, batch, anchor)[0] - task.losses(encoder, batch)[0]
-
-    added = losses(batch)
+    added = task.losses(encoder, batch, anchor)[0] - task.losses(encoder, batch)[0]
     after = encoder(batch.features).numpy()
     lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
     cosines = np.sum(before * after, axis=1) / lengths

@@ -1,6 +1,8 @@
 """Helpers of several test files: tiny configs, batches, a model in training and NumPy references."""
 
 import dataclasses
+import itertools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -22,7 +24,7 @@ from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import make_tasks
-from xling_tf.trainer.input_pipeline import Examples, batch_graphs
+from xling_tf.trainer.input_pipeline import BatchGraphs, Examples, batch_graphs
 from xling_tf.trainer.loop import Trainer
 
 DIM = 8
@@ -178,14 +180,20 @@ def accept(store: CorpusStore) -> None:
     """Accepts any store."""
 
 
-def make_batch(model: TrainedModel, examples: Examples, indices: Sequence[int] | None = None) -> Batch:
-    """The examples at these indices, or all, as one batch; without a graph, which takes a second to trace."""
-    graph: Any = batch_graphs(model.tokenizer)(
+def batch_at_once(graphs: BatchGraphs, examples: Examples, indices: Sequence[int] | np.ndarray) -> Batch:
+    """Some examples as a batch, made without a graph, which would take a second to trace."""
+    graph: Any = graphs(
         examples.num_columns, examples.num_contexts, examples.prompts, examples.vectors.shape[1]
     )
-    rows = np.arange(len(examples)) if indices is None else np.array(indices, np.int64)
-    parts = examples.texts(rows), examples.labels[rows], examples.vectors[rows]
-    return graph.python_function(*map(tf.constant, parts))
+    rows = np.array(indices, np.int64)
+    vectors = examples.vectors[rows].astype(np.float32)
+    return graph.python_function(*map(tf.constant, (examples.texts(rows), examples.labels[rows], vectors)))
+
+
+def make_batch(model: TrainedModel, examples: Examples, indices: Sequence[int] | None = None) -> Batch:
+    """The examples at these indices, or all, as one batch."""
+    rows = range(len(examples)) if indices is None else indices
+    return batch_at_once(batch_graphs(model.tokenizer), examples, rows)
 
 
 def find_task(model: TrainedModel, name: str) -> Task:
@@ -250,6 +258,28 @@ def make_trainer(
     trainer: Any = Trainer(**parts, workers=workers, run_dir=folder)
     trainer.model = model
     return trainer
+
+
+class AtOnce:
+    """Stands in for `tf.function`: computes without a graph."""
+
+    def __init__(self, function: Any = None, **_: Any) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments) if self._function else AtOnce(*arguments)
+
+    def get_concrete_function(self) -> Any:
+        return self._function
+
+
+def batches_at_once(
+    examples: Examples, batch: Any, graphs: BatchGraphs, *, is_closed: threading.Event
+) -> Iterator[Batch]:
+    """Stands in for `make_dataset`: the same batches, without the second that its graphs take."""
+    numbers = itertools.count()
+    while not is_closed.is_set():
+        yield batch_at_once(graphs, examples, batch(next(numbers)))
 
 
 def encode(model: Model, texts: Sequence[str]) -> np.ndarray:

@@ -29,10 +29,7 @@ class Layer(keras.layers.Layer):
     """A layer that keeps every constructor argument as an attribute, from which `get_config` reads them."""
 
     def build(self, *_: Any) -> None:
-        """Does nothing: the layers inside create their variables when they are first called.
-
-        By default, Keras would trace a graph of `call` for each layer that has others inside.
-        """
+        """Does nothing, where Keras would trace `call`: layers inside are built when they are called."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments."""
