@@ -172,9 +172,9 @@ def papers() -> Iterator[PaperTable]:
     for table in content["tables"]:
         columns = [{"printed": "", **table.get("column", {}), **column} for column in table["columns"]]
         for column in columns:
-            for suite, _, metric in map(_key, column.get("mean_of", ())[:1]):
+            if "mean_of" in column:  # the parts of a mean are of one suite
+                suite, _, column["printed"] = _key(column["mean_of"][0])
                 column.setdefault("suite", suite)
-                column["printed"] = metric
             column["printed"] = column.get("metric", column["printed"]).replace("error_rate", "accuracy")
         scale = 100 if table["percent"] else 1
         paper, number = content["papers"][table["paper"]], table["table"]

@@ -21,8 +21,8 @@ from xling_tf.program import provenance
 MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
-# Settings of a training on translation ranking alone; a preset's first phase trains another encoder.
 _OTHER_TASKS = [task for task in TASKS if task != "translation_ranking"]
+# Settings of a training on translation ranking alone; a preset's first phase trains another encoder.
 RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 

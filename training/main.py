@@ -67,7 +67,8 @@ def main() -> None:
         return
     _keep_freed_memory()
     config = _config()
-    run_dir = Path(_RUN_DIR.value or f"runs/{name_of_run(_PRESET.value, config)}")
+    name = name_of_run(_PRESET.value, config)
+    run_dir = Path(_RUN_DIR.value or f"runs/{name}")
     if _INIT.value and not run_dir.exists():  # a run that goes on has a copy
         find_model(_INIT.value)
     distillation = config.task("distillation")
@@ -80,7 +81,7 @@ def main() -> None:
             _prepare_default_corpora(config)
         with quiet_start():
             import xling_tf.trainer.experiment  # noqa: F401
-    results = _run(config, run_dir)
+    results = _run(name, config, run_dir)
     if results is None:
         sys.exit(1)
 
@@ -137,10 +138,9 @@ def _program(name: str, *arguments: str) -> Iterator[None]:
         sys.exit(process.returncode)
 
 
-def _run(config: ExperimentConfig, run_dir: Path) -> dict[str, Any] | None:
+def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] | None:
     from xling_tf.trainer.experiment import Run, run_experiment
 
-    name = name_of_run(_PRESET.value, config)
     output = Path(_OUTPUT.value or f"exported/{name}")
     run = Run(
         name=name,

@@ -5,12 +5,14 @@ from typing import Any
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.presets import get_preset
+from xling_tf.settings import BY_KIND, NONE
 
 
 def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yields the settings in the result of `to_dict` as "dotted.name=value", which `apply_overrides` reads.
 
     Example:
+        >>> from xling_tf.settings import to_dict
         >>> [line for line in setting_lines(to_dict(ExperimentConfig())) if line.startswith("heads.")]
         ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
     """
@@ -18,8 +20,8 @@ def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
         if isinstance(value, Mapping):
             yield from setting_lines(value, f"{prefix}{name}.")
         elif value is None:
-            if name not in ("tokenizer", "encoder"):  # these are the starting model's
-                yield f"{prefix}{name}=auto"
+            if name not in BY_KIND:  # these are the starting model's
+                yield f"{prefix}{name}={NONE[0]}"
         elif isinstance(value, tuple):
             yield f"{prefix}{name}={','.join(map(str, value))}"
         else:
@@ -30,6 +32,8 @@ def name_of_run(preset: str, config: ExperimentConfig) -> str:
     """Returns a name for a run: the preset's, with the run's languages if they differ from the preset's.
 
     Example:
+        >>> from dataclasses import replace
+        >>> from xling_tf.config import DataConfig
         >>> config = replace(get_preset("en-es"), data=DataConfig(targets=("it",)))
         >>> name_of_run("en-es", config), name_of_run("many", config)
         ('en-it', 'many-en-it')

@@ -9,10 +9,10 @@ from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Regis
 from xling_tf.errors import UserError, require_known
 
 # Sections whose fields depend on their kind.
-_BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
+BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_NONE = ("auto", "none")
+NONE = ("auto", "none")
 
 
 def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> ExperimentConfig:
@@ -42,13 +42,13 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         if not equals:
             raise UserError(f"a setting must be name=value, as in tokenizer.max_tokens=32, got {override!r}")
         pairs.append((name, value))
-    applied_first = (*(f"{section}.{_KIND}" for section in _BY_KIND), "initial.model")
+    applied_first = (*(f"{section}.{_KIND}" for section in BY_KIND), "initial.model")
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
         path = name.split(".")
         if name == "initial.model" and value:
-            values |= dict.fromkeys(_BY_KIND)
-        if path[0] in _BY_KIND and path[1:] == [_KIND]:
-            values[path[0]] = kind_to_dict(_BY_KIND[path[0]], _BY_KIND[path[0]].config_type(value)())
+            values |= dict.fromkeys(BY_KIND)
+        if path[0] in BY_KIND and path[1:] == [_KIND]:
+            values[path[0]] = kind_to_dict(BY_KIND[path[0]], BY_KIND[path[0]].config_type(value)())
         else:
             _set(values, ExperimentConfig, path, value, name)
     # All overrides are checked together, because some are only valid together.
@@ -58,7 +58,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     """Returns an experiment as nested dictionaries of JSON values."""
     values = dataclasses.asdict(config)
-    for section, registry in _BY_KIND.items():
+    for section, registry in BY_KIND.items():
         settings = getattr(config, section)
         if settings is not None:
             values[section] = kind_to_dict(registry, settings)
@@ -69,7 +69,7 @@ def to_dict(config: ExperimentConfig) -> dict[str, Any]:
 def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
     """Returns the experiment that `to_dict` describes; invalid values raise a `UserError`."""
     values = dict(values)
-    for section, registry in _BY_KIND.items():
+    for section, registry in BY_KIND.items():
         if values.get(section) is not None:
             values[section] = kind_from_dict(registry, values[section])
     tasks = values.get("tasks", {})
@@ -98,10 +98,10 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
     hints = get_type_hints(kind)
     require_known(f"setting {name}", first, hints)
     hint, current = hints[first], values[first]
-    if first in _BY_KIND:
+    if first in BY_KIND:
         if current is None:
             raise UserError(f"{name} must be left out: training starts from a model and uses its {first}")
-        hint = _BY_KIND[first].config_type(current[_KIND])
+        hint = BY_KIND[first].config_type(current[_KIND])
     elif first == "tasks" and rest:
         task, *rest = rest
         hint = TASKS.config_type(task)
@@ -121,7 +121,7 @@ def _parse(kind: Any, value: str, name: str) -> Any:
     try:
         if get_origin(kind) is UnionType:
             kind, _ = get_args(kind)
-            if value.lower() in _NONE:
+            if value.lower() in NONE:
                 return None
         if kind is bool:
             return _BOOLEANS[value.lower()]

@@ -192,7 +192,7 @@ class Task:
                 tf.RaggedTensor.from_tensor(tokens, lengths),
                 encoder.hidden_dim,
             )
-        # A GPU's time goes into starting kernels, of which three groups have three times as many.
+        # A GPU step's time goes into launching kernels, of which three groups have three times as many.
         elif encoder.length_groups > 1 and not tf.config.list_logical_devices("GPU"):
             encodings = shortest_first(partial(_encode_in_groups, encoder, words), tokens, lengths)
         else:
