@@ -34,7 +34,6 @@ _GROUPS = {
     "use": {
         "import": "export/import_model.py",
         "export": "export/main.py",
-        "check": "export/check.py",
         "encode": "export/encode.py",
         "serve": "export/serve.py",
     },
