@@ -28,7 +28,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
         "parallel/other.en-fr.tsv": "Hello\tBonjour\n",
         "documents/d.es.txt": "d\ne\nf\n",
         "documents/d.fr.txt": "g\nh\ni\n",
-        "conversations/c.es.tsv": "m\tr\n",
+        "conversations/c.es.tsv": "m\tr\nc\n",
         "nli/n.en.train.tsv": "neutral\tp\th\n",
         "nli/n.es.train.tsv": "neutral\tp\th\n",
         "nli/n.en.dev.tsv.gz": "entailment\tp\th\n",
@@ -47,15 +47,6 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
         ("nli", "n", "en", "train", [InferencePair("p", "h", 1)]),
         ("nli", "multinli_1.0", "en", "dev_matched", [InferencePair("p", "h", 1)]),
     ]
-    assert not caplog.messages
-
-
-def test_tables_in_both_directions(tmp_path, caplog):
-    files = {"parallel/a.en-es.tsv.gz": "Hello\tHola\n", "parallel/c.es-en.tsv": "Dos\tTwo\nc\n"}
-    corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
-    expected = {"a": ("Hello", "Hola"), "c": ("Two", "Dos")}
-    assert {corpus.name: tuple(records(corpus)[0][:2]) for corpus in corpora} == expected
-    assert {corpus.languages for corpus in corpora} == {"en-es"}
     (malformed,) = caplog.messages
     assert "1 not 2 columns (first: 2)" in malformed
 
@@ -83,14 +74,7 @@ def test_what_a_folder_lacks_is_told(tmp_path, files, message):
 def test_a_warning_names_what_is_not_read(tmp_path, caplog):
     strange = {
         ".": ["x.csv", "paralel/x.en-es.tsv"],
-        "parallel": [
-            "x.en-es.xlsx",
-            "m.en-es.en",
-            "x.en-es.tsv.1",
-            "y.en-zh-CN.tsv",
-            "deep/x.en-es.tsv",
-            "y.en-sp.tsv",
-        ],
+        "parallel": ["x.en-es.xlsx", "m.en-es.en", "x.en-es.tsv.1", "deep/x.en-es.tsv", "y.en-sp.tsv"],
         "documents": ["a.txt", *(f"{number}.txt" for number in range(20))],
         "nli": ["n.en.valid.tsv", "multinli_1.0_train.jsonl.zip"],
         "eval/sts": ["stsb.en.train.xlsx"],
@@ -112,20 +96,16 @@ def test_a_warning_names_what_is_not_read(tmp_path, caplog):
         assert Path(name).name not in text
 
 
-@pytest.mark.parametrize(
-    ("name", "right"),
-    [
-        ("parallel/x.en-pt-BR.tsv", "x.en-pt_BR.tsv"),
-        ("parallel/x.zh-Hant-pt-BR-00000-of-00001.tsv.gz", "x.zh_Hant-pt_BR-00000-of-00001.tsv.gz"),
-        ("parallel/x.en-yue-HK.csv", "x.en-yue_HK.csv"),
-        ("documents/news.es-MX.txt", "news.es_MX.txt"),
-    ],
-)
-def test_a_code_with_a_hyphen_is_told_how_it_is_written(tmp_path, caplog, name, right):
-    write_files(tmp_path, {**PAIR, name: "a\tb\n"})
+def test_a_code_with_a_hyphen_is_told_how_it_is_written(tmp_path, caplog):
+    names = {
+        "parallel/x.zh-Hant-pt-BR-00000-of-00001.tsv.gz": "x.zh_Hant-pt_BR-00000-of-00001.tsv.gz",
+        "documents/news.es-MX.txt": "news.es_MX.txt",
+    }
+    write_files(tmp_path, {**PAIR, **dict.fromkeys(names, "a\tb\n")})
     load_folder(tmp_path, source="en", targets=["es"])
-    assert f"{Path(name).name} (call it {right})" in "".join(caplog.messages)
-    assert any(layout.pattern.fullmatch(right) for layout in RECORD_TYPES[name.split("/")[0]].layouts)
+    for name, right in names.items():
+        assert f"{Path(name).name} (call it {right})" in "".join(caplog.messages)
+        assert any(layout.pattern.fullmatch(right) for layout in RECORD_TYPES[name.split("/")[0]].layouts)
 
 
 def test_shards_are_one_corpus(tmp_path, caplog):

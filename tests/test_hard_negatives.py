@@ -4,7 +4,6 @@ import json
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 import pytest
 from encode_functions import Counting
 from hard_negatives import mine_folder
@@ -60,38 +59,21 @@ def test_right_answers_of_one_source_are_no_negatives():
     assert counts["dropped by right_answer"] == 2
 
 
-# --- models and pairs in other forms
-
-
 class Model:
-    """A model with its encode as a method."""
-
     encode = staticmethod(encode)
 
 
-LETTERS = [(f"source of {letter}", letter) for letter in "abcde"]
-
-
-def test_pairs_come_in_a_table_and_before_or_after_the_model():
-    frame = pd.DataFrame([pair[::-1] for pair in LETTERS], columns=["answer", "query"])
-    for arguments in ((encode, LETTERS), (frame, Model())):
-        found = mine_hard_negatives(*arguments, num_negatives=1)
-        assert found == [("b",), ("c",), ("b",), ("c",), ("d",)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "message"),
-    [
-        ((encode, []), {}, "there are none"),
-        ((encode, [(*pair, "wrong") for pair in LETTERS]), {}, "expected pairs of two texts"),
-        (("exported/en-es", LETTERS), {}, "a model, as xling_tf.load returns it"),
-        ((lambda texts: encode(texts)[1:], LETTERS), {}, "for each of 5 texts"),
-        ((encode, LETTERS), {"relative_margin": "0.5"}, "relative_margin must be"),
-    ],
-)
-def test_what_is_no_model_no_pairs_or_no_option_is_refused(arguments, options, message):
-    with pytest.raises(UserError, match=message):
-        mine_hard_negatives(*arguments, **options)
+def test_pairs_come_before_or_after_the_model_and_nothing_else():
+    pairs = [("x", "a"), ("y", "b"), ("z", "d")]
+    for arguments in ((encode, pairs), (pairs, Model())):
+        assert mine_hard_negatives(*arguments, num_negatives=1) == [("b",), ("a",), ("b",)]
+    for arguments, options, message in (
+        ((encode, [(*pair, "wrong") for pair in pairs]), {}, "expected pairs of two texts"),
+        (("exported/en-es", pairs), {}, "a model, as xling_tf.load returns it"),
+        ((encode, pairs), {"relative_margin": "0.5"}, "relative_margin must be"),
+    ):
+        with pytest.raises(UserError, match=message):
+            mine_hard_negatives(*arguments, **options)
 
 
 def test_equal_vectors_are_within_a_margin_of_zero_though_they_are_rounded():
@@ -177,7 +159,7 @@ def mined(folder, name="x"):
     return [tuple(pair) for pair in read_mined(mined_path(folder, name, "en-es"))]
 
 
-def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
+def test_the_nearest_wrong_targets_that_no_corpus_holds_out_are_mined(tmp_path):
     counts = mine(write_corpus(tmp_path, ROWS))
     # TRAINED[0] has two right answers, "cero" (0) and "lejos" (50), so that neither is a negative
     # of it; "fuera" (1) is held out, so it is no candidate. "Cerca" (20): 20 and 30 away from
@@ -194,15 +176,8 @@ def test_the_nearest_wrong_targets_of_the_corpus_are_mined(tmp_path):
     numbers = {"pairs": 5, "distinct targets": 4, "dropped by right_answer": 2}
     shares = {"pairs with 0": 0, "pairs with 1": 0, "pairs with 2": 5}
     assert counts == {"x.en-es": numbers | shares}
-
-
-def test_what_other_corpora_hold_out_is_never_a_negative(tmp_path):
-    # "Cerca", the nearest to "cero" and "lejos", is a reply to what is held out.
-    files = {"conversations/c.es.tsv": f"{HELD[0]}\tCerca\n"}
-    mine(write_corpus(tmp_path, ROWS))
-    assert any("Cerca" in negatives for _, _, negatives in mined(tmp_path))
-    write_files(tmp_path, files)
-    # What was mined before the corpus came is not trained on.
+    # Another corpus comes, in which "Cerca" is a reply to what is held out: what was mined is not trained on.
+    write_files(tmp_path, {"conversations/c.es.tsv": f"{HELD[0]}\tCerca\n"})
     corpora = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     trained = list(transient_store(corpora).corpora[0].train)
     assert len(trained) == 4

@@ -1,6 +1,5 @@
-"""Readers on damaged corpora: bad lines are counted with their numbers, good ones are read."""
+"""Damaged files: corpora give their good lines, and evaluation sets and results are read or refused."""
 
-import gzip
 import json
 import tracemalloc
 import zipfile
@@ -8,10 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import report
 from hostile_bytes import FEW, damaged, odd_json, require_told
 from hypothesis import example, given
 from hypothesis import strategies as st
 from raw_files import flipped, pack, snli_line, write_files
+from test_report import RESULTS
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import MAX_LINE
@@ -26,6 +27,9 @@ from xling_tf.corpora.readers import (
 )
 from xling_tf.corpora.records import SentenceTriplet
 from xling_tf.errors import UserError
+from xling_tf.evaluators import running
+from xling_tf.evaluators.reqa import ReqaData, read_tables
+from xling_tf.evaluators.sts import read_scored
 
 SNLI_LINE = snli_line("neutral", "A man.", "He ñ.").strip()
 ASKED = {"id": "1", "question": "What falls?", "answers": [{"answer_start": 0, "text": "Rain"}]}
@@ -49,11 +53,11 @@ BAD_LINES = [
 
 
 def read_or_told(read, path: Path) -> list:
-    """The rows of a file; nothing but a `UserError` with the file's name may come in their place."""
+    """The rows of a file; nothing but a `UserError` with its folder's name may come in their place."""
     try:
         rows = list(read(path))
     except UserError as error:
-        require_told(error, path)
+        require_told(error, path.parent)
         return []
     for row in rows:
         str(row).encode()  # no half characters
@@ -106,18 +110,37 @@ def test_an_archive_is_named_and_a_text_that_begins_like_a_packed_file_is_read(t
     assert len(list(read_parallel(path))) == 1
 
 
+def read_reqa(path: Path) -> ReqaData:
+    sentences = path.with_name("sentences.tsv")
+    sentences.write_text("sentence_id\tsentence\n1\tAda did.\n")
+    return read_tables({"questions": path, "sentences": sentences})
+
+
+SCORES = b"sentence1\tsentence2\tscore\nA man.\tHe.\t2.5\na\tb\t5"
+RESULTS_FILE = json.dumps(RESULTS).encode()
+# A valid file, and what reads it.
+READERS = {
+    "similarity.tsv": (SCORES, read_similarity),
+    "squad.json": (SQUAD_FILE, partial(read_squad, languages=["en"])),
+    "snli.jsonl": (SNLI_LINE.encode(), read_snli),
+    "sts.tsv": (SCORES, read_scored),
+    "reqa.tsv": (b"question_id\tquestion\tanswer_sentence_id\nq\tWho?\t1\n", read_reqa),
+    "before.json": (RESULTS_FILE, running._read),
+    "results.json": (RESULTS_FILE, lambda path: report.read_results([path])),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
 @FEW
 @given(data=st.data())
-def test_damaged_tables_and_json_are_records_or_one_error(data, tmp_path):
-    path = tmp_path / "x.en.json"
-    path.write_bytes(data.draw(damaged(b"sentence1\tsentence2\tscore\nA man.\tHe.\t2.5\na\tb\t5")))
-    read_or_told(read_similarity, path)
-    path.write_bytes(data.draw(st.one_of(odd_json(SQUAD_FILE), damaged(SQUAD_FILE))))
-    read_or_told(partial(read_squad, languages=["en"]), path)
-    path = path.with_suffix(".jsonl")
-    path.write_bytes(data.draw(odd_json(SNLI_LINE.encode())))
-    for pair, _ in read_or_told(read_snli, path):
-        assert {*map(type, pair)} == {str, int}
+def test_damaged_tables_and_json_are_read_or_one_error(name, data, tmp_path):
+    valid, read = READERS[name]
+    kinds = [damaged(valid), odd_json(valid)] if ".json" in name else [damaged(valid)]
+    path = tmp_path / name
+    path.write_bytes(data.draw(st.one_of(kinds)))
+    rows = read_or_told(read, path)
+    if read is read_snli:
+        assert all({*map(type, pair)} == {str, int} for pair, _ in rows)
 
 
 def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(tmp_path, monkeypatch):
@@ -142,16 +165,10 @@ def test_files_that_go_or_cannot_be_opened(tmp_path):
         corpus.version()
 
 
-@pytest.mark.slow
 def test_a_line_without_end_takes_no_memory(tmp_path):
-    path = tmp_path / "bomb.tsv.gz"
-    with gzip.open(path, "wb", 1) as file:
-        file.write(b"one\tuno\n")
-        for _ in range(1000):
-            file.write(b"a" * 2**20)
-        file.write(b"\ntwo\tdos\n")
+    files = {"bomb.tsv.gz": b"one\tuno\n" + b"a" * 2**26 + b"\ntwo\tdos\n"}
+    reading = read_parallel(write_files(tmp_path, files) / "bomb.tsv.gz")
     tracemalloc.start()
-    reading = read_parallel(path)
     assert len(list(reading)) == 2
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

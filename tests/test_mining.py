@@ -60,22 +60,6 @@ def read(path: Path) -> list[tuple[float, str, str]]:
     return [(float(score), source, target) for score, source, target in lines]
 
 
-def test_margins_by_hand(tmp_path):
-    # With the two nearest: s0's cosines are 1 and .6, t0's 1 and .28, s1's .96 and .28, t1's .96 and .6.
-    sources, targets = [[1, 0], [0.28, 0.96]], [[1, 0], [0.6, 0.8]]
-    folders = write_sides(tmp_path, (sources, targets))
-    counts = mine_translations(*folders, tmp_path / "out.tsv", threshold=0)
-    assert counts == {"sources": 2, "targets": 2, "pairs": 2}
-    # cos(s0, t0) / ((.8 + .64) / 2) = 1 / .72; cos(s1, t1) = .168 + .768 = .936: mean of s1 (.936 + .28) / 2
-    # = .608, of t1 (.6 + .936) / 2 = .768.
-    assert read(tmp_path / "out.tsv") == [
-        (pytest.approx(1 / 0.72, abs=1e-5), "s0", "t0"),
-        (pytest.approx(0.936 / ((0.608 + 0.768) / 2), abs=1e-5), "s1", "t1"),
-    ]
-    # Only the first is above 1.37: the second has 1.3605.
-    assert mine_translations(*folders, tmp_path / "out.tsv", threshold=1.37)["pairs"] == 1
-
-
 @pytest.mark.parametrize(("kind", "memory"), [("flat", 4), ("flat", SMALL), ("ivf", 4), ("ivf", SMALL)])
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory, precision, monkeypatch):
@@ -95,17 +79,18 @@ def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory
     np.testing.assert_allclose(scores, [pair.score for pair in expected], atol=1e-5)
 
 
-def test_the_same_sentence_counts_once(tmp_path):
-    # Without repeats, margins are those of the two sentences on each side. Tabs and line feeds become spaces.
+def test_margins_by_hand_where_the_same_sentence_counts_once(tmp_path):
+    # Cosines of "a b " and "c" with "A" and "B": 1 and .6; .28 and .168 + .768 = .936. The means of the rows
+    # are .8 and .608, those of the columns .64 and .768. Tabs and line feeds become spaces.
     vectors = np.array([[1, 0], [1, 0], [0.28, 0.96], [1, 0]])
     source = write_vectors(tmp_path / "s", ["a\tb\n", "a\tb\n", "c", "a\tb\n"], vectors, rows=3)
     target = write_vectors(tmp_path / "t", ["B", "A", "B"], [[0.6, 0.8], [1, 0], [0.6, 0.8]], rows=1)
-    counts = mine_translations(source, target, tmp_path / "out.tsv", threshold=0)
-    assert counts == {"sources": 2, "targets": 2, "pairs": 2}
-    expected = [(1 / 0.72, "a b ", "A"), (0.936 / 0.688, "c", "B")]
-    assert read(tmp_path / "out.tsv") == [
-        (pytest.approx(score, abs=1e-5), *pair) for score, *pair in expected
-    ]
+    expected = [(1 / ((0.8 + 0.64) / 2), "a b ", "A"), (0.936 / ((0.608 + 0.768) / 2), "c", "B")]
+    for threshold, num_pairs in ((0, 2), (1.37, 1)):
+        counts = mine_translations(source, target, tmp_path / "out.tsv", threshold=threshold)
+        assert counts == {"sources": 2, "targets": 2, "pairs": num_pairs}
+        pairs = [(pytest.approx(score, abs=1e-5), *pair) for score, *pair in expected]
+        assert read(tmp_path / "out.tsv") == pairs[:num_pairs]
 
 
 def test_nothing_to_find(tmp_path):
@@ -124,13 +109,8 @@ def test_a_killed_program_continues(tmp_path):
     folders = write_sides(tmp_path, random_sides(1500), rows=10)
     mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
-    flags = [
-        f"--source_vectors={folders[0]}",
-        f"--target_vectors={folders[1]}",
-        "--threshold=0",
-        f"--memory={SMALL}",
-    ]
-    command = [sys.executable, str(ROOT / "data/mine.py"), *flags, f"--output={output}"]
+    flags = [f"--source_vectors={folders[0]}", f"--target_vectors={folders[1]}", f"--output={output}"]
+    command = [sys.executable, str(ROOT / "data/mine.py"), *flags, "--threshold=0", f"--memory={SMALL}"]
     run_and_kill(command, work / "forward-00020.npz")
     assert not output.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("forward-0000*.npz")}

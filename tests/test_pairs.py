@@ -18,7 +18,6 @@ SCORES = [number / 4 for number in range(COUNT)]
 WRONG = [f"a wrong text {number % 7}" for number in range(COUNT)]
 SCORED = [Pair(*pair, score) for pair, score in zip(TEXTS, SCORES, strict=True)]
 TRIPLETS = [Pair(*pair, None, (text,)) for pair, text in zip(TEXTS, WRONG, strict=True)]
-IDS = [f"pair-{number:04}" for number in range(COUNT)]
 
 
 def rows(column, at=2):
@@ -30,62 +29,50 @@ def table(*names, column=SCORES, at=2):
     return pd.DataFrame(rows(column, at), columns=[*names])
 
 
-@pytest.mark.parametrize(
-    "column",
+def test_scores_may_be_written_in_any_way():
+    first, second = zip(*TEXTS, strict=True)
     # Some are numbers, others are written as text.
-    [SCORES, np.array(SCORES, np.float32), pa.array(SCORES), [str(s) if s < 1 else s for s in SCORES]],
-)
-def test_scores_may_be_written_in_any_way(column):
-    assert (
-        read_pairs({"first": [a for a, _ in TEXTS], "second": [b for _, b in TEXTS], "score": column})
-        == SCORED
-    )
-    assert read_pairs(table("sentence1", "sentence2", "score", column=list(column))) == SCORED
+    mixed = [str(score) if score < 1 else score for score in SCORES]
+    for column in (np.array(SCORES, np.float32), pa.array(SCORES), mixed):
+        assert read_pairs({"first": first, "second": second, "score": column}) == SCORED
 
 
-RTE = datasets.ClassLabel(names=["entailment", "not_entailment"])
+ALIKE = [Pair("a", "c", 1.0), Pair("b", "d", 0.0)]
 
 
 @pytest.mark.parametrize(
-    ("labels", "feature"),
+    "labels",
     [
-        ([0, 1], RTE),
-        ([0, 1], datasets.ClassLabel(names=["duplicate", "not_duplicate"])),
-        ([1, 0], datasets.ClassLabel(names=["not_equivalent", "equivalent"])),
-        ([1, 0], datasets.ClassLabel(names=["0", "1"])),
-        (["entailment", "not_entailment"], None),
-        (["Duplicate", "Not duplicate"], None),
-        (["paraphrase", "non-paraphrase"], None),
-        (["True", "False"], None),
-        ([True, False], None),
+        *(["entailment", "not_entailment"], ["Duplicate", "Not duplicate"]),
+        *(["paraphrase", "non-paraphrase"], ["True", "False"], [True, False]),
     ],
 )
-def test_names_of_classes_say_which_texts_are_alike(labels, feature):
-    for names in (("sentence1", "sentence2"), ("premise", "hypothesis")):
-        columns = {names[0]: ["a", "b"], names[1]: ["c", "d"], "label": labels}
-        data = datasets.Dataset.from_dict(columns)
-        if feature:
-            data = data.cast_column("label", feature)
-        elif isinstance(labels[0], bool) and "hypothesis" in names:
-            continue
-        for pairs in (data, *(() if feature else (columns, pd.DataFrame(columns)))):
-            assert read_pairs(pairs) == [Pair("a", "c", 1.0), Pair("b", "d", 0.0)]
-        if feature:  # -1 stands for no label, as in the test sets of GLUE
-            data = datasets.Dataset.from_dict({**columns, "label": [labels[0], -1]}).cast_column(
-                "label", feature
-            )
-            with pytest.raises(UserError, match=r"pair 2 must be two texts .*-1"):
-                read_pairs(data)
+def test_labels_say_which_texts_are_alike(labels):
+    columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": labels}
+    assert read_pairs(columns) == read_pairs(pd.DataFrame(columns)) == ALIKE
 
 
 @pytest.mark.parametrize(
-    "frame",
+    ("labels", "names"),
     [
-        table("sentence1", "sentence2", "score")[["score", "sentence2", "sentence1"]],
-        table("Text 1", "text_2", "Label")[["Label", "Text 1", "text_2"]],
+        ([0, 1], ["entailment", "not_entailment"]),
+        ([1, 0], ["not_equivalent", "equivalent"]),
+        ([1, 0], ["0", "1"]),
     ],
 )
-def test_names_of_columns_say_what_they_are(frame):
+def test_names_of_classes_say_which_texts_are_alike(labels, names):
+    def data(*labels):
+        columns = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": labels}
+        return datasets.Dataset.from_dict(columns).cast_column("label", datasets.ClassLabel(names=names))
+
+    assert read_pairs(data(*labels)) == ALIKE
+    # -1 stands for no label, as in the test sets of GLUE.
+    with pytest.raises(UserError, match=r"pair 2 must be two texts .*-1"):
+        read_pairs(data(labels[0], -1))
+
+
+def test_names_of_columns_say_what_they_are():
+    frame = table("Text 1", "text_2", "Label")[["Label", "Text 1", "text_2"]]
     records = frame.to_dict("records")
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
     for pairs in (frame, records, iter(records), frame.to_dict("list"), arrow, arrow.to_batches()[0]):
@@ -111,14 +98,11 @@ def test_a_file_is_a_table(tmp_path):
     [
         np.array(rows(WRONG)),
         pd.Series(rows(WRONG)),
-        pd.DataFrame(rows(WRONG)),
         table("here", "there", "elsewhere", column=WRONG),
         tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows(WRONG), strict=True)))),
         [TranslationPair(*pair, (wrong,)) for *pair, wrong in rows(WRONG)],
         [{"query": a, "answer": b, "negatives": [wrong]} for a, b, wrong in rows(WRONG)],
         [{"negative_1": None, "hard_neg": wrong, "pos": b, "question": a} for a, b, wrong in rows(WRONG)],
-        # Some have fewer wrong texts.
-        pd.DataFrame([(*row, None) for row in rows(WRONG)], columns=["anchor", "positive", "neg1", "neg2"]),
     ],
 )
 def test_wrong_texts_in_any_form(pairs):
@@ -130,9 +114,7 @@ def test_texts_can_be_encoded_as_utf8():
     assert read_pairs(named) == [Pair("  one", "two", None, ("t hree",))]
 
 
-@pytest.mark.parametrize(
-    "blank", ["", " ", "\ud83d", "\u200b", "\ufeff", "\u00a0\u2060", "\u00ad", "\u3164", "\x00"]
-)
+@pytest.mark.parametrize("blank", ["", "\ud83d", "\u200b\ufeff", "\u00a0\u00ad", "\u3164", "\x00"])
 def test_a_text_that_shows_nothing_is_empty(blank):
     for pair in (("one", blank), (blank, "one")):
         with pytest.raises(UserError, match="pair 2 must be two texts that are not empty"):
@@ -159,31 +141,28 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
     [
         # Without names: two texts or three, and nothing else.
         (rows(SCORES), '"sentence1", "sentence2", "score"'),
-        (table("here", "there", "points"), '"sentence1", "sentence2", "score"'),
         ([("hello", "hallo", "17"), ("dog", "Hund", "18")], "column 3 has numbers or classes, such as '18'"),
-        ([("17", "hello", "hallo"), ("18", "dog", "Hund")], "column 1 has numbers"),
         (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has numbers or classes"),
-        (rows(range(COUNT), at=0), "pair 1 is list"),
         ([(*row, "another wrong text") for row in rows(WRONG)], "pair 1 is list"),
         ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
-        ([(*row, None) for row in TEXTS], "pair 1 is list"),
         # The first line of a file.
         ([("number", "text", "note"), ("1", "hello", "x"), ("2", "dog", "y")], "column 1 has numbers"),
         ([("id", "text"), *TEXTS], "first row names columns"),
         ([("source", "target"), *TEXTS], "first row names columns"),
-        ([("Sentence1", "Sentence 2", "Label"), *rows(WRONG)], "first row names columns"),
         (table("query", "whatever", "score"), "query, whatever, score"),
-        (table("id", "sentence1", "sentence2", column=IDS, at=0), "id, sentence1"),
-        (table("query", "question", "score"), "query, question"),
         (pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]), "query, answer, answer"),
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
-        (table("text1", "text2", "label", column=["good", "bad"] * 6), "pair 1 must be"),
         (table("text1", "text2", "label", column=["entailment", "neutral"] * 6), "pair 2 must be"),
-        (table("source", "target", "answer", column=WRONG), "source, target, answer; choose columns"),
+        ([("a", "b"), None], "pair 2 must be"),
+        ([{"translation": {"en": "a", "es": "b"}}], "pair 1 is list"),
+        ([], "there are none"),
+        ({"hello": "hola"}, "expected pairs in a list"),
+        ({"anchor": ["a"], "positive": ["b", "c"]}, "columns of equal length"),
+        ("no file.csv", "cannot be read"),
     ],
 )
-def test_columns_that_are_neither_texts_nor_scores_are_refused(pairs, message):
+def test_what_is_neither_texts_nor_scores_is_refused(pairs, message):
     with pytest.raises(UserError, match=message):
         read_pairs(pairs)
 
@@ -196,22 +175,3 @@ def test_words_are_texts():
     assert read_pairs(named)[0].wrong == ("entailment",)
     assert read_pairs(rows(["狗"] * COUNT))[0].wrong == ("狗",)
     assert read_pairs(dict(TEXTS).items()) == [Pair(*row) for row in TEXTS]
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        *([], {}, "no file.csv", None, {"hello": "hola"}, {"anchor": ["a"], "positive": ["b", "c"]}),
-        *(
-            ["ab"],
-            [("a", "b"), None],
-            [("a", None)],
-            [("a",)],
-            [()],
-            [{"translation": {"en": "a", "es": "b"}}],
-        ),
-    ],
-)
-def test_anything_else_is_refused(pairs):
-    with pytest.raises(UserError, match=r"pair|expected|cannot be read"):
-        read_pairs(pairs)
