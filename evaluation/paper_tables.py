@@ -85,11 +85,12 @@ class Table(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Tables under one heading."""
+    """Tables under one heading, and the scores of a chart."""
 
     title: str
     source: str
     tables: Sequence[Table]
+    chart: Sequence[Key] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +157,16 @@ def is_correlation(metric: str) -> bool:
     return any(part in metric.rpartition("/")[2] for part in _CORRELATIONS)
 
 
+def is_cost(metric: str) -> bool:
+    """True if smaller is better."""
+    return any(cost in metric.rpartition("/")[2] for cost in _COSTS)
+
+
 def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
     """Makes cells; marks the best if there are several."""
     present = [value for value in values if value is not None]
-    name = metric.rpartition("/")[2]
-    is_cost, is_compared = any(cost in name for cost in _COSTS), len(present) > 1 and name not in _NEITHER
-    winner = formatted(metric, min(present) if is_cost else max(present)) if is_compared else None
+    is_compared = len(present) > 1 and metric.rpartition("/")[2] not in _NEITHER
+    winner = formatted(metric, min(present) if is_cost(metric) else max(present)) if is_compared else None
     texts = ["" if value is None else formatted(metric, value) for value in values]
     return [Cell(text, bool(text) and text == winner) for text in texts]
 

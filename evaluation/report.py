@@ -11,7 +11,7 @@ Files are results of evaluation/main.py or of trainings (`results.json`).
 
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,15 +23,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from absl import flags
 
+from evaluation.comparison import Interval, Values, difference, interval_of_mean, interval_of_score
 from evaluation.paper_tables import (
     OTHER_CONTENT,
+    Cell,
     Key,
     Row,
     Section,
     Table,
     add_results,
     beside,
+    formatted,
     is_correlation,
+    is_cost,
     is_fraction,
     label,
     marked,
@@ -49,6 +53,7 @@ Scores of our systems (**bold**) beside the papers' figures, made by `evaluation
 its table, with the reason. "The data folder" is [the collection](results.md#how-to-read-the-numbers).
 
 """
+_LACKING = "that not all models have"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +73,14 @@ class Results:
     trained_on: Mapping[tuple[str, str], Mapping[str, float]]
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]
+
+    def interval(self, key: Key) -> Interval | None:
+        """The 95% interval of a score for the choice of examples, if their number is known."""
+        counts = [round(self.scores.get((*key[:2], f"num_{what}"), 0)) for what in ("queries", "pairs")]
+        # Tasks without test data are scored by cross-validation on their training data.
+        account = self.accounts.get(key[:2], {})
+        counts += [int(n) for part in ("test", "train") if (n := account.get(f"num_{part}", "")).isdigit()]
+        return interval_of_score(key[2], self.scores[key], next(filter(None, counts), 0))
 
 
 def main(*names: str) -> None:
@@ -110,16 +123,15 @@ def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: boo
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
     )
     # Escapes what would start a column or a tag in Markdown.
-    environment.filters["plain"] = lambda text: (
-        str(text).replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-    )
+    plain = {} if as_page else str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
+    environment.filters |= {"plain": lambda text: str(text).translate(plain), "formatted": formatted}
+    environment.filters["brackets"] = _in_brackets
     skipped: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for result in results:
         for item in result.skipped.items():
             skipped[item].append(result.name)
-    return environment.get_template("report.j2").render(
-        as_page=as_page, sections=parts, results=results, skipped=skipped
-    )
+    context = {"as_page": as_page, "sections": parts, "results": results, "skipped": skipped}
+    return environment.get_template("report.j2").render(context, verdict=verdict(results))
 
 
 # Reading.
@@ -134,6 +146,8 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
         expected = f"{path} must be a results file of evaluation/main.py or of a training"
         with as_user_error(f"{expected}, but is not ({{error}}); give another", *OTHER_CONTENT):
             content = read_json(path)
+            if not any(content["scores"].values()):
+                raise ValueError("it has no scores")
             if "system" not in content:
                 content = _from_training(content, path)
             result = _results(content)
@@ -196,15 +210,14 @@ def _results(content: Mapping[str, Any]) -> Results:
 
 
 def sections(results: Sequence[Results]) -> list[Section]:
-    """An overview, and for each suite the papers' tables and all scores."""
+    """An overview, and for each suite a chart, the papers' tables and all scores."""
     from xling_tf.evaluators.running import SUITES
 
     keys = list(dict.fromkeys(key for result in results for key in result.scores))
     keys = [key for key in keys if "num_" not in key[2]]  # counts are not compared
     names = [result.name for result in results]
     parts = []
-    if means := list(_means(results, keys)):
-        overview = Table("Mean of first scores", ["suite", "data sets", *names], means)
+    if overview := _overview(results):
         parts.append(Section("Overview", "", [overview]))
     paper_scores = list(with_best({result.name: result.scores for result in results}))
     for suite in dict.fromkeys(key[0] for key in keys):
@@ -226,39 +239,91 @@ def sections(results: Sequence[Results]) -> list[Section]:
         if suite in SUITES:
             title, source = SUITES[suite].title, f"{suite}: {SUITES[suite].source}"
         tables = [*(table for name, table in paper_scores if name == suite), scores]
-        parts.append(Section(title, source, tables))
+        chart = [key for key in first_scores(results) if key[0] == suite]
+        parts.append(Section(title, source, tables, chart))
     return parts
 
 
-def _means(results: Sequence[Results], keys: Sequence[Key]) -> Iterator[Row]:
-    """Yields each suite's mean over the first score of each data set that all results have.
+def first_scores(results: Sequence[Results]) -> dict[Key, str]:
+    """The first score of each data set, if it is a share or a correlation.
 
-    A second mean leaves out data sets whose pairs (or texts, without pairs) are known to be in the training
-    data of one of the encoders.
+    Returns:
+        By score, why the data set does not compare the models fairly, or "". Texts decide whether a model has
+        seen a data set without pairs.
     """
     from xling_tf.evaluators.running import SEEN
 
-    firsts = list({key[:2]: key for key in reversed(keys)}.values())
-    for suite in dict.fromkeys(key[0] for key in keys):
-        shared = [
-            key
-            for key in firsts
-            if key[0] == suite
-            and (is_fraction(key[2]) or is_correlation(key[2]))
-            and all(key in result.scores for result in results)
-        ]
-        unseen = [
-            key
-            for key in shared
-            if all(next(iter(r.trained_on.get(key[:2], {}).values()), 0.0) < SEEN for r in results)
-        ]
-        groups = {suite: shared}
-        if len(unseen) < len(shared):
-            groups[f"{suite}, not trained on"] = unseen
-        for name, group in groups.items():
-            if group:
-                means = [float(np.mean([r.scores[key] for key in group])) for r in results]
-                yield Row([name, str(len(group))], marked(group[0][2], means))
+    firsts: dict[tuple[str, str], Key] = {}
+    for key in (key for result in results for key in result.scores if "num_" not in key[2]):
+        firsts.setdefault(key[:2], key)
+    reasons: dict[Key, str] = {}
+    for key in firsts.values():
+        if is_fraction(key[2]) or is_correlation(key[2]):
+            seen = [next(iter(result.trained_on.get(key[:2], {}).values()), 0.0) for result in results]
+            if not all(key in result.scores for result in results):
+                reasons[key] = _LACKING
+            elif max(seen) >= SEEN:
+                reasons[key] = "that a model was trained on"
+            else:
+                reasons[key] = "whose files or protocol differ" if differences(results, *key[:2]) else ""
+    return reasons
+
+
+def _ranking(results: Sequence[Results], keys: Sequence[Key]) -> dict[str, Values]:
+    """Scores by name, the best result first; errors are turned into shares of right answers."""
+    is_error = np.array([is_cost(metric) for *_, metric in keys], bool)
+    scores = {result.name: np.array([result.scores[key] for key in keys]) for result in results}
+    ranking = {name: np.where(is_error, 1 - values, values) for name, values in scores.items()}
+    return dict(sorted(ranking.items(), key=lambda item: -item[1].sum()))
+
+
+def verdict(results: Sequence[Results]) -> dict[str, Any]:
+    """What a verdict says: the scores on data sets that compare the models fairly, the best model first."""
+    reasons = first_scores(results)
+    fair = [key for key, why in reasons.items() if not why]
+    ranking = _ranking(results, fair)
+    return {
+        "ranking": ranking,
+        "suites": [suite for suite, *_ in fair],
+        "difference": difference(*list(ranking.values())[:2]) if len(ranking) > 1 else None,
+        "left_out": Counter(filter(None, reasons.values())),
+        "unknown": [result.name for result in results if result.accounts and not result.trained_on],
+    }
+
+
+def _overview(results: Sequence[Results]) -> Table | None:
+    """Each suite's means over the data sets that all results have, and by how much the best is ahead.
+
+    A second mean leaves out data sets that do not compare the models fairly.
+    """
+    reasons, compared = first_scores(results), verdict(results)
+    order = list(compared["ranking"]) if compared["difference"] else []
+    rows = []
+    for suite in dict.fromkeys(key[0] for key in reasons):
+        shared = [key for key, why in reasons.items() if key[0] == suite and why != _LACKING]
+        fair = [key for key in shared if not reasons[key]]
+        groups = {suite: shared} if fair == shared else {suite: shared, f"{suite}, compared fairly": fair}
+        rows += [_means(results, name, group, order) for name, group in groups.items() if group]
+    ahead = [f"{order[0]} ahead of {other}" for other in order[1:]]
+    headings = ["suite", "data sets", *(result.name for result in results), *ahead]
+    return Table("Mean of first scores", headings, rows) if rows else None
+
+
+def _means(results: Sequence[Results], name: str, keys: Sequence[Key], order: Sequence[str]) -> Row:
+    metric, scores = keys[0][2], np.array([[result.scores[key] for key in keys] for result in results])
+    cells = []
+    for result, cell, values in zip(results, marked(metric, [*scores.mean(axis=1)]), scores, strict=True):
+        interval = interval_of_mean(values) if len(keys) > 1 else result.interval(keys[0])
+        cells.append(Cell(cell.text + _in_brackets(interval, metric), cell.is_best))
+    ranking = _ranking(results, keys)
+    for found in (difference(ranking[order[0]], ranking[other]) for other in order[1:]):
+        text = "{:+.1f} ({:+.1f} to {:+.1f})".format(found.mean, *found.interval) if found else ""
+        cells.append(Cell(text, found is not None and found.is_clear))
+    return Row([name, str(len(keys))], cells)
+
+
+def _in_brackets(interval: Interval | None, metric: str) -> str:
+    return " ({} to {})".format(*(formatted(metric, end) for end in interval)) if interval else ""
 
 
 def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]:

@@ -10,6 +10,8 @@ import report
 from programs import ROOT, run_python, the_error
 
 from evaluation import paper_tables
+from evaluation.comparison import interval_of_score
+from xling_tf.errors import UserError
 
 PROGRAM = ROOT / "evaluation" / "report.py"
 # As evaluations write them.
@@ -102,6 +104,7 @@ def test_training_data_are_marked_and_left_out_of_a_second_mean(two, tmp_path):
     (clean,) = (row for name, row in means.items() if name.startswith("senteval,"))
     assert [cell.text for cell in clean.cells] == ["61.0"] * 3
     assert not any(name.startswith("sts,") for name in means)
+    assert report.verdict(read)["left_out"] == {"that a model was trained on": 1}
 
 
 def test_systems_stand_above_the_papers_own_in_its_tables(two):
@@ -298,3 +301,44 @@ def test_the_program_writes_both_forms(tmp_path):
     (tmp_path / "ours.json").write_text("[]", encoding="utf-8")
     run = run_python(tmp_path, str(PROGRAM), str(path), "--papers=ours.json", "--output=papers.md")
     assert "ours.json must be" in the_error(run)
+
+
+# In points, how far the systems are ahead of "mine" on ten data sets.
+GAINS = {"mine": [0] * 10, "hardly": [1, -1] * 5, "much": [8, 9, 9, 10, 10, 10, 10, 11, 11, 12]}
+
+
+def compared(folder, *names, count=10):
+    """The report of these systems in Markdown, whose first lines are the verdict."""
+    for name in names:
+        scores = {f"set-{n}": {"accuracy": 0.5 + gain / 100} for n, gain in enumerate(GAINS[name][:count])}
+        write(folder, results(name, scores={"senteval": scores}, datasets={}))
+    read = report.read_results([folder / f"{name}.json" for name in names])
+    return report.render(report.sections(read), read, as_page=False)
+
+
+def test_a_verdict_says_what_is_more_than_chance(tmp_path):
+    text = compared(tmp_path, "mine", "much")
+    assert text.startswith(
+        "**much is better than mine, by 10.0 points on average over 10 data sets of 1 suite."
+    )
+    # Of the 2 ** 10 ways to swap, all or none differ as much.
+    assert "; 0.2% of random swaps" in text
+    assert "| **+10.0 (" in text
+    text = compared(tmp_path, "mine", "hardly")
+    assert " cannot be told apart: " in text.partition("\n")[0]
+    assert "a difference of -0.6 to 0.6 points; 100.0% of" in text
+    assert compared(tmp_path, "mine", "much", count=4).startswith("**Too few data sets")
+    assert compared(tmp_path, "mine").startswith("**mine has 50.0 points")
+
+
+def test_intervals_of_a_data_set_are_wilsons_or_fishers():
+    # (p + z² / 2n ± z √(p (1 - p) / n + z² / 4n²)) / (1 + z² / n), and tanh(artanh .7 ± z / √(103 - 3)).
+    assert interval_of_score("a/accuracy", 0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
+    assert interval_of_score("pearson", 0.7, 103) == pytest.approx((0.5858, 0.7869), abs=1e-4)
+    assert interval_of_score("macro_f1", 0.5, 100) is None
+
+
+def test_a_file_without_scores_is_an_error(tmp_path):
+    path = write(tmp_path, results(scores={"sts": {}}))
+    with pytest.raises(UserError, match=rf"^{re.escape(str(path))} .*no scores.*; give another$"):
+        report.read_results([path])
