@@ -77,6 +77,10 @@ lint: $(DEV) ## Checks style, formatting, imports and types
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+.PHONY: docs
+docs: $(DEV) ## Writes the docs as a site into build/site
+	$(BIN)/mkdocs build --strict --quiet
+
 .PHONY: format
 format: $(DEV) ## Formats the code and fixes what ruff can fix
 	$(BIN)/ruff check --fix .

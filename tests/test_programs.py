@@ -12,7 +12,10 @@ import pytest
 import tensorflow as tf
 import yaml
 from programs import ONE_TASK, ROOT, SHORT, read_lines, run_python, the_error, train
+from raw_files import write_files
 
+from training.curves import write_curves
+from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
 from xling_tf.errors import UserError
@@ -70,7 +73,9 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert set(model.signatures) == SIGNATURES
     card = (smoke.model / "README.md").read_text(encoding="utf-8")
-    assert all(said in card for said in ("`smoke`", "parallel/everyday", "retrieval/en-es/all"))
+    assert all(
+        said in card for said in ("`smoke`", "parallel/everyday", "retrieval/en-es/all", "(losses.svg)")
+    )
     metadata = huggingface_hub.ModelCard(card).data
     assert (metadata.language, metadata.license) == (["en", "es"], "other")
     assert "retrieval/en-es/all" in {score.dataset_name for score in metadata.eval_results}
@@ -167,3 +172,30 @@ def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):
             assert (name, actual) == (name, wanted)
             compared += 1
     assert compared
+
+
+def test_losses_are_drawn_to_scale(tmp_path):
+    losses = [("a_b", 4.0), ("c", 1.0), ("a_b", 2.0)]
+    lines = [
+        json.dumps({"step": step, "task": task, "loss": loss}) for step, (task, loss) in enumerate(losses)
+    ]
+    write_files(tmp_path, {"metrics.jsonl": "\n".join(lines)})
+    write_curves(tmp_path / "metrics.jsonl", {"a_b": 3.0}, tmp_path / "losses.svg")
+    root = ET.parse(tmp_path / "losses.svg").getroot()
+    first, second = (each.get("points") for each in root.findall(".//{*}polyline"))
+    # 240 pixels for 3 steps, 120 for losses from 2 to 4.
+    assert (first, second) == ("80.0,0.0 240.0,120.0", "160.0,0.0")
+    assert [line.get("y1") for line in root.findall(".//{*}line")] == ["120", "60.0", "120"]
+
+
+def test_a_dry_run_says_what_would_be_done(tmp_path, hub_folder):
+    text = plan(
+        Run(name="smoke", config=get_preset("smoke"), run_dir=tmp_path / "run", output=tmp_path / "model")
+    )
+    assert re.search(r"^parallel +en-es +1 +\d+ +\d+  translation_ranking_en-es$", text, re.MULTILINE)
+    assert "At most 150 steps." in text
+    write_files(tmp_path, {"texts.txt": "Hola\n" * 5000})
+    flags = ("--dry_run", f"--model={hub_folder}", "--input=texts.txt", "--output=vectors")
+    done = run_python(tmp_path, str(ROOT / "export" / "encode.py"), *flags)
+    assert done.output.startswith("about 5,000 rows, "), done.errors
+    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt"}

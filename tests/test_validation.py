@@ -40,13 +40,13 @@ def test_batches_of_any_lengths_have_one_size(monkeypatch):
     assert held_out_scores(model, model.tasks, held_out)[RANKING]["num_examples"] == 20
 
 
-def score_retrieval(store):
+def score_retrieval(store, seconds=60):
     model = tiny_model(CONFIG)
 
     def encode(texts):
         return np.ones((len(texts), 2))
 
-    suites = evaluate(model, model.tasks, ("en", "es"), encode, {}, store.corpora, None)
+    suites = evaluate(model, model.tasks, ("en", "es"), encode, {}, store.corpora, None, seconds)
     return {name: scores["num_queries"] for name, scores in suites.items()}
 
 
@@ -58,6 +58,7 @@ def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     assert score_retrieval(store) == {"retrieval/en-es/all": num_held_out}
     monkeypatch.setattr(module, "_QUERIES", 20)
     assert score_retrieval(store) == {"retrieval/en-es/all": 20}
+    assert score_retrieval(store, seconds=0) == {}
 
 
 def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
@@ -77,8 +78,8 @@ def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
         return np.ones((len(batch), 2))
 
     model = tiny_model(CONFIG)
-    evaluate(model, [], ("en", "es", "fr"), encode, {}, store.corpora, None)
-    (spanish, larger, smaller), (french, of_french) = texts[:6:2], texts[6::2]
+    evaluate(model, [], ("en", "es", "fr"), encode, {}, store.corpora, None, 60)
+    spanish, french, larger, smaller, of_french = texts[::2]
     assert smaller == french == of_french  # the corpora named "a" have the same sources
     assert set(spanish) <= set(larger)  # the sources of the smaller corpus are in both
     assert len(spanish) == len(larger) == len(smaller) == 15  # each source once

@@ -20,10 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from training.curves import write_curves
 from training.preset_lines import name_of_run, setting_lines
 from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
+from xling_tf.files import replacing
 from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset
 from xling_tf.program import format_table, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model
@@ -43,12 +45,15 @@ _TEACHER = flags.DEFINE_string(
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
 _SHOW = flags.DEFINE_string("show", None, "Prints all settings of the preset of this name and exits.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Says what would be trained, and for how long, and exits.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
 # Parameters of mallopt(3) that make malloc keep freed memory: a single arena (M_ARENA_MAX), as others cannot
 # grow beyond 64 MiB; no mmap for large tensors (M_MMAP_MAX); no trimming (M_TRIM_THRESHOLD); and growth by at
 # least 256 MiB (M_TOP_PAD).
 _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
+
+_CURVES = "losses.svg"
 
 # Metrics that only results.json has, not the table at the end.
 _LESS_TELLING = re.compile("num_|precision_at_(3|10)|spearman|own_language")
@@ -72,9 +77,9 @@ def main() -> None:
     if _INIT.value and not run_dir.exists():  # a run that goes on has a copy
         find_model(_INIT.value)
     distillation = config.task("distillation")
-    needs_published = distillation.weight and distillation.teacher == PUBLISHED
+    has_published_teacher = distillation.weight and distillation.teacher == PUBLISHED and not _DRY_RUN.value
     with ExitStack() as stack:
-        if (needs_published or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
+        if (has_published_teacher or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
             # Runs while the corpora are prepared and TensorFlow starts here.
             stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
         if _DATA.value is None and not config.data.sample:
@@ -139,6 +144,7 @@ def _program(name: str, *arguments: str) -> Iterator[None]:
 
 
 def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] | None:
+    from training.plan import plan
     from xling_tf.trainer.experiment import Run, run_experiment
 
     output = Path(_OUTPUT.value or f"exported/{name}")
@@ -150,10 +156,16 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
         output=output,
         cache=Path(_CACHE.value) if _CACHE.value is not None else None,
     )
+    if _DRY_RUN.value:
+        print(plan(run))
+        return {}
     results = run_experiment(run)
     if results:
-        print(format_table(_most_telling(results["scores"])))
-        print(f"\n{run.run_dir}/results.json has all scores; to see the training's curves:\n")
+        scores = results["scores"]
+        _add_curves(run.run_dir, output, scores)
+        print(format_table(_most_telling(scores)))
+        print(f"\n{run.run_dir}/results.json has all scores, {output}/{_CURVES} the losses; for more:\n")
+        print(f"    xling-tf report {run.run_dir}/results.json\n")
         print(f"    tensorboard --logdir {run.run_dir}/tensorboard")
         print(f"\n{output} holds the model. Try it, or serve it with a page to try it on:\n")
         if TOKENIZERS.implementation(results["model"]["tokenizer"]["kind"]).needs_text_ops:
@@ -161,6 +173,15 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
         print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])\n')
         print(f"    xling-tf serve --model {output}")
     return results
+
+
+def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, float]]) -> None:
+    """Draws the losses in the export's folder, and shows them in its card."""
+    held_out = {name[5:]: values["loss"] for name, values in scores.items() if name.startswith("task/")}
+    write_curves(run_dir / "metrics.jsonl", held_out, output / _CURVES)
+    card = output / "README.md"
+    with replacing(card) as temporary:
+        temporary.write_text(f"{card.read_text('utf-8')}\n![Losses by step]({_CURVES})\n", "utf-8")
 
 
 def _most_telling(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

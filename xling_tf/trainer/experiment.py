@@ -43,6 +43,8 @@ from xling_tf.trainer.teacher import Teacher, open_teacher, start_words, with_ve
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 from xling_tf.weights import Weights, assign_weights, read_weights
 
+_SCORING, _LEAST_SCORING = 0.2, 60.0  # at most this share of the training's time, but these seconds anyway
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -350,7 +352,7 @@ def _finish(
     held_out: Mapping[str, Examples],
     store: CorpusStore,
 ) -> dict[str, Any]:
-    """Exports a trained model, then scores it, which may take longer than the training did."""
+    """Exports a trained model, then scores it."""
     module = model.module()
     # Exported models compute in bfloat16 on CPUs alone.
     precision = keras.config.dtype_policy().name
@@ -365,7 +367,8 @@ def _finish(
     _, files = _describe(run, data, trainer, model, module, store, {})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
     logging.info("%s holds the model; now it is scored", run.output)
-    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data)
+    seconds = max(_LEAST_SCORING, _SCORING * trainer.seconds)
+    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data, seconds)
     scores |= {"same_meaning": reliability} if line else {}
     results, files = _describe(run, data, trainer, model, module, store, scores)
     for name, content in files.items():

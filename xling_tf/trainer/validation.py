@@ -1,5 +1,6 @@
 """Validation: scores of a trained model on held-out examples."""
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -73,15 +74,23 @@ def evaluate(
     held_out: Mapping[str, Examples],
     corpora: Sequence[StoredCorpus],
     data: Path | None,
+    seconds: float,
 ) -> dict[str, dict[str, float]]:
-    """Scores tasks by the model in training, and retrieval and similarity by `encode`."""
+    """Scores tasks, then retrieval and similarity by `encode`, and leaves out what `seconds` do not reach."""
+    end = time.monotonic() + seconds
     logging.info("evaluating the tasks")
     task_scores = held_out_scores(model, tasks, held_out)
     scores = {f"task/{name}": values for name, values in task_scores.items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
     if data:
         evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
+    evaluators.sort(key=lambda e: e.name.startswith("retrieval/") and not e.name.endswith("/all"))
     for evaluator in evaluators:
+        if time.monotonic() >= end:
+            logging.info(
+                "%s is left out: scoring has had its time; evaluation/main.py scores", evaluator.name
+            )
+            continue
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encode)
     return scores

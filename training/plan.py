@@ -1,0 +1,63 @@
+"""What a training would do: its corpora, budget and disk, for `--dry_run`."""
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tabulate import tabulate
+
+from xling_tf.corpora.folder import resolve_languages
+from xling_tf.corpora.store import transient_store
+from xling_tf.model import Model
+from xling_tf.processes import start_tensorflow
+from xling_tf.savedmodel.saved_models import find_model
+from xling_tf.trainer.experiment import Run, find_corpora, plan_tasks
+from xling_tf.trainer.resolution import resolve
+
+_COPIES = 3  # of the weights in a checkpoint, at most: Adam has two numbers for each
+_CHECKPOINTS = 2
+
+
+def total_bytes(folder: Path) -> int:
+    """Returns the size of a folder's files."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def plan(run: Run) -> str:
+    """Describes a run in lines; reads its corpora and fits its tokenizer, but writes nothing."""
+    start_tensorflow()
+    config, data = run.config, resolve_languages(run.data, run.config.data)
+    tasks = plan_tasks(config, data)
+    with TemporaryDirectory() as folder:
+        store = transient_store(find_corpora(run, data), Path(folder))
+        counts = Counter[tuple[str, str, str]]()
+        for corpus in store.corpora:
+            key = corpus.kind, corpus.languages
+            counts[*key, "corpora"] += 1
+            counts[*key, "records"] += len(corpus.train)
+            counts[*key, "held out"] += len(corpus.held_out)
+        if config.initial.model:
+            weights = total_bytes(find_model(config.initial.model))
+        else:
+            model = resolve(config, data, store, Path(folder))
+            made = Model.from_config(model.model, model.files.__getitem__)
+            weights = 4 * made.encoder.count_params()
+        text = total_bytes(Path(folder))
+    rows = [
+        (
+            *key,
+            *(counts[*key, name] for name in ("corpora", "records", "held out")),
+            ", ".join(task.name for task in tasks if (task.kind, task.languages) == key),
+        )
+        for key in sorted({key[:2] for key in counts})
+    ]
+    training = config.training
+    limits = [f"{training.steps} steps"] if training.steps else []
+    if minutes := training.minutes:
+        limits.append(f"{minutes:g} minutes, and {max(1, minutes / 5):g} for scores")
+    sizes = {"corpora": text, "checkpoints": _CHECKPOINTS * _COPIES * weights, "the export": weights}
+    headers = ("kind", "languages", "corpora", "to train on", "held out", "tasks")
+    return (
+        f"{tabulate(rows, headers=headers)}\n\nAt most {' or '.join(limits)}.\n"
+        f"Disk: {', '.join(f'{size / 1e6:,.0f} MB for {what}' for what, size in sizes.items())}."
+    )
