@@ -470,7 +470,7 @@ class InitialConfig(Section, name="initial"):
     # Share of the starting weights in the exported mean of starting and trained weights, which preserves more
     # of what the training texts lack, such as other languages ("WiSE-FT", Wortsman et al. 2022, eq. 1).
     average: Share = 0.0
-    # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300" (docs/training.md).
+    # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300" (docs/teachers.md).
     vectors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

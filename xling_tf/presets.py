@@ -147,7 +147,7 @@ _SMOKE = replace(
 
 # The models of Yang et al. 2019, with the constants of sec. 3.2 and 4.2. The paper gives no budget, batch
 # sizes or learning rates; ours are for hours on a CPU. Not in the paper: a first phase trains an average of
-# words (docs/training.md, "Two phases"), and the transformer's outputs are added to this average.
+# words (docs/settings.md, "Two phases"), and the transformer's outputs are added to this average.
 _MULTILINGUAL = replace(
     _RECIPE,
     description="the published multilingual CNN's tasks and sizes, for the languages of the data",

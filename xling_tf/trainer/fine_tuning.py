@@ -78,7 +78,7 @@ def fine_tune(
             stays usable; 0 turns it off.
         languages: Codes such as ("en", "es") if each side is in one language; texts in another language are
             then reported.
-        settings: Further settings, as in docs/training.md, such as
+        settings: Further settings, as in docs/settings.md, such as
             "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
         run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, which each different
             call has for itself, and which is deleted after the export.

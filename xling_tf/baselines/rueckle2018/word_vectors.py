@@ -1,6 +1,6 @@
 """Word vectors to start from, read or learned (Rücklé et al. 2018, sec. 5.1, appendix A.1).
 
-docs/training.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:` or `sif:`
+docs/teachers.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:` or `sif:`
 before the name of another space. `cvm@DICTIONARY:` and `cca@DICTIONARY:` learn from pairs of words.
 """
 
