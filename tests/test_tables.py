@@ -68,6 +68,7 @@ def test_each_type_has_names_for_its_columns(tmp_path):
         ("x.csv", 'a,b\n"c"x,d\n', "line 2: not CSV"),
         ("x.jsonl", '{"label": "a"}\n', "line 1: without the columns"),
         ("x.jsonl", '["a", "b"]\n', "line 1: not a JSON object"),
+        ("x.jsonl", '{"label": "a", "text": "b", "text": "c"}\n', "line 1: not a JSON object"),
         ("x.jsonl", '{"label": "a", "text": "\\ud800"}\n', "line 1: not UTF-8"),
         ("x.parquet", "no Parquet", "cannot be read"),
         ("x.tsv", "label\ttext\n", "has no rows"),

@@ -117,6 +117,7 @@ def test_types_are_those_of_the_first_file(tmp_path):
         ("x.csv", b"text\na\rb\nc\n", ["c"], "row 1 of .*x.csv has an unquoted carriage return"),
         ("x.tsv", b"id\ttext\r\n1\ta\rb\r\n2\tc\r\n", ["c"], "row 1 of .*x.tsv has an unquoted carriage"),
         ("x.jsonl", b'null\n{"text": "a"}\n[1]', ["a"], "row 1 of .*x.jsonl is no JSON object"),
+        ("x.jsonl", b'{"text": "a"}\n{"text": "b", "n": {"k": 1, "k": 2}}', ["a"], "row 2 of .*x.jsonl"),
         ("x.jsonl", b'{"text": "\\ud83d\\ude00"}\n{"text": "a", "n": "\\ud83d"}', ["\U0001f600"], "row 2 of"),
         # The types are those of all sound lines, not only of the first one.
         ("x.jsonl", b'?\n{"text": "a", "n": null}\n{"text": "b", "n": 1}', ["a", "b"], "row 1 of .*x.jsonl"),

@@ -19,7 +19,7 @@ from pyarrow import compute, parquet, types
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.compressed import PACKED, unpacked
-from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, split_blocks
+from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, json_object, split_blocks
 from xling_tf.errors import UserError, as_user_error, one_line
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
@@ -324,8 +324,8 @@ def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
     """Parses a line of JSON, None if it is empty; raises a `UserError` for no object with a text or null."""
     if not text.strip():
         return None
-    with suppress(AttributeError, RecursionError, ValueError):
-        row = json.loads(text)
+    with suppress(RecursionError, ValueError):
+        row = json_object(text)
         if "\\ud" in text.lower():
             json.dumps(row, ensure_ascii=False).encode()  # an error for half a surrogate pair
         if isinstance(row.get(text_column), str | None):

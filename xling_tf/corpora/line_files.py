@@ -1,6 +1,7 @@
 """Corpus files as lines of text, read in bounded memory and written reproducibly."""
 
 import gzip
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -38,8 +39,21 @@ class Unreadable(StrEnum):
     NOT_UTF8 = "not UTF-8"
     TOO_LONG = "longer than 1 MiB"
     NOT_CSV = "not CSV"
-    NOT_JSON = "not a JSON object"
+    NOT_JSON = "not a JSON object with distinct keys"
     NOT_TEXT = "a value that is no text"
+
+
+def json_object(line: str) -> dict[str, Any]:
+    """Parses a line of JSON; raises a `ValueError` if it is no object, or one with a key twice."""
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(members := dict(pairs)) < len(pairs):
+            raise ValueError("a key occurs twice")
+        return members
+
+    if not isinstance(value := json.loads(line, object_pairs_hook=distinct), dict):
+        raise ValueError("no object")
+    return value
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:

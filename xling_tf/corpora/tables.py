@@ -1,7 +1,6 @@
 """Tables of texts: TSV, CSV, JSON lines and Parquet, with or without the names of their columns."""
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import Unreadable, as_cell, normal_form, read_every_line, read_lines
+from xling_tf.corpora.line_files import (
+    Unreadable,
+    as_cell,
+    json_object,
+    normal_form,
+    read_every_line,
+    read_lines,
+)
 from xling_tf.errors import UserError, as_user_error, library
 
 # The endings of tables' names, without compression. A file with another ending is read as TSV.
@@ -192,8 +198,8 @@ def _csv(path: Path) -> Iterator[_Row]:
 def _json_lines(path: Path) -> Iterator[_Row]:
     for number, line in read_lines(path):
         try:
-            row = line if isinstance(line, Unreadable) else dict(json.loads(line).items())
-        except (AttributeError, ValueError, RecursionError):
+            row = line if isinstance(line, Unreadable) else json_object(line)
+        except (ValueError, RecursionError):
             row = Unreadable.NOT_JSON
         yield (number, (), row) if isinstance(row, Unreadable) else (number, (*row,), [*row.values()])
 
