@@ -125,6 +125,14 @@ def test_an_output_that_would_replace_the_run_is_refused(output, run, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_folder_of_other_files_is_no_run_folder(run, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(UserError, match="mine has files, but none of a run"):
+        run_experiment(replace(run, run_dir=tmp_path / "mine"))
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+
+
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
     started(run)
     before = content(run.run_dir)

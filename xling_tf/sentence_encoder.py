@@ -323,8 +323,8 @@ class SentenceEncoder:
 
     @property
     def device(self) -> str:
-        """The device of the model: "cpu", or "cuda" if TensorFlow sees a GPU."""
-        return device()
+        """The device of the model: "cpu", or "cuda" for a SavedModel if TensorFlow sees a GPU."""
+        return "cpu" if isinstance(self._model, RuntimeModel) else device()
 
     @cached_property
     def question_encoder(self) -> "InnerEncoder":

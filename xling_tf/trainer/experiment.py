@@ -93,6 +93,9 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
                     "output or run_dir"
                 )
             require_replaceable(run.output)
+            names = {path.name for path in run_dir.iterdir()} if run_dir.is_dir() else set()
+            if names and not names & {"lock", "corpora"}:
+                raise UserError(f"{run.run_dir} has files, but none of a run; give another run_dir")
             require_writable_folder(run.run_dir, "give another run_dir")
             stack.enter_context(locked(run.run_dir))
         stack.enter_context(lost_workers(cluster))
