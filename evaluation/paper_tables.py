@@ -266,20 +266,38 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     by_paper: defaultdict[str, list[PaperTable]] = defaultdict(list)
     for table in papers():
         by_paper[table.paper["name"]].append(table)
-    sections = []
+    sections, in_short = [], []
     for name, tables in by_paper.items():
         paper = tables[0].paper
         parts = [Beside(table, scores, learned) for table in tables]
+        if paper.get("main", {}).get("ours") in systems:
+            in_short.append(_main_row(paper, parts, systems))
         pages = [part.table() for part in parts]
         if elsewhere := paper.get("elsewhere"):
             pages.append(Table("Elsewhere in the paper", (), (), [f"- {text}" for text in elsewhere]))
         sections.append(Section(name, _opening(paper, parts), pages))
+    if in_short:
+        overview = Table("", ["", "paper", "ours", "command"], in_short)
+        sections.insert(
+            0, Section("In short", "One figure of each paper; the sections have all.", [overview])
+        )
     fields = ("minutes", "steps", "seed", "machine", "command")
     rows = [
         Row([f"`{name}`", *(str(system.get(field, "")) for field in fields)])
         for name, system in systems.items()
     ]
     return [*sections, Section("Our systems", "", [Table("", ["", *fields], rows)])]
+
+
+def _main_row(paper: Mapping[str, Any], parts: Sequence["Beside"], systems: Mapping[str, Any]) -> Row:
+    """One figure of a paper's best system, ours, and the command for it."""
+    main = paper["main"]
+    (part,) = (part for part in parts if part.paper_table.title == main["table"])
+    place = part.paper_table.headings()[0].index(main["column"])
+    row, column = main["row"], part.paper_table.columns[place]
+    ours, command = part.measured[row, main["ours"]][place], systems[main["ours"]].get("command", "")
+    texts = (_text(column, Measured(part.figures[row, place])), _text(column, ours), f"`{command}`")
+    return Row([f"{paper['name']}, {main['what']}: {row} and `{main['ours']}`"], [*map(Cell, texts)])
 
 
 class Beside:
