@@ -137,10 +137,8 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
     assert max_tokens() == POSITIONS
     assert max_tokens(tokenizer_config={"model_max_length": 1e30}) == POSITIONS
     assert max_tokens(tokenizer_config={"model_max_length": 7}) == 7
-    assert max_tokens(sentence_roberta_config={"max_seq_length": 6}) == 6
-    (tmp_path / "sentence_roberta_config.json").unlink()
-    assert max_tokens(sentence_bert_config={"max_seq_length": 5}) == 5
     assert max_tokens(sentence_bert_config={"max_seq_length": None}) == 7
+    assert max_tokens(sentence_bert_config={"max_seq_length": 5}) == 5
     with pytest.raises(UserError, match="positions for 12 tokens"):
         read(tmp_path, max_tokens=13)
 

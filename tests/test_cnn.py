@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from published_model import SENTENCES, WIDTHS, random_model
-from testing import encode, tiny_config, tiny_model
+from testing import encode
 from use_weights import named_layers
 
 from xling_tf.layers.convolution import ConvolutionBranch
@@ -49,14 +49,6 @@ def test_without_its_convolutions_it_is_an_average_of_words():
         variable.assign(tf.zeros_like(variable.value))
     whole = encoder.encode(encoder.embed_words(words), tokens, lengths)
     np.testing.assert_allclose(before, whole, atol=1e-4)
-
-
-def test_a_cnn_of_single_tokens_is_an_average_of_words():
-    settings = ("encoder.num_filters=4", "encoder.filter_widths=1", "tokenizer.ngram_sizes=")
-    model = tiny_model(tiny_config("encoder.kind=cnn", *settings))
-    average, (words, tokens, lengths) = model.encoder.bow_encoder, model.tokenizer(tf.constant(TEXTS))
-    vectors = average.encode(average.embed_words(words), tokens, lengths)
-    np.testing.assert_allclose(vectors, encode(model, TEXTS), atol=1e-4)
 
 
 def test_against_numpy():

@@ -1,6 +1,5 @@
 """Settings: their ranges, overrides by dotted names, kinds, JSON, and the constants of the paper."""
 
-import dataclasses
 import json
 
 import pytest
@@ -30,27 +29,18 @@ def override(*overrides):
     [
         *("encoder.num_heads=7", "tokenizer.ngram_sizes=0,3", "optimizer.clip_norm=nan"),
         *("tasks.inference.head_rate=-1", "data.targets=all,es", "data.targets=en", "optimizer.name=sdg"),
-        *(
-            "encoder.kind=p_mean encoder.p_values=nan",
-            "encoder.kind=cnn",
-            "similarity.matryoshka_dims=64,512",
-        ),
+        *("encoder.kind=p_mean encoder.p_values=nan", "encoder.kind=cnn"),
+        "similarity.matryoshka_dims=64,512",
         *("tasks.distillation.weight=1", "training.bow_share=0.5", "initial.average=0.5"),
         # A setting of another kind, and settings of a model that has its own.
         *("encoder.kind=static encoder.bow_residual=true", "initial.model=x tokenizer.lowercase=true"),
         # What is malformed, names no field, or has a value of another type.
         *("tokenizer.max_tokens", "tokenizer.max_tokens=3.5", "tokenizer=3", "tasks.inference=3"),
-        "tokenizer.max_tokens.x.y=3",
-        *("training.steps=-5", "training.minutes=nan", "optimizer.learning_rate=nan", "heads.tower_dims=0"),
-        *("optimizer.warmup=2", "heads.inference_dim=-3", "similarity.scale=-1", "similarity.margin=nan"),
-        *("training.seed=-1", "training.checkpoint_minutes=nan"),
-        *("tokenizer.max_words=-1", "tokenizer.ngram_sizes=3,3", "data.targets=es,es", "data.targets=pt-BR"),
+        *("training.steps=-5", "training.minutes=nan", "heads.tower_dims=0", "optimizer.warmup=2"),
+        *("tokenizer.ngram_sizes=3,3", "data.targets=es,es", "data.targets=pt-BR"),
         "tokenizer.ngram_sizes= encoder.kind=cnn encoder.filter_widths=1,3,3",
-        # Powers beyond what float32 numbers can be raised to.
-        *(
-            f"tokenizer.ngram_sizes= initial.vectors=x encoder.kind=p_mean encoder.p_values={p}"
-            for p in (-4, 50)
-        ),
+        # A power beyond what float32 numbers can be raised to.
+        "tokenizer.ngram_sizes= initial.vectors=x encoder.kind=p_mean encoder.p_values=50",
     ],
 )
 def test_what_cannot_be_is_refused(settings):
@@ -89,10 +79,6 @@ def test_a_misspelt_name_gets_a_suggestion(setting, near):
 
 
 def test_every_type():
-    default = ExperimentConfig()
-    changed = dataclasses.replace(default.tokenizer, lowercase=True)
-    assert override("tokenizer.lowercase=true").tokenizer == changed
-    assert default == ExperimentConfig()
     config = override(
         *("tokenizer.max_tokens=32", "optimizer.learning_rate=1e-3", "data.targets=fr, de"),
         *("encoder.norm_first=Yes", "encoder.num_layers=auto", " tokenizer.lowercase = 1 "),

