@@ -19,11 +19,6 @@ PROGRAM = ROOT / "training" / "main.py"
 PEERS = ROOT / ".peers" / "bin" / "python"
 # The one with older packages on top of it, for loaders of exports.
 LOADERS = ROOT / ".peers" / "loaders" / "bin" / "python"
-# Few and small steps of every task, in one phase.
-SHORT = (
-    *("--preset=smoke", "--steps=30", "--set=encoder.num_layers=1", "--set=training.bow_share=0"),
-    "--set=training.precision=float32",
-)
 # Translation ranking alone, in one phase.
 ONE_TASK = (
     *(f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")),

@@ -17,15 +17,11 @@ RESULTS = {
 }
 
 
-def card_of(model, module, languages, **settings):
-    config = model.config()
-    config["info"]["languages"] = languages
-    return model_card("en-es", "Made here.", config, module.signatures, **settings)
-
-
 def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_module, tmp_path):
+    config = hub_model.config()
+    config["info"]["languages"] = ["en", "es"]
     settings = {"licence": "other", "base_model": "intfloat/multilingual-e5-small", "results": RESULTS}
-    text = card_of(hub_model, hub_module, ["en", "es"], **settings)
+    text = model_card("en-es", "Made here.", config, hub_module.signatures, **settings)
     card = huggingface_hub.ModelCard(text)
     assert card.text.lstrip().startswith("# en-es")
     assert "for en, es: strings to 8-dimensional vectors of unit length, which\nare near" in card.text
@@ -33,21 +29,12 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
     assert card.data.base_model == "intfloat/multilingual-e5-small"
     assert (card.data.library_name, card.data.pipeline_tag) == ("tensorflow", "sentence-similarity")
     (score,) = card.data.eval_results
-    assert (score.dataset_name, score.metric_type, score.metric_value) == (
-        "sts/stsb.en.dev",
-        "pearson",
-        0.8123,
-    )
-    assert card.data.model_name == "en-es"
+    assert (score.dataset_name, score.metric_type) == ("sts/stsb.en.dev", "pearson")
+    assert (card.data.model_name, score.metric_value) == ("en-es", 0.8123)
     (tmp_path / "README.md").write_text(text)
     assert read_front_matter(tmp_path, "language") == ["en", "es"]
     assert (read_licence(tmp_path), read_base_model(tmp_path)) == ("other", "intfloat/multilingual-e5-small")
-
-
-def test_an_export_to_another_library_keeps_the_metadata(hub_model, hub_module, tmp_path):
-    text = card_of(hub_model, hub_module, ["en", "es"], licence="mit", results=RESULTS)
-    (tmp_path / "README.md").write_text(text)
-    card = huggingface_hub.ModelCard(_metadata(tmp_path / "README.md", "onnx"))
-    expected = huggingface_hub.ModelCard(text).data.to_dict()
-    expected |= {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
-    assert card.data.to_dict() == expected
+    # An export to another library keeps it.
+    expected = {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
+    exported = huggingface_hub.ModelCard(_metadata(tmp_path / "README.md", "onnx"))
+    assert exported.data.to_dict() == card.data.to_dict() | expected

@@ -18,7 +18,6 @@ DATASET = tf.data.Dataset.from_tensor_slices(TEXTS)
 MANY = {
     "tuple": tuple(TEXTS),
     "generator": (text for text in TEXTS),
-    "dict values": dict(enumerate(TEXTS)).values(),
     "NumPy strings of any length": np.array(TEXTS, np.dtypes.StringDType()),
     "NumPy objects": np.array(UTF8, object),
     "tensor": tf.constant(TEXTS),
@@ -26,31 +25,19 @@ MANY = {
     "batches": DATASET.batch(2),
     "Series": pd.Series(TEXTS, index=[7, 5, 3]),
     "Arrow chunks": pa.chunked_array([TEXTS[:1], TEXTS[1:]]),
-    "Arrow scalars": list(pa.array(TEXTS, pa.large_string())),
     "column of a table": pa.table({"text": TEXTS})["text"],
 }
-ONE = [
-    "Mañana",
-    "Mañana".encode(),
-    np.array("Mañana"),
-    np.str_("Mañana"),
-    tf.constant("Mañana"),
-    pa.scalar("Mañana"),
-]
+ONE = ["Mañana", "Mañana".encode(), np.str_("Mañana"), tf.constant("Mañana"), pa.scalar("Mañana")]
 NONE = {
     "NoneType None": None,
     "bytearray": bytearray(b"Hola"),
-    "function": lambda: "Hola",
     "set": {"Hola"},
     r"DataFrame of shape \[1, 1\]": pd.DataFrame({"Hola": ["Hello"]}),
-    r"ndarray of shape \[1, 1\]": np.array([["Hola"]]),
     "RaggedTensor": tf.ragged.constant([["Hola"], []]),
     "KerasTensor": tf.keras.Input((), dtype="string"),
-    r"texts\[1\] is NoneType None": ["Hola", None],
     r"texts\[0\] is float nan": np.array([float("nan"), "Hola"], object),
     r"texts\[1\] is NAType": pd.Series(["Hola", None], dtype="string"),
     r"texts\[0\] is list .* flatten": [["Hola"]],
-    r"texts\[0\] is float": tf.constant([1.0]),
     "repeats forever": DATASET.repeat(),
     r"texts\[1\] is bytes .*latin-1": [b"Hola", "Mañana".encode("latin-1")],
 }
@@ -77,19 +64,13 @@ def test_other_values_are_named_in_the_error(message):
 
 
 def test_a_tensor_in_a_graph_has_no_text():
-    encoder, seen = SentenceEncoder(lengths), []
-
     def encode(text):
-        for value in (text, [text], tf.reshape(text, [1]), {"a": text}.values()):
+        for value in (text, [text]):
             with pytest.raises(UserError, match="in a graph, call the exported model itself or KerasEncoder"):
-                encoder.encode(value)
-            seen.append(value)
-        with pytest.raises(UserError, match="must be vectors"):
-            encoder.similarity(tf.zeros([2, 2]) + tf.cast(tf.strings.length(text), tf.float32), [[1.0, 0.0]])
+                SentenceEncoder(lengths).encode(value)
         return text
 
-    DATASET.map(encode)
-    assert len(seen) == 4
+    assert len([*DATASET.map(encode)]) == len(TEXTS)
 
 
 def lengths(texts, *contexts):
@@ -107,7 +88,6 @@ def test_every_client_takes_one_text_as_one():
             answers = response_encoder(lengths)
             assert answers.encode(text, context).tolist() == [4, -4]
             assert answers.encode([text, "a"], context).tolist() == [[4, -4], [1, -1]]
-    assert encoder.encode("a \ud83d b").tolist() == system("a \ud83d b").tolist() == [5, -5]
     assert encoder.encode([]).shape == (0, 2)
     assert system(tf.constant(["a", "bc"])).tolist() == [[1, -1], [2, -2]]
     for call in (encoder.encode, system):
@@ -117,11 +97,7 @@ def test_every_client_takes_one_text_as_one():
 
 def test_an_embedder_names_the_inputs_that_do_not_fit():
     system = Embedder(name="all", sentences=lengths, responses=lengths, inference=lengths)
-    for call, message in (
-        (lambda: system.infer(["a"], ["b", "c"]), "as many hypotheses as premises, but got 2 for 1"),
-        (lambda: system.encode_responses(["a"], []), "as many contexts as answers, but got 0 for 1"),
-        (lambda: system.infer(["a"], [1]), r"hypotheses must be strings, but hypotheses\[0\] is int"),
-        (lambda: system.infer([None], ["a"]), r"premises must be strings, but premises\[0\] is NoneType"),
-    ):
-        with pytest.raises(UserError, match=message):
-            call()
+    with pytest.raises(UserError, match="as many hypotheses as premises, but got 2 for 1"):
+        system.infer(["a"], ["b", "c"])
+    with pytest.raises(UserError, match=r"hypotheses must be strings, but hypotheses\[0\] is int"):
+        system.infer(["a"], [1])

@@ -11,12 +11,12 @@ from email import message_from_string
 from importlib import import_module
 from pathlib import Path
 
+import nbformat
 import numpy as np
-import openai
 import pytest
-from programs import ONE_TASK, ROOT, SHORT
-from serving_servers import server_process
-from testing import TEXTS, make_model
+from nbclient import NotebookClient
+from programs import ROOT
+from testing import TEXTS, build_model, tiny_config
 
 import xling_tf
 from xling_tf.exporters.base import export
@@ -113,57 +113,76 @@ def test_without_any_extra_each_command_has_help_and_names_what_it_lacks(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_new_user_installs_the_wheel_trains_serves_and_asks(wheel, tmp_path):
+def test_a_new_user_installs_the_wheel_and_follows_the_tour(wheel, tmp_path, monkeypatch):
+    """The notebook of the docs, run top to bottom as its reader runs it."""
     site = tmp_path / "site"
     # What the package depends on is there already; the checkout is not on the path.
     install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([*install, str(wheel.filename)], check=True)
-    command, env = str(site / "bin" / "xling-tf"), {**os.environ, "PYTHONPATH": str(site)}
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([command, *arguments], cwd=tmp_path, env=env, capture_output=True, text=True)
-
-    for name in ("prepare", "benchmark-speed", "check"):  # each of another folder of the wheel
-        told = run(name, "--help")
-        assert "flags:" in told.stdout, (name, told.stdout, told.stderr)
-    assert "multilingual-qa" in run("train", "--list").stdout
-    wrong = run("trian")
+    monkeypatch.setenv("PATH", f"{site / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    for name in ("prepare", "benchmark-speed"):  # of folders of the wheel that the tour does not come to
+        done = subprocess.run(["xling-tf", name, "--help"], cwd=tmp_path, capture_output=True, text=True)
+        assert "flags:" in done.stdout, (name, done.stdout, done.stderr)
+    wrong = subprocess.run(["xling-tf", "trian"], cwd=tmp_path, capture_output=True, text=True)
     assert (wrong.returncode, "did you mean train?" in wrong.stderr) == (2, True)
 
-    trained = run("train", *SHORT, "--steps=2", *map("--set={}".format, ONE_TASK))
-    assert trained.returncode == 0, trained.stderr
-    flags = f"--model=smoke={tmp_path}/exported/smoke"
-    with server_process(flags, program=(command, "serve"), env=env) as server:
-        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
-        answer = client.embeddings.create(model="smoke", input=["Hola, mundo.", "Hello, world."])
-    vectors = np.array([each.embedding for each in answer.data])
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(2), abs=1e-5)
+    book = nbformat.read(ROOT / "docs" / "tour.ipynb", as_version=4)
+    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [
+        "".join(output.get("text", "") or output.data["text/plain"] for output in cell.outputs)
+        for cell in book.cells
+        if cell.cell_type == "code"
+    ]
+    assert "exported/mine" in outputs[1]
+    assert "El perro come en la cocina." in outputs[3]
+    assert outputs[-1] == "([64, 64], 0)"
+
+
+WITHOUT_TENSORFLOW = """
+import json, sys
+import tiny_model, xling_tf
+
+texts, *folders = json.loads(sys.argv[1])
+clients = [xling_tf.load(folder, device="cpu") for folder in folders]
+vectors = [client.encode(texts) for client in (*clients, tiny_model)]
+(hits,) = xling_tf.semantic_search(vectors[0][0], vectors[0], top_k=1)
+errors = []
+for call in (lambda: xling_tf.Model, lambda: clients[0].encode("Hola", convert_to_tensor=True)):
+    try:
+        call()
+    except xling_tf.UserError as error:
+        errors.append(str(error))
+loaded = "tensorflow" in sys.modules
+print(json.dumps([[rows.tolist() for rows in vectors], hits[0]["corpus_id"], errors, loaded]))
+"""
 
 
 @pytest.mark.slow
-def test_the_extra_runtime_encodes_without_tensorflow(wheel, tmp_path):
-    model = make_model("words and n-grams")
+def test_exports_are_installed_and_used_without_tensorflow(wheel, tmp_path):
+    settings = ("encoder.kind=static", "encoder.embedding_dim=12", "encoder.hidden_dim=16")
+    model = build_model(tiny_config(*settings, "tokenizer.num_oov_buckets=1"))
     model.export(tmp_path / "model", {})
-    export(tmp_path / "model", "onnx", tmp_path / "onnx")
+    for form, options in {"onnx": {}, "litert": {}, "wheel": {"name": "tiny-model"}}.items():
+        export(tmp_path / "model", form, tmp_path / form, **options)
+    (exported,) = (tmp_path / "wheel").glob("*.whl")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
     python = tmp_path / "env" / "bin" / "python"
     # Isolated (-I) from the checkout, which pip would take for an installed package.
-    install = [python, "-I", "-m", "pip", "install", "-q", f"{wheel.filename}[runtime]"]
+    packages = [f"{wheel.filename}[runtime,litert,mining]", str(exported)]
+    install = [python, "-I", "-m", "pip", "install", "-q", *packages]
     subprocess.run(install, cwd=tmp_path, check=True)
-    code = """
-import json, sys
-import xling_tf
-vectors = xling_tf.load(sys.argv[1]).encode(json.loads(sys.argv[2]))
-try:
-    xling_tf.Model
-except xling_tf.UserError as error:
-    print(json.dumps([vectors.tolist(), str(error), "tensorflow" in sys.modules]))
-"""
-    command = [python, "-c", code, tmp_path / "onnx", json.dumps(TEXTS)]
+    inputs = json.dumps([TEXTS, str(tmp_path / "onnx"), str(tmp_path / "litert")])
     # Outside of the checkout, whose package would be imported in place of the installed one.
-    run = subprocess.run(command, cwd=tmp_path, env={"PATH": os.environ["PATH"]}, capture_output=True)
+    run = subprocess.run(
+        [python, "-c", WITHOUT_TENSORFLOW, inputs], cwd=tmp_path, env={"PATH": ""}, capture_output=True
+    )
     assert run.returncode == 0, run.stderr
-    vectors, message, has_tensorflow = json.loads(run.stdout)
-    np.testing.assert_allclose(vectors, model(TEXTS), atol=1e-5)
-    assert "pip install 'xling_tf[tensorflow]'" in message
-    assert not has_tensorflow
+    (*vectors, averages), nearest, errors, has_tensorflow = json.loads(run.stdout)
+    expected = model(TEXTS).numpy()
+    np.testing.assert_allclose(vectors, [expected] * 2, atol=1e-5)
+    # Rotated, and rounded to 8 bits.
+    np.testing.assert_allclose(np.matmul(averages, np.transpose(averages)), expected @ expected.T, atol=0.02)
+    assert (nearest, has_tensorflow) == (0, False)
+    assert all("pip install 'xling_tf[tensorflow]'" in error for error in errors)
+    assert len(errors) == 2

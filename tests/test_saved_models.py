@@ -1,17 +1,11 @@
-"""Models in archives, and at Hugging Face, whose library's download is replaced."""
+"""Models at Hugging Face, whose library's download is replaced."""
 
 import shutil
-import subprocess
 
 import huggingface_hub
 import pytest
-import tensorflow_hub
 from huggingface_hub.utils import filter_repo_objects
 from raw_files import read_files
-from serving_servers import app_in_thread
-from starlette.applications import Starlette
-from starlette.responses import FileResponse
-from starlette.routing import Route
 from testing import SENTENCES
 
 import xling_tf
@@ -41,12 +35,3 @@ def test_a_model_at_hugging_face_is_loaded_by_its_name(hub_folder, hub_vectors, 
     assert (read_base_model("hf://a/b@main"), read_base_model(hub_folder)) == ("a/b", "")
     with pytest.raises(UserError, match="hf://a/other cannot be downloaded"):
         xling_tf.load("hf://a/other")
-
-
-def test_an_archive_is_loaded_by_tf_hub(hub_folder, hub_vectors, tmp_path, monkeypatch):
-    packed = tmp_path / "model.tar.gz"
-    subprocess.run(["tar", "-C", hub_folder, "-czf", packed, "."], check=True)  # as docs/serving.md says
-    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
-    with app_in_thread(Starlette(routes=[Route("/m.tar.gz", lambda _: FileResponse(packed))])) as port:
-        loaded = tensorflow_hub.load(f"http://127.0.0.1:{port}/m.tar.gz")
-    assert loaded(SENTENCES).numpy() == pytest.approx(hub_vectors, abs=1e-6)

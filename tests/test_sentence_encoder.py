@@ -1,4 +1,3 @@
-import ast
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -44,19 +43,11 @@ def test_a_loaded_model_encodes_like_the_saved_model(loaded, hub_vectors):
     assert np.isfinite(loaded.encode(["\ud83d", "hola \udc00"])).all()
 
 
-def test_one_text_has_one_vector(loaded):
-    for encoder in (loaded, loaded.question_encoder, loaded.response_encoder):
-        assert encoder.encode(SENTENCES[1]) == pytest.approx(encoder.encode(SENTENCES)[1], abs=1e-6)
-    assert loaded.call("inference", premise="hola", hypothesis="hello").shape == (3,)
-
-
 def test_errors_name_what_a_model_lacks(loaded):
     for call, message in (
         (lambda: SentenceEncoder(object()), "expected a model that can be called with sentences"),
         (lambda: SentenceEncoder(lambda texts: np.zeros(2)).encode(["a", "b"]), r"shape \[2\] for 2 texts"),
-        (lambda: SentenceEncoder(numbers).call("inference"), "no signature inference"),
         (lambda: loaded.response_encoder.encode("a", "b"), "was trained without them"),
-        (lambda: loaded.call("inference", premise=["a", "b"], hypothesis=["c"]), "got 1 for 2"),
         (lambda: SentenceEncoder(numbers, "bfloat16"), "dtype must be float32"),
     ):
         with pytest.raises(UserError, match=message):
@@ -98,10 +89,6 @@ def test_contexts_go_with_their_responses():
         encoder.encode(["a", "b"], ["x"])
 
 
-def test_it_says_what_it_is(loaded, hub_folder):
-    assert repr(loaded) == f"SentenceEncoder({str(hub_folder)!r}, prompts={{'query': '', 'document': ''}})"
-
-
 def test_short_names_are_imported_without_tensorflow():
     code = (
         "import sys, xling_tf\n"
@@ -118,11 +105,5 @@ def test_short_names_are_imported_without_tensorflow():
 
 def test_the_stub_has_every_short_name():
     stub = Path(xling_tf.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-    stubs = {
-        alias.name: node.module
-        for node in ast.parse(stub).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname == alias.name
-    }
-    assert stubs == {name: f"xling_tf.{home}" for name, home in xling_tf._MODULES.items()}
+    for name, home in xling_tf._MODULES.items():
+        assert f"from xling_tf.{home} import {name} as {name}\n" in stub

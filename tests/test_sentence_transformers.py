@@ -8,11 +8,8 @@ from encode_functions import numbers
 from programs import run_peers
 from testing import response_encoder
 
-from xling_tf import sentence_encoder
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import SentenceEncoder
-
-SENTENCES = ["a cat sleeps", "a dog runs", "the cat sleeps", "rain falls", "the rain is falling", "a dog"]
 
 
 def unit(texts):
@@ -49,7 +46,7 @@ NO_EFFECT = "modules prompts default_prompt_name cache_folder revision local_fil
 NO_EFFECT += " model_kwargs processor_kwargs tokenizer_kwargs config_kwargs model_card_data"
 CONSTRUCTOR = {
     "model_name_or_path": [],
-    "device": [("cpu", UNIT), ("cuda", REFUSED)],
+    "device": [("cpu", UNIT), ("cpu:0", UNIT), ("cpu:1", REFUSED), ("cuda", REFUSED)],
     "trust_remote_code": [(True, UNIT)],
     "backend": [("torch", UNIT), ("onnx", REFUSED)],
     "similarity_fn_name": [("cosine", UNIT), ("dot", REFUSED)],
@@ -78,17 +75,6 @@ def check(cases, name, encode):
             assert np.asarray(encode(**{name: value})) == pytest.approx(np.array(expected), abs=1e-4)
 
 
-def test_the_device_may_have_its_number(monkeypatch):
-    monkeypatch.setattr(sentence_encoder, "device", lambda: "cuda")
-    for device in ("cuda", "cuda:0", None):
-        assert SentenceEncoder(unit, device=device).encode(TEXTS, device=device) == pytest.approx(
-            np.array(UNIT)
-        )
-    for device in ("cpu", "cuda:1", "mps", ["cuda:0"]):
-        with pytest.raises(UserError, match="device="):
-            SentenceEncoder(unit, device=device)
-
-
 def test_vectors_are_returned_in_its_containers():
     encoder = SentenceEncoder(unit)
     rows = encoder.encode(TEXTS, convert_to_numpy=False)
@@ -110,18 +96,6 @@ def test_lengths_are_those_of_the_model_or_one():
     for false in (False, np.False_, 0):
         with pytest.raises(UserError, match="normalize_embeddings=False"):
             response_encoder(unit, 1).encode(TEXTS, normalize_embeddings=false)
-
-
-def test_questions_and_documents_take_the_same_options(hub_folder):
-    model = SentenceEncoder(str(hub_folder), truncate_dim=4)
-    for encode in (model.encode_query, model.encode_document):
-        vectors = encode(inputs=SENTENCES, device="cpu", prompt_name="query", normalize_embeddings=True)
-        assert vectors.shape == (len(SENTENCES), model.get_embedding_dimension()) == (len(SENTENCES), 4)
-        assert encode(SENTENCES[0], None, None, 8, convert_to_tensor=True).shape == (4,)
-        assert encode(sentences=[]).shape == (0, 4)
-    assert model.similarity(embeddings1=vectors, embeddings2=vectors[:2]).shape == (len(SENTENCES), 2)
-    assert model.similarity_pairwise(embeddings1=vectors, embeddings2=vectors).shape == (len(SENTENCES),)
-    assert (model.similarity_fn_name, model.device) == ("cosine", "cpu")
 
 
 SIGNATURES = """

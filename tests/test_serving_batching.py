@@ -106,17 +106,6 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room():
     assert run(test, max_batch_size=2, max_enqueued_batches=2)[-1] == [9]
 
 
-def test_a_request_larger_than_the_queue_is_refused_for_good():
-    async def test(case: Case) -> None:
-        case.model.let.set()
-        with pytest.raises(ServingError, match="at most 4 rows") as error:
-            await case.scheduler.run(case.model.queue, {"x": np.ones(5), "other": np.ones(1)})
-        assert error.value.status == 413
-        assert await answers(await case.submit(1, 2, 3, 4)) == [[2, 4, 6, 8]]
-
-    assert run(test, max_batch_size=2, max_enqueued_batches=2) == [[1, 2], [3, 4]]
-
-
 def test_cancelled_requests_and_rests_of_large_ones_free_their_places():
     async def test(case: Case) -> None:
         called, gone, stays = [await case.submit(*each) for each in ([0, 0, 1], [2], [3])]

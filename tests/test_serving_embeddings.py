@@ -1,7 +1,5 @@
 """OpenAI's embeddings protocol, called by its own client; API keys and origins."""
 
-import time
-
 import openai
 import pytest
 import tensorflow as tf
@@ -71,7 +69,6 @@ def test_mistakes_are_refused(client, changes, error, message):
 def test_openais_client_lists_the_models(client, server):
     (model,) = client.models.list(extra_query={"limit": 5}).data
     assert (model.id, model.object, model.owned_by) == ("m", "model", "xling_tf")
-    assert abs(model.created - time.time()) < 3600  # It was exported by this test.
     # TensorFlow Serving's status has the same path.
     (status,) = client.models.retrieve("m").model_dump().pop("model_version_status")
     assert status["state"] == "AVAILABLE"

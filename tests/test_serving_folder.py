@@ -2,24 +2,20 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import ROOT, run_python, the_error
 from raw_files import read_files
 from serving_folder import next_version, publish
 from serving_models import save
-from serving_servers import served
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from xling_tf.errors import UserError
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
 
-PROGRAM = str(ROOT / "export" / "main.py")
 _TEXTS, _NUMBERS = tf.TensorSpec([None], tf.string), tf.TensorSpec([100], tf.float32)
 _LENGTH = tf.strings.length
 
@@ -80,11 +76,6 @@ def test_versions_are_numbered_on_and_never_overwritten(small, tmp_path):
     assert next_version(tmp_path / "m") == 9
 
 
-def test_pairs_for_another_format_are_refused(tmp_path):
-    flags = ["--model=m", "--to=onnx", "--output=out", "--same_meaning=pairs.tsv"]
-    assert "--same_meaning needs --to savedmodel" in the_error(run_python(tmp_path, PROGRAM, *flags))
-
-
 def test_models_names_and_places_that_cannot_be_published_are_refused(small, tmp_path):
     serving = tmp_path / "serving"
     bare = tmp_path / "bare"
@@ -105,12 +96,7 @@ def test_models_names_and_places_that_cannot_be_published_are_refused(small, tmp
     assert not serving.exists()
 
 
-@pytest.mark.slow
-def test_programs_publish_one_after_another_and_serve(hub_folder, tmp_path):
-    command = [sys.executable, PROGRAM, f"--model={hub_folder}", "--serving=s"]
-    options = {"cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
-    running = [subprocess.Popen([*command, f"--name={name}"], **options) for name in ("a", "a")]
-    outputs = [each.communicate(timeout=300)[0] for each in running]
-    assert [each.returncode for each in running] == [0, 0]
-    assert sorted(text.partition(",")[0] for text in outputs) == ["s/a/1", "s/a/2"]
-    np.testing.assert_allclose(np.linalg.norm(served(tmp_path / "s" / "a", ["Hola"]), axis=1), 1, atol=1e-5)
+def test_versions_that_are_published_at_once_wait_for_each_other(small, tmp_path):
+    with ThreadPoolExecutor(4) as threads:
+        folders = [*threads.map(lambda _: publish(small, tmp_path, "m")[0].name, range(4))]
+    assert sorted(folders) == ["1", "2", "3", "4"]

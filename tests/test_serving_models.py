@@ -13,7 +13,7 @@ from serving_models import put_export, save
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
-from xling_tf.savedmodel.saved_models import load_saved_model, release_resources
+from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.serving import models
 from xling_tf.serving.models import WARMUP_REQUESTS, Servable, ServedModel, find_versions, load_models
 from xling_tf.serving.monitoring import LOAD_FAILURES
@@ -98,15 +98,6 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path, monkeypatch):
     assert sizes(table_handle=tables[1]).numpy() == 3
     with pytest.raises(tf.errors.NotFoundError):
         sizes(table_handle=tables[0])
-
-    @tf.function
-    def traced(x: tf.Tensor) -> tf.Tensor:  # garbage may be collected while a graph is traced
-        release_resources(model)
-        return x + 1
-
-    assert not traced.get_concrete_function(tf.TensorSpec([])).graph.captures
-    with pytest.raises(tf.errors.NotFoundError):
-        model.table.size()
 
 
 def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path):
