@@ -68,6 +68,15 @@ def snli_line(label: str, premise: str = "p", hypothesis: str = "h") -> str:
     return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis}) + "\n"
 
 
+def squad(context: str, *questions: tuple[str, list[int]], **more: Any) -> str:
+    """JSON of one paragraph, of questions and the places of their answers."""
+    qas = [
+        {"id": number, "question": question, "answers": [{"answer_start": s} for s in starts], **more}
+        for number, (question, starts) in enumerate(questions, 1)
+    ]
+    return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]})
+
+
 def pack(ending: str, content: bytes) -> bytes:
     """Packs the content of a file as the ending of its name says."""
     return _PACKERS[ending](content) if ending in _PACKERS else content

@@ -1,13 +1,15 @@
-"""The benchmarks, but for the server's."""
+"""The benchmarks; of the server by `wrk`."""
 
 import json
+import shutil
 from zlib import crc32
 
 import benchmark_mining
+import pandas as pd
 import pytest
+from load import serving, summary
 from programs import ROOT, run_python
 
-from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 
@@ -50,26 +52,6 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def figures_of(folder, name, *flags):
-    """Runs a benchmark, and reads its results."""
-    program = str(ROOT / "evaluation" / f"benchmark_{name}.py")
-    run = run_python(folder, "-c", ONE_ROUND, program, *flags, "--output=x/figures.json")
-    assert run.status == 0, run.errors
-    return json.loads((folder / "x" / "figures.json").read_text("utf-8"))
-
-
-@pytest.mark.slow
-def test_search_in_fewer_bytes(hub_folder, tmp_path):
-    texts = SAMPLE_FOLDER / "parallel" / "everyday.en-es.tsv"
-    flags = [f"--model={hub_folder}", f"--texts={texts}", "--queries=20"]
-    figures = figures_of(tmp_path, "vectors", *flags)
-    exact, *others = figures["models"]["tiny"]
-    # Eight dimensions: 32 bytes of floats, 8 of int8, 1 of bits, and those of bits with their refinement.
-    assert (exact["dim"], exact["bytes_per_vector"], exact["recall_at_10"]) == (8, 32, 1.0)
-    assert {row["bytes_per_vector"] for row in others} == {8, 1, 9, 33}
-    assert all(0 < row["recall_at_10"] <= 1 for row in others)
-
-
 @pytest.mark.slow
 def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path):
     python = tmp_path / "python"
@@ -84,7 +66,10 @@ def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path
     )
     python.chmod(0o755)
     flags = ["--preset=smoke", "--steps=4", f"--python={python}", f"--model={hub_folder}"]
-    figures = figures_of(tmp_path, "speed", *flags)
+    program = str(ROOT / "evaluation/benchmark_speed.py")
+    run = run_python(tmp_path, "-c", ONE_ROUND, program, *flags, "--output=x/figures.json")
+    assert run.status == 0, run.errors
+    figures = json.loads((tmp_path / "x/figures.json").read_text("utf-8"))
     assert 0 < figures["encoding"]["fraction_of_ceiling"] < 1
     figures = figures["sentences_per_second"]
     assert set(figures) == {"training", "encoding", "one sentence", "average of words", "published CNN"}
@@ -93,13 +78,6 @@ def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path
     published = figures["published CNN"]
     assert published["ONNX"] == 2 * published["e5"] == 0.002
     assert published[ratio] == pytest.approx(published["xling_tf, float32"] / 0.002)
-    (tmp_path / "texts.txt").write_text("a b\n\nhola\n", encoding="utf-8")
-    flags = [*flags[2:3], f"--model={hub_folder},{hub_folder}", f"--peer={tmp_path}", "--texts=texts.txt"]
-    figures = figures_of(tmp_path, "speed", *flags)["sentences_per_second"]
-    assert figures["others"].keys() == {hub_folder.name}
-    for name in ("encoding", "one sentence"):
-        assert figures[name].keys() == {"xling_tf", "s-t", ratio}
-        assert figures[name][ratio] == pytest.approx(figures[name]["xling_tf"] / 0.001)
 
 
 @pytest.mark.slow
@@ -118,24 +96,36 @@ def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
     assert figures["loss"]["200"] < figures["loss"]["1"]
 
 
+def test_the_table_compares_within_rounds():
+    # In round one the first way makes 100 a second and the second 50; then 10 and 20; then 40 and 40:
+    # ratios 0.5, 2 and 1, whose median is 1, and rates 50, 20 and 40, whose median is 40.
+    rates = {"a": [100, 10, 40], "b": [50, 20, 40]}
+    rounds = [
+        {"round": number, "how": how, "clients": 1, "sentences_per_request": 32, "seconds": 1.0}
+        | {"requests": rates[how][number], "p50_ms": 1, "p99_ms": 2, "max_ms": number, "errors": 1}
+        for number in range(3)
+        for how in rates
+    ]
+    first, second = summary(pd.DataFrame(rounds)).to_dict("records")
+    assert (first["how"], first["to_first"], second["to_first"]) == ("a", 1, 1)
+    assert (second["requests_per_second"], second["sentences_per_second"]) == (40, 40 * 32)
+    assert (second["max_ms"], second["errors"]) == (2, 3)
+
+
+def test_a_server_that_does_not_start_is_an_error():
+    with pytest.raises(UserError, match="does not answer"), serving("tiny", ["false", "{port}"]):
+        pass
+
+
 @pytest.mark.slow
-def test_a_part_that_crashes_or_hangs_loses_no_figures(tmp_path):
-    part = tmp_path / "part.py"
-    part.write_text(
-        "import sys, time, os\nname, output = (flag.partition('=')[2] for flag in sys.argv[1:])\n"
-        "open(output, 'w').write('{\"first\": 1}')\nprint('the reason', flush=True)\n"
-        "os.abort() if name == 'crashes' else time.sleep(60)\n"
-    )
-    # In a process of its own: two programs define the same flags.
-    run_parts = (
-        f"import json, sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT / 'evaluation')!r})\n"
-        f"import benchmark_gpu\nbenchmark_gpu.__file__, folder = {str(part)!r}, Path({str(tmp_path)!r})\n"
-        "for name in ('crashes', 'hangs'):\n"
-        "    print(json.dumps(benchmark_gpu._run_part(name, folder, 2, {})))\n"
-    )
-    run = run_python(tmp_path, "-c", run_parts)
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+def test_a_server_is_measured(hub_folder, tmp_path):
+    flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
+    run = run_python(tmp_path, str(ROOT / "evaluation" / "load.py"), f"--model={hub_folder}", *flags)
     assert run.status == 0, run.errors
-    reasons = ("ended with status -6", "stopped after 2 seconds")
-    for line, reason in zip(run.output.splitlines(), reasons, strict=True):
-        figures = json.loads(line)
-        assert (figures["first"], figures["error"]) == (1, [reason, "the reason"])
+    figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
+    (row,) = figures["rows"]
+    assert (row["how"], row["errors"], row["to_first"]) == ("server", 0, 1)
+    assert row["sentences_per_second"] == 2 * row["requests_per_second"] > 0
+    assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+    assert figures["servers"]["server"]["mib_after_load"] > 50

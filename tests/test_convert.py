@@ -6,18 +6,13 @@ from pathlib import Path
 
 import convert
 import pytest
-from raw_files import read_files, write_files
+from raw_files import read_files, squad, write_files
 
 from xling_tf.errors import UserError
 
 FOX = "The fox\nsleeps. It is red."
 # Two annotations of a question may begin in different sentences.
-ASKED = {1: ("Who?", [4]), 2: ("What colour?", [16, 0]), 3: ("No answer?", [])}
-QUESTIONS = [
-    {"id": key, "question": text, "answers": [{"answer_start": start} for start in starts]}
-    for key, (text, starts) in ASKED.items()
-]
-SQUAD = {"data": [{"title": "t", "paragraphs": [{"context": FOX, "qas": QUESTIONS}]}]}
+SQUAD = squad(FOX, ("Who?", [4]), ("What colour?", [16, 0]), ("No answer?", []))
 
 # Of each format the published files, and the tables that are made of them.
 CASES = {
@@ -81,7 +76,7 @@ CASES = {
     ),
     # A line feed inside a field becomes a space; a question has a row for each right sentence.
     "squad": (
-        {"dev-v1.1.json": json.dumps(SQUAD), "xquad.zh.json": json.dumps({"data": []})},
+        {"dev-v1.1.json": SQUAD, "xquad.zh.json": json.dumps({"data": []})},
         {
             "reqa/squad_dev.en.paragraphs": "paragraph_id\tcontext\np0\tThe fox sleeps. It is red.\n",
             "reqa/squad_dev.en.sentences": "sentence_id\tparagraph_id\tsentence\n"
@@ -188,10 +183,8 @@ def test_published_files_become_tables(case, tmp_path):
     [
         ("moses", {"a.en-es.en": "1\n2\n", "a.en-es.es": "1\n"}, r"a\.en-es\.es ends before line 2"),
         ("stsbenchmark", {"sts-dev.csv": "main-news\tSun\tMoon\n"}, "7 fields in every line"),
-        ("squad", {"README.md": ""}, r"--input must hold dev-v1\.1\.json"),
         ("snli", {"snli_1.0_test.jsonl": "{half\n"}, "line 1: not a JSON object"),
         ("cls", {"en/a/test.review": "<items><item>"}, "must be XML whose items"),
-        ("klingon", {}, "--format must be one of moses, "),
     ],
 )
 def test_what_is_missing_or_damaged_is_told(name, files, message, tmp_path):

@@ -2,8 +2,10 @@
 
 import io
 import json
-import sys
+import subprocess
 import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import debian
 import default
@@ -23,56 +25,34 @@ _MESSAGES = {
     "Build a new city": "Construye una ciudad nueva",
     "%d new cities": "%d ciudades nuevas",
 }
-# The package tools in one; what they do is told by files in $WEATHER: `names` is the archive's list of names,
-# `broken` the packages whose download fails; every download is noted in `calls`.
-_FAKE = f"""#!{sys.executable}
-import os, shutil, sys
-weather = os.environ["WEATHER"]
-read = lambda name: open(os.path.join(weather, name)).read().split()
-names, broken = read("names"), read("broken")
-tool, arguments = os.path.basename(sys.argv[0]), sys.argv[1:]
-if tool == "apt-cache":
-    print(*names)
-elif tool == "apt-get" and "update" in arguments:
-    if not names:
-        sys.exit("E: Could not resolve 'archive.example'")
-elif tool == "apt-get":
-    package = arguments[-1]
-    open(os.path.join(weather, "calls"), "a").write(package + "\\n")
-    if package in broken:
-        sys.exit("E: Failed to fetch " + package)
-    open(package + "_1.2_all.deb", "w").write(package)
-elif arguments[0] == "-f":
-    print("1.2-3")
-else:
-    package = open(arguments[1]).read()
-    locale = os.path.join(arguments[2], "usr/share/locale/es/LC_MESSAGES")
-    doc = os.path.join(arguments[2], "usr/share/doc", package)
-    os.makedirs(locale)
-    os.makedirs(doc)
-    shutil.copy(os.path.join(weather, "messages.mo"), os.path.join(locale, package + ".mo"))
-    open(os.path.join(doc, "copyright"), "w").write(
-        "Files: debian/*\\nLicense: GPL-3\\n\\nFiles: *\\nCopyright: x\\nLicense: MPL-2.0\\n"
-    )
-"""
+_COPYRIGHT = "Files: debian/*\nLicense: GPL-3\n\nFiles: *\nCopyright: x\nLicense: MPL-2.0\n"
 
 
 @pytest.fixture
-def weather(tmp_path, monkeypatch):
-    """A folder that steers fake package tools, the only ones on PATH."""
-    folder = tmp_path / "weather"
-    tools = folder / "bin"
-    tools.mkdir(parents=True)
-    for name in ("apt-get", "apt-cache", "dpkg-deb"):
-        (tools / name).write_text(_FAKE)
-        (tools / name).chmod(0o755)
-    for name in ("names", "broken", "calls"):
-        (folder / name).touch()
-    (folder / "names").write_text("freeciv-data git vlc-data")
-    write_catalogue(folder / "messages.mo", _MESSAGES)
-    monkeypatch.setenv("PATH", str(tools))
-    monkeypatch.setenv("WEATHER", str(folder))
-    return folder
+def archive(monkeypatch):
+    """Stands in for the package tools: names, the one whose download is broken, and the downloads."""
+    archive = SimpleNamespace(names="freeciv-data git vlc-data", broken="", calls=[])
+
+    def run(command, cwd, **_):
+        output, error = "1.2-3", ""
+        if command[0] == "apt-cache":
+            output = archive.names
+        elif "update" in command and not archive.names:
+            error = "E: Could not resolve 'archive.example'"
+        elif "download" in command:
+            package = command[-1]
+            archive.calls.append(package)
+            error = f"E: Failed to fetch {package}" if package == archive.broken else ""
+            (cwd / f"{package}_1.2_all.deb").write_text(package)
+        elif "-x" in command:
+            package, content = Path(command[2]).read_text(), Path(command[3])
+            write_catalogue(content / f"usr/share/locale/es/LC_MESSAGES/{package}.mo", _MESSAGES)
+            write_files(content, {f"usr/share/doc/{package}/copyright": _COPYRIGHT})
+        return subprocess.CompletedProcess(command, bool(error), output, error)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(debian.shutil, "which", lambda tool: tool)
+    return archive
 
 
 @pytest.fixture
@@ -80,7 +60,7 @@ def folders(tmp_path):
     return {"raw_dir": tmp_path / "raw", "prepared_dir": tmp_path / "prepared"}
 
 
-def test_a_folder_in_the_data_layout(weather, folders):
+def test_a_folder_in_the_data_layout(archive, folders):
     folder = prepare_default_corpora("en", "es", **folders)
     assert folder == folders["prepared_dir"] / "en-es"
     texts = shards(folder)
@@ -105,16 +85,16 @@ def test_a_folder_in_the_data_layout(weather, folders):
 
 
 def test_a_folder_stays_until_a_missing_package_comes_or_preparation_changes(
-    weather, folders, caplog, monkeypatch
+    archive, folders, caplog, monkeypatch
 ):
-    (weather / "broken").write_text("freeciv-data")
+    archive.broken = "freeciv-data"
     folder = prepare_default_corpora("en", "es", **folders)
     assert any("freeciv-data is left out" in line for line in caplog.messages)
     assert json.loads((folder / "preparation.json").read_text())["failed"] == ["freeciv-data"]
-    (weather / "names").write_text("")  # without network the corpora stay as they are
+    archive.names = ""  # without network the corpora stay as they are
     assert prepare_default_corpora("en", "es", **folders) == folder
-    (weather / "names").write_text("freeciv-data git")
-    (weather / "broken").write_text("")
+    archive.names = "freeciv-data git"
+    archive.broken = ""
     prepare_default_corpora("en", "es", **folders)
     removed = folder / "parallel/freeciv.en-es.tsv.gz"
     before = removed.read_bytes()
@@ -128,19 +108,19 @@ def test_a_folder_stays_until_a_missing_package_comes_or_preparation_changes(
     prepare_default_corpora("en", "es", **folders)
     # The same bytes of packages, of which only the unfinished one was fetched again.
     assert removed.read_bytes() == before
-    assert (weather / "calls").read_text().split() == ["freeciv-data", "git", "freeciv-data", "git"]
+    assert archive.calls == ["freeciv-data", "git", "freeciv-data", "git"]
 
 
-def test_errors_are_one_line_with_a_way_out(weather, folders, monkeypatch, tmp_path):
+def test_errors_are_one_line_with_a_way_out(archive, folders, monkeypatch):
     def require_told(message, target="es"):
         with pytest.raises(UserError, match=rf"^[^\n]*{message}[^\n]*--data DIR[^\n]*$"):
             prepare_default_corpora("en", target, **folders)
         assert not (folders["prepared_dir"] / f"en-{target}").exists()
 
-    (weather / "names").write_text("")
+    archive.names = ""
     require_told("Could not resolve 'archive.example'")
     require_told("en-es, en-fr, en-de, en-zh, not for en-it", "it")
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(debian.shutil, "which", lambda tool: None)
     require_told("apt-get, apt-cache, dpkg-deb")
 
 
@@ -173,7 +153,7 @@ def test_what_is_cleaned_away():
 SNLI = [f"snli_1.0_{split}.jsonl" for split in ("dev", "test", "train")]
 
 
-def archive(names=SNLI):
+def zipped(names=SNLI):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as file:
         for name in names:
@@ -193,7 +173,7 @@ def published(tmp_path, monkeypatch):
 def test_snli_is_fetched_once_beside_other_files(published, tmp_path):
     folder = tmp_path / "data"
     write_files(folder, {"nli/mine.en.train.tsv": "x"})
-    published.write_bytes(archive())
+    published.write_bytes(zipped())
     default.fetch_snli(folder)
     files = sorted(path.name for path in folder.rglob("*"))
     assert files == ["mine.en.train.tsv", "nli", "snli_1.0", *SNLI]
@@ -206,7 +186,7 @@ def test_snli_is_fetched_once_beside_other_files(published, tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [None, archive()[:-30], archive(SNLI[:2]), archive().replace(b"gold", b"GOLD")],
+    [None, zipped()[:-30], zipped(SNLI[:2]), zipped().replace(b"gold", b"GOLD")],
     ids=["no network", "truncated", "a file missing", "damaged inside"],
 )
 def test_none_and_nothing_left_for_a_corrupt_archive(published, tmp_path, content):

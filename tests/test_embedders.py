@@ -1,15 +1,16 @@
 """Opening embedders by their names on the command line; REST servers have a file of their own."""
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
+from encode_functions import constant
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.evaluators.encoding import Embedder
 
 STRINGS = tf.TensorSpec([None], tf.string)
 
@@ -81,26 +82,10 @@ def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path):
         open_embedder(f"{tmp_path}/none")
 
 
-_MODULE = """
-number = 3
-
-def lengths(texts):
-    return [[float(len(text))] for text in texts]
-
-def of_one(texts):
-    return lengths(texts[:1])
-"""
-
-
-def test_a_python_function_of_the_current_folder(tmp_path, monkeypatch):
-    (tmp_path / "my_functions.py").write_text(_MODULE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    embedder = open_embedder("python:my_functions:lengths")
-    assert embedder(["a", "bcd"]).tolist() == [[1], [3]]
-    assert (embedder.name, embedder.checksum) == ("my_functions.lengths", None)
-    with pytest.raises(UserError, match=r"a vector for each of 2 texts, got shape \[1, 1\]"):
-        open_embedder("python:my_functions:of_one")(["a", "bcd"])
-    for target in ("my_functions:", "nowhere:f", "my_functions:number"):
+def test_functions_must_exist_and_give_a_vector_for_each_text():
+    assert open_embedder("python:encode_functions:constant")(["a", "b"]).tolist() == [[1] * 4] * 2
+    for target in ("encode_functions:", "nowhere:f", "encode_functions:hashlib"):
         with pytest.raises(UserError, match=f"module:function.* there is no '{target}'"):
             open_embedder(f"python:{target}")
+    with pytest.raises(UserError, match=r"a vector for each of 2 texts, got shape \[1, 4\]"):
+        Embedder(name="x", sentences=lambda texts: constant(texts[:1]))(["a", "b"])

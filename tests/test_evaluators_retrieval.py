@@ -150,15 +150,6 @@ def test_copies_and_other_translations_are_right():
     assert found.protocol["index"] == "flat"
 
 
-def test_bitexts_are_tables_named_by_their_languages(tmp_path):
-    table = write_table(tmp_path / "bitext/test.2016.de-en.tsv", "en de note", ("One", "Eins", "-"))
-    write_table(tmp_path / "bitext/UNv1.0.en-zh_CN.tsv", "en zh_CN", ("One", "一"))
-    (tmp_path / "bitext/README.md").touch()
-    un, test = find_bitexts(tmp_path)
-    assert (un.name, un.languages) == ("UNv1.0.en-zh_CN", ("en", "zh_CN"))
-    assert (test.name, test.files, test.read()) == ("test.2016.de-en", (table,), [("Eins", "One")])
-
-
 def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
     folder, columns = tmp_path / "nli", "pair_id hypothesis"
     write_table(folder / "xnli.en.dev.tsv", columns, (1, "One"), (2, "Two"))

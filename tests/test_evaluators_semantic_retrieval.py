@@ -68,8 +68,5 @@ def test_tables(tmp_path):
     path, header = tmp_path / "x.tsv", "label question1 question2"
     write_table(path, header, (1, "How so ?", "Why ?"), (0, "Why ?", "Where ?"))
     assert read_pairs(path) == [("How so ?", "Why ?", True), ("Why ?", "Where ?", False)]
-    # PAWS-X has its columns in another order, and an id.
-    write_table(path, "id sentence1 sentence2 label", (1, "A b.", "B a.", 0))
-    assert read_pairs(path) == [("A b.", "B a.", False)]
     with pytest.raises(UserError, match="labels 0 and 1, but has 'yes'"):
         read_pairs(write_table(path, header, ("yes", "a", "b")))

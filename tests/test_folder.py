@@ -1,10 +1,9 @@
 """Data folders: the corpora of some languages, the languages they have, and errors about missing files."""
 
-import json
 from pathlib import Path
 
 import pytest
-from raw_files import snli_line, write_files
+from raw_files import snli_line, squad, write_files
 
 from xling_tf.config import DataConfig
 from xling_tf.corpora.folder import load_folder, resolve_languages
@@ -13,9 +12,7 @@ from xling_tf.corpora.records import InferencePair, ResponsePair, SentenceTriple
 from xling_tf.errors import UserError
 
 PAIR = {"parallel/chat.en-es.tsv": "Hello\tHola\n"}
-_QUESTION = {"id": "1", "question": "Why?", "answers": [{"answer_start": 3}]}
-_PARAGRAPH = {"context": "It rains. We stay.", "qas": [_QUESTION]}
-SQUAD = json.dumps({"data": [{"paragraphs": [_PARAGRAPH]}]})
+SQUAD = squad("It rains. We stay.", ("Why?", [3]))
 
 
 def records(corpus):
@@ -76,9 +73,7 @@ def test_a_warning_names_what_is_not_read(tmp_path, caplog):
         ".": ["x.csv", "paralel/x.en-es.tsv"],
         "parallel": ["x.en-es.xlsx", "m.en-es.en", "x.en-es.tsv.1", "deep/x.en-es.tsv", "y.en-sp.tsv"],
         "documents": ["a.txt", *(f"{number}.txt" for number in range(20))],
-        "nli": ["n.en.valid.tsv", "multinli_1.0_train.jsonl.zip"],
-        "eval/sts": ["stsb.en.train.xlsx"],
-        "hard_negatives": ["chat2.en-es.tsv.gz"],
+        **{"nli": ["multinli_1.0_train.jsonl.zip"], "hard_negatives": ["chat2.en-es.tsv.gz"]},
     }
     silent = [
         *("README.md", "parallel/licence.txt", "parallel/.DS_Store", "snli_1.0/snli_1.0_train.txt"),

@@ -11,7 +11,7 @@ from programs import ROOT, run_python
 from raw_files import write_files
 
 from xling_tf.corpora.folder import load_folder
-from xling_tf.corpora.readers import mined_path, read_mined, with_negatives
+from xling_tf.corpora.readers import mined_path, read_mined
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
@@ -102,36 +102,27 @@ def write_corpus(folder, rows, name="x.en-es"):
     return write_files(folder, {f"parallel/{name}.tsv": text})
 
 
-def test_pairs_get_their_negatives_and_the_others_none(tmp_path):
-    path = mined_path(tmp_path, "x", "en-es")
-    write_files(path.parent, {path.name: "".join(LINES)})
-    # In the corpus' order, with pairs between that were not mined.
-    bare = [pair._replace(negatives=()) for pair in MINED]
-    other = TranslationPair("three", "tres")
-    corpus = [other, bare[0], other, bare[1], bare[2], other]
-    joined = list(with_negatives(corpus, path))
-    assert joined == [other, MINED[0], other, MINED[1], MINED[2], other]
-    with pytest.raises(UserError, match=r"'two' of .* is not in the corpus .*--source en --target es"):
-        list(with_negatives(bare[:1], path))
-
-
-def test_a_folder_gives_negatives_where_they_are_asked_for(tmp_path, caplog):
+def test_pairs_get_their_negatives_where_they_are_asked_for(tmp_path, caplog):
     def load(**options):
         return [list(corpus) for corpus in load_folder(tmp_path, source="en", targets=["es"], **options)]
 
-    # The corpus is es-en; the mined file is named as the pair is used.
-    write_corpus(tmp_path, [("uno", "one"), ("dos", "two")], "x.es-en")
+    # The corpus is es-en; the mined file is named as the pair is used. Pairs between were not mined.
+    other = TranslationPair("three", "tres")
+    pairs = [other, MINED[0], other, *MINED[1:], other]
+    write_corpus(tmp_path, [(pair.target, pair.source) for pair in pairs], "x.es-en")
     with pytest.raises(UserError, match=rf"needs files .*data/hard_negatives.py .* --data {tmp_path}"):
         load(with_mined=True)
-    write_files(tmp_path, {"hard_negatives/x.en-es.tsv.gz": LINES[0]})
-    pairs = [TranslationPair("one", "uno"), TranslationPair("two", "dos")]
-    assert load() == [[(pair, None) for pair in pairs]]
-    assert load(with_mined=True) == [[(MINED[0], None), (pairs[1], None)]]
-    # A corpus that has none beside one that has some is told.
+    write_files(tmp_path, {"hard_negatives/x.en-es.tsv.gz": "".join(LINES)})
+    assert load() == [[(pair._replace(negatives=()), None) for pair in pairs]]
+    assert load(with_mined=True) == [[(pair, None) for pair in pairs]]
+    # A corpus that has none beside one that has some is told, and negatives of other pairs are refused.
     write_corpus(tmp_path, MINED, "y.en-es")
     with caplog.at_level("WARNING"):
         load(with_mined=True)
     assert ["y.en-es.tsv has no hard negatives" in line for line in caplog.messages] == [True]
+    write_corpus(tmp_path, [("uno", "one")], "x.es-en")
+    with pytest.raises(UserError, match=r"'two' of .* is not in the corpus .*--source en --target es"):
+        load(with_mined=True)
 
 
 # --- a folder

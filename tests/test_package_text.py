@@ -32,8 +32,6 @@ def test_plain_text():
         "One<br/>two": "One\n\ntwo",
         "It costs 50% of that.": "It costs 50% of that.",
         "%1$d of %2$d": None,
-        "$unit_name hits": None,
-        "Ask <npc_name> about it": None,
         "See <ref>dst='x' text='y'</ref>": None,
     }
     assert {message: plain_text(message) for message in expected} == expected

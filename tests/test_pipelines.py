@@ -108,22 +108,6 @@ def test_a_dump_of_wikipedia_becomes_documents(tmp_path):
     }
 
 
-def test_new_shards_replace_earlier_ones_and_nothing_kept_leaves_them(tmp_path):
-    dump, output, name = tmp_path / "RC_2016-01", tmp_path / "out", "conversations/reddit.en.tsv.gz"
-    dump.write_bytes(comment("a", "t3_s", "How are you?") + comment("b", "t1_a", "Fine, thank you."))
-    for num_shards in (2, 1):
-        run(name, Conversations([str(dump)]), output, num_shards)
-    before = shards(output)
-    assert list(before) == ["reddit.en-00000-of-00001.tsv.gz"]
-    dump.write_bytes(b"nothing of use\n")
-    with pytest.raises(UserError, match="1 comments dropped: not JSON"):
-        run(name, Conversations([str(dump)]), output, 2)
-    with pytest.raises(UserError, match="matches none"):
-        find_files([f"{tmp_path}/RS_*"])
-    assert shards(output) == before
-    assert not list(output.glob(".*"))
-
-
 def test_comments_that_are_dropped():
     start, letters = "begins with https, @ or /r/", "70% letters or fewer"
     expected = {
@@ -159,16 +143,20 @@ STREAMS = [HEADER.encode(), *("".join(ARTICLES[n : n + 20]).encode() for n in (0
 MULTISTREAM = [*map(bz2.compress, STREAMS), bz2.compress(b"</mediawiki>")]
 
 
-def test_a_cut_or_damaged_input_is_named_and_replaces_nothing(tmp_path):
+def test_new_shards_replace_earlier_ones_but_those_of_a_cut_damaged_or_empty_input_do_not(tmp_path):
     path, corpus = tmp_path / "enwiki.xml.bz2", "documents/wikipedia.en.txt.gz"
     path.write_bytes(content := b"".join(MULTISTREAM))
-    run(corpus, Documents([str(path)], "en"), tmp_path / "out")
+    for num_shards in (2, 1):
+        run(corpus, Documents([str(path)], "en"), tmp_path / "out", num_shards)
     before = shards(tmp_path / "out")
+    assert list(before) == ["wikipedia.en-00000-of-00001.txt.gz"]
     assert sum(map(len, before.values())) > 100
     # Between two streams of a dump nothing but its own end is missing.
-    for each in (flipped(content), content[:-10], b"".join(MULTISTREAM[:3])):
+    whole = f"{path}.* must be a whole"
+    damaged = dict.fromkeys((flipped(content), content[:-10], b"".join(MULTISTREAM[:3])), whole)
+    for each, message in {**damaged, bz2.compress(b"</mediawiki>"): "nothing"}.items():
         path.write_bytes(each)
-        with pytest.raises(UserError, match=f"{path}.* must be a whole"):
+        with pytest.raises(UserError, match=message):
             run(corpus, Documents([str(path)], "en"), tmp_path / "out")
         assert shards(tmp_path / "out") == before
         assert not list((tmp_path / "out").glob(".*"))

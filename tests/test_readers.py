@@ -1,11 +1,9 @@
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from raw_files import write_files
+from raw_files import squad, write_files
 
-from xling_tf.corpora.questions import SquadQuestion, read_paragraphs, read_questions, read_squad
+from xling_tf.corpora.questions import read_questions, read_squad
 from xling_tf.corpora.readers import (
     read_conversations,
     read_documents,
@@ -90,15 +88,6 @@ def test_documents_give_their_contiguous_triplets(tmp_path):
 FOX = "The fox sleeps. It is red.\nCafe\u0301s are closed."
 
 
-def squad(*entries: tuple[str, list[int]], context: str = FOX, **more: Any) -> str:
-    """JSON of one paragraph, of questions and the places of their answers."""
-    qas = [
-        {"id": str(number), "question": question, "answers": [{"answer_start": s} for s in starts], **more}
-        for number, (question, starts) in enumerate(entries)
-    ]
-    return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]})
-
-
 def test_tables_have_a_context_or_not_and_rows_without_an_answer_are_counted(tmp_path):
     rows = "Who? \tAda did.\nWhere?\tHere.\t We sit. Here. \nHow?\tSo.\t\n"
     rows += "Who?\t\nWho?\t \tAda came.\n\tAda.\nWho?\na\tb\tc\td\n"
@@ -113,15 +102,8 @@ def test_tables_have_a_context_or_not_and_rows_without_an_answer_are_counted(tmp
 
 def test_answers_are_the_distinct_sentences_in_which_they_begin(tmp_path):
     # "It" is the 17th character of the text, "fox" the fifth and "Cafés" the 28th.
-    content = squad(("Who?", [4, 4]), (" What? ", [16, 4]), ("Which? ", [27]))
+    content = squad(FOX, ("Who?", [4, 4]), (" What? ", [16, 4]), ("Which? ", [27]))
     path = write(tmp_path / "x.json", content)
-    (paragraph,) = read_paragraphs(path, "en")
-    assert paragraph.sentences == ["The fox sleeps.", "It is red.", "Cafe\u0301s are closed."]
-    assert paragraph.questions == [
-        SquadQuestion("0", "Who?", ("The fox sleeps.",)),
-        SquadQuestion("1", "What?", ("It is red.", "The fox sleeps.")),
-        SquadQuestion("2", "Which?", ("Cafe\u0301s are closed.",)),
-    ]
     # Records are sentences with their paragraphs.
     context = "The fox sleeps. It is red. Caf\u00e9s are closed."
     assert [record for record, _ in read_squad(path, ["en"])] == [
@@ -138,10 +120,10 @@ def test_questions_without_an_answer_are_counted_by_their_numbers(tmp_path):
 
     # As SQuAD v2 has them; what only looks like an answer is none.
     looks = {"is_impossible": True, "plausible_answers": [{"answer_start": 4}]}
-    found = reading(squad(("Who?", [4]), ("Why?", []), (" ", [4]), ("How?", []), **looks))
+    found = reading(squad(FOX, ("Who?", [4]), ("Why?", []), (" ", [4]), ("How?", []), **looks))
     assert len(list(found)) == 1
     with pytest.raises(UserError, match="begins at 99, outside"):
-        list(reading(squad(("Who?", [99]))))
+        list(reading(squad(FOX, ("Who?", [99]))))
     assert found.first_lines == {"question without an answer": (2, 3, 4)}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import report
-from programs import ROOT, run_python, the_error
+from programs import ROOT, run_python
 
 from evaluation import paper_tables
 from evaluation.comparison import interval_of_score
@@ -169,110 +169,29 @@ def test_texts_are_escaped(tmp_path):
     assert 'Not finished: ">' in markdown
 
 
-# Two tables of a made-up paper: "ours" stands beside "Its model", and beside nothing else.
-ABOUT = {"name": "A 2018", "title": "Title", "where": "here", "url": "https://example.org"}
-REASONS = {"why": "Fewer minutes.", "reason": "not trained", "reasons": {"Its larger model": "too large"}}
-SIMILARITY = {
-    **{"paper": "a", "table": "1", "title": "STS", "percent": False, "note": "A note."},
-    "column": {"suite": "sts", "metric": "pearson_angular"},
-    "columns": [
-        {"dataset": "stsb.en.dev"},
-        {"dataset": "stsb.en.test", "stand_in": "stsb.es.dev", "note": "Spanish"},
-        {"dataset": "sick.test", "reason": "no data"},
-        {"dataset": "sts2015.en"},
-    ],
-    "systems": {
-        "Its model": [0.7, 0.5, 0.6, 0.5],
-        "Its larger model": [0.8, 0.7, 0.7, None],
-        "Its smaller model": [0.5, None, None, None],
-    },
-    "prior_work": {"Others (2010)": [0.4, 0.3, None, None]},
-    "ours": {"Its model": ["ours", "missing"], "Its smaller model": ["ours", "plain"]},
-}
-SEARCH = {
-    **{"paper": "a", "table": "2", "title": "Search", "percent": True},
-    "column": {"suite": "similarity_search", "dataset": "europarl"},
-    "columns": [
-        {"metric": "en-de/error_rate"},
-        {"heading": "both", "mean_of": ["sts/x/pearson", "sts/y/pearson"], "note": "of two"},
-        {"heading": "back", "metric": "de-en/error_rate"},
-        {"heading": "de", "mean_of": [f"similarity_search/y/{pair}/error_rate" for pair in ("a-b", "b-a")]},
-    ],
-    "systems": {"Its model": [90.0, 50.0, 80.0, 70.0], "Its larger model": [None, None, 70.0, None]},
-    "ours": {"Its model": ["ours"], "Its larger model": ["ours"]},
-}
-MEANS = {
-    **{"paper": "a", "table": "3", "title": "Means", "percent": True, "column": {"note": "of two"}},
-    "columns": [{"heading": n, "mean_of": [f"sts/{part}/pearson" for part in n]} for n in ("xy", "xw")],
-    **{"systems": {"Its model": [50.0, 60.0]}, "ours": {"Its model": ["ours"]}},
-}
-PAPER = {"papers": {"a": ABOUT | REASONS}, "tables": [SIMILARITY, SEARCH, MEANS]}
-# What is written of them, in this order. An error rate of .25 is an accuracy of 75.0; (.2 + .4) / 2 = .3, and
-# the mean of the error rates .1 and .3 is an accuracy of 80.0. The model learned from the scored pairs of STS
-# Benchmark's training part: neither its figures nor those on stand-ins ("stsb.es.dev", "of two") are counted
-# among the differences. Those are .8 - .5 = .3 and, of the second model, .6 - .5 = .1, on average .2; and
-# 75 - 90 = -15 and 80 - 70 = 10, on average -2.5.
-WRITTEN = (
-    "We have scores for 8 of its 15 own figures: 5 on the paper's own data and 3 on stand-ins for them.",
-    "On the paper's own data, without figures marked †, ours are on average "
-    "0.20 of correlation higher (n = 2) and 2.5 points lower (n = 2).",
-    "|  | stsb.en.dev | stsb.en.test (a) | sts2015.en |\n|:---|---:|---:|---:|\n",
-    "| Its model | 0.700 | 0.500 | 0.500 |\n| **`ours`** | 0.800 † | 0.300 † | 0.800 |\n"
-    "| Its smaller model | 0.500 |  |  |\n| **`ours`** | 0.800 † |  |  |\n| **`plain`** | 0.600 |  |  |\n",
-    "(a) Spanish\n\n† learned from the training part of this data set\n\nA note.\n",
-    "No score of ours: sick.test: no data. Its larger model: too large. "
-    "Others (2010): the paper quotes others.",
-    "| Its model | 90.0 | 0.500 | 70.0 |\n| **`ours`** | 75.0 | 0.300 | 80.0 |\n\n(a) of two\n\n",
-    "No score of ours: Its model (back): not measured; suite `similarity_search` does it. Its larger "
-    "model: too large.",
-    "| Its model | 0.500 |\n| **`ours`** | 0.300 |\n\n(a) of two\n\n",
-    "No score of ours: Its model (xw): not measured; suite `sts` does it.",
-    "| `ours` | 1.3 | 10 | 3 |",
-)
-
-
-def test_our_scores_stand_beside_those_of_a_paper_or_a_reason_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(paper_tables, "_PAPERS", write(tmp_path, PAPER, "paper"))
+def test_our_scores_are_collected_from_trainings_and_evaluations_of_one_model(tmp_path):
     file = tmp_path / "ours.json"
-    evaluated = paper_tables.flat(
-        {
-            **{f"sts/{n}": {"pearson_angular": v} for n, v in (("stsb.en.dev", 0.8), ("stsb.es.dev", 0.3))},
-            "sts/sts2015.en": {"pearson_angular": 0.8},
-            **{f"sts/{name}": {"pearson": value} for name, value in (("x", 0.2), ("y", 0.4), ("z", 0.9))},
-            "similarity_search/europarl": {"en-de/error_rate": 0.25},
-            "similarity_search/y": {"a-b/error_rate": 0.1, "b-a/error_rate": 0.3},
-        }
-    )
     trained = {("training", "stsb.en.dev", "pearson_angular"): 0.1}
     command = "python train --cache=/a --teacher /x/use --set v=sif:/x/v.bin"
     training = {"steps": 10, "minutes": 1.26, "command": command}
     training |= {"config": {"training": {"seed": 3}}, "corpora": {"similarity/stsb.en.train": 5}}
-    of_training = ("ours", trained, training)
+    evaluated = {("sts", name, "pearson_angular"): 0.8 for name in ("stsb.en.dev", "stsb.es.dev", "z")}
     of_model = ("ours", evaluated, {"command": "evaluate", "system": {"checksum": "c0"}})
-    # The evaluation's score is the later one, in whichever order.
-    plain = ("plain", {("training", "stsb.en.dev", "pearson_angular"): 0.6}, training | {"corpora": {}})
-    systems = paper_tables.add_results(file, [of_model, of_training, plain])
-    assert json.loads(file.read_text("utf-8")) == systems
-    ours = systems["ours"]
+    # The evaluation's score is the later one, in whichever order. No paper has a column for "z".
+    ours = paper_tables.add_results(file, [of_model, ("ours", trained, training)])["ours"]
     assert ours["command"] == "train --teacher use --set v=sif:v.bin"
-    assert (ours["minutes"], ours["seed"]) == (1.3, 3)
-    assert ours["scores"]["sts/stsb.en.dev"] == {"pearson_angular": 0.8}
-    assert "sts/z" not in ours["scores"]
-    rest = report.render(paper_tables.beside(systems), [], as_page=False)
-    for part in WRITTEN:
-        assert part in rest
-        rest = rest.partition(part)[2]
-    titles = [(suite, table.title) for suite, table in paper_tables.with_best({"ours": evaluated})]
-    assert titles[-1] == ("sts", "A 2018, table 3: Means (pearson)")
+    assert (ours["minutes"], ours["seed"], ours["learned"]) == (1.3, 3, ["stsb."])
+    assert ours["scores"] == {f"sts/stsb.{code}.dev": {"pearson_angular": 0.8} for code in ("en", "es")}
     # Scores of the same model are kept, those of another one or another training are not.
-    more = ("ours", {("sts", "x", "pearson"): 0.3}, {"system": {"checksum": "c0"}})
-    assert len(paper_tables.add_results(file, [more])["ours"]["scores"]) == 7
-    again = ("ours", trained, training | {"steps": 20})
-    scores = paper_tables.add_results(file, [again, more])["ours"]["scores"]
-    assert paper_tables.add_results(file, [])["ours"]["steps"] == 20
-    assert scores == {"sts/stsb.en.dev": {"pearson_angular": 0.1}, "sts/x": {"pearson": 0.3}}
-    another = (*more[:2], {"system": {"checksum": "c1"}})
-    assert paper_tables.add_results(file, [another])["ours"]["scores"] == {"sts/x": {"pearson": 0.3}}
+    more = {("sts", "stsb.en.test", "pearson_angular"): 0.3}
+
+    def names(*results):
+        return [*paper_tables.add_results(file, results)["ours"]["scores"]]
+
+    assert names(("ours", more, of_model[2])) == ["sts/stsb.en.dev", "sts/stsb.es.dev", "sts/stsb.en.test"]
+    assert names(("ours", trained, training | {"steps": 20})) == ["sts/stsb.en.dev"]
+    assert names(of_model) == ["sts/stsb.en.dev", "sts/stsb.es.dev"]
+    assert names(("ours", more, {"system": {"checksum": "c1"}})) == ["sts/stsb.en.test"]
 
 
 SYSTEMS = json.loads((ROOT / "evaluation/results/papers.json").read_text("utf-8"))
@@ -298,9 +217,6 @@ def test_the_program_writes_both_forms(tmp_path):
     assert run.status == 0, run.errors
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
-    (tmp_path / "ours.json").write_text("[]", encoding="utf-8")
-    run = run_python(tmp_path, str(PROGRAM), str(path), "--papers=ours.json", "--output=papers.md")
-    assert "ours.json must be" in the_error(run)
 
 
 # In points, how far the systems are ahead of "mine" on ten data sets.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from encode_functions import by_last_word, by_meaning, looked_up
-from testing import CARD_FILES, SENTENCES, corpus
+from testing import SENTENCES, corpus
 
 import xling_tf
 from xling_tf.corpora.records import TranslationPair
@@ -57,15 +57,9 @@ def test_probabilities_and_their_error_derived_by_hand():
 
 def test_the_nearest_wrong_translation_is_no_translation():
     pairs = [("yes", "sí"), ("Yes", "claro"), ("no", "no"), ("cat", "gato")]
-    vectors = {
-        "yes": [1, 0],
-        "Yes": [1, 0],
-        "sí": [1, 0],
-        "claro": [0.8, 0.6],
-        "no": [0, 1],
-        "cat": [0.6, 0.8],
-    }
-    cosines, is_same = translation_cosines(looked_up({**vectors, "gato": [0.6, 0.8]}), pairs)
+    vectors = {text: [1, 0] for text in ("yes", "Yes", "sí")} | {"claro": [0.8, 0.6], "no": [0, 1]}
+    vectors |= {text: [0.6, 0.8] for text in ("cat", "gato")}
+    cosines, is_same = translation_cosines(looked_up(vectors), pairs)
     # yes and Yes: gato at .6, as both their translations are right. no: gato .8. cat: claro .48 + .48.
     assert cosines == pytest.approx([1, 0.8, 1, 1, 0.6, 0.6, 0.8, 0.96])
     assert is_same.tolist() == [True] * 4 + [False] * 4
@@ -87,30 +81,22 @@ def test_a_probability_that_falls_with_the_cosine_is_refused():
         fit_pairs(looked_up(vectors), columns)
     names = ["entailment", "entailment", "not_entailment"]
     assert fit_pairs(looked_up(vectors), {**columns, "label": names})[0] > 0
-    # Each translation is farther away than the other's: cosines of 0 against 1.
-    crossed = [("a", "d"), ("d", "a")]
-    with pytest.raises(UserError, match="expected higher cosines"):
-        fit_pairs(looked_up(vectors), crossed)
-    # Labels that say nothing.
-    with pytest.raises(UserError, match="expected higher cosines"):
-        fit_pairs(looked_up(vectors), {"first": ["a", "a"], "second": ["b", "b"], "score": [0, 1]})
+    # Each translation is farther away than the other's, cosines of 0 against 1; and scores that say nothing.
+    nothing = {"first": ["a", "a"], "second": ["b", "b"], "score": [0, 1]}
+    for pairs in ([("a", "d"), ("d", "a")], nothing):
+        with pytest.raises(UserError, match="expected higher cosines"):
+            fit_pairs(looked_up(vectors), pairs)
 
 
-def test_a_calibrated_model_gives_probabilities_wherever_it_goes(hub_model, tmp_path):
-    model = Model(hub_model.tokenizer, hub_model.encoder_settings, hub_model.info)
-    for variable, trained in zip(model.encoder.variables, hub_model.encoder.variables, strict=True):
-        variable.assign(trained)
-    model.info = dataclasses.replace(hub_model.info, same_meaning=LINE)
-    model.save_pretrained(tmp_path / "folder")
-    model = Model.from_pretrained(tmp_path / "folder")
-    assert model.info.same_meaning == pytest.approx(LINE)
-    model.export(tmp_path / "exported", CARD_FILES, module := model.module())
-    encoder = xling_tf.load(tmp_path / "exported")
-    vectors = encoder.encode(SENTENCES)
-    expected = probabilities(vectors @ vectors[0], LINE)
-    assert encoder.probability(SENTENCES[0], SENTENCES) == pytest.approx(expected, abs=1e-5)
-    # The vector of one text with itself has the cosine 1.
-    assert encoder.probability("hola", "hola") == pytest.approx(0.9)
+def test_a_calibrated_model_gives_probabilities(hub_model, tmp_path):
+    info = dataclasses.replace(hub_model.info, same_meaning=LINE)
+    Model(hub_model.tokenizer, hub_model.encoder_settings, info).save_pretrained(tmp_path)
+    module = Model.from_pretrained(tmp_path).module()
+    vectors = module(SENTENCES).numpy()
+    found = module.same_meaning([SENTENCES[0]] * len(SENTENCES), SENTENCES)
+    # The vector of a text with itself has the cosine 1.
+    assert found.numpy() == pytest.approx(probabilities(vectors @ vectors[0], LINE), abs=1e-5)
+    assert found[0] == pytest.approx(0.9)
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many sentences"):
         module.same_meaning(["a", "b"], ["c"])
 
@@ -126,7 +112,10 @@ def test_calibrating_an_exported_model(hub_folder, tmp_path):
     encoder = xling_tf.load(tmp_path / "calibrated")
     line = fit_pairs(encoder.encode, pairs)
     assert Model.from_pretrained(tmp_path / "calibrated").info.same_meaning == pytest.approx(line, rel=1e-4)
-    assert encoder.probability(*pairs[0]) > 0.5
+    vectors = encoder.encode(SENTENCES)
+    expected = probabilities(vectors @ vectors[0], line)
+    assert encoder.probability(SENTENCES[0], SENTENCES) == pytest.approx(expected, abs=1e-4)
+    assert encoder.probability("hola", "hola") == pytest.approx(expected[0], abs=1e-4)
     assert "same_meaning" in (tmp_path / "calibrated/README.md").read_text("utf-8")
 
 

