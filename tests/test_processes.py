@@ -131,6 +131,12 @@ def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, hub_folder,
     processes._prepare_gpus.cache_clear()
 
 
+def test_another_backend_of_keras_is_refused(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(UserError, match="set KERAS_BACKEND=tensorflow"):
+        _ = xling_tf.Model
+
+
 def test_a_search_works_in_a_forked_process():
     vectors = np.random.default_rng(0).normal(size=(2000, 8))
 

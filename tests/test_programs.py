@@ -1,19 +1,28 @@
 """The training program: one whole smoke run with its files, and the messages about mistakes."""
 
+import inspect
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 from programs import ONE_TASK, ROOT, read_lines, run_python, the_error, train
 from raw_files import write_files
 
 from training.curves import write_curves
 from training.plan import plan
+from xling_tf.bulk.mining import mine_translations
+from xling_tf.bulk.vector_files import encode_files
 from xling_tf.errors import UserError
+from xling_tf.exporters import compact
 from xling_tf.presets import get_preset
+from xling_tf.search.hard_negatives import mine_hard_negatives
+from xling_tf.serving.app import ServerConfig
+from xling_tf.serving.batching import BatchingParameters
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.experiment import Run, run_experiment
 
@@ -133,6 +142,34 @@ def test_folders_and_budgets_that_will_not_do_are_refused_at_once(changes, said,
     assert all(words in str(caught.value) for words in said)
     assert "\n" not in str(caught.value)
     assert (tmp_path / "notes" / "todo.txt").read_text() == "mine"
+
+
+def defaults(function):
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("export/main.py", defaults(compact.export)),
+        ("export/encode.py", defaults(encode_files)),
+        ("export/serve.py", asdict(BatchingParameters()) | asdict(ServerConfig())),
+        ("data/mine.py", defaults(mine_translations)),
+        ("data/hard_negatives.py", defaults(mine_hard_negatives)),
+    ],
+)
+def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):
+    described = ET.fromstring(run_python(tmp_path, str(ROOT / program), "--helpxml").output)
+    names = {"top": "num_negatives", "max_body_bytes": "body_bytes", "max_connections": "connections"}
+    names |= {"file_system_poll_wait_seconds": "poll_seconds"}
+    compared = 0
+    for flag in described.iter("flag"):
+        name = names.get(flag.findtext("name"), flag.findtext("name"))
+        if (wanted := expected.get(name, ())) not in ((), "", inspect.Parameter.empty):
+            actual = yaml.safe_load(flag.findtext("default") or "null")
+            assert (name, actual) == (name, wanted)
+            compared += 1
+    assert compared
 
 
 def test_losses_are_drawn_to_scale(tmp_path):
