@@ -83,7 +83,7 @@ def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path
 @pytest.mark.slow
 def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
     figures = {}
-    for part in ("device", "replicas", "loss"):  # the others take minutes, and share their code
+    for part in ("replicas", "loss"):  # the others take minutes, or share their code
         output = tmp_path / f"{part}.json"
         program = ROOT / "evaluation" / "benchmark_gpu.py"
         run = run_python(tmp_path, str(program), f"--part={part}", f"--output={output}", timeout=600)
