@@ -5,15 +5,14 @@ from import_model import read_licence
 
 from xling_tf.exporters.base import _metadata
 from xling_tf.importers.base import read_base_model
-from xling_tf.savedmodel.card import model_card
+from xling_tf.savedmodel.card import model_card, training_card
 from xling_tf.savedmodel.saved_models import read_front_matter
 
 RESULTS = {
+    **{"steps": 5, "minutes": 0.1, "precision": "float32"},
+    "config": {"optimizer": {"name": "adam", "learning_rate": 0.002}, "tasks": {}},
     "corpora": {"parallel/bible-web.en-es": 3, "documents/bible-web.en": 4, "nli/facebook_xnli.en": 1},
-    "scores": {
-        "task/inference": {"loss": 1.0},
-        "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500.0},
-    },
+    "scores": {"task/inference": {"loss": 1}, "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500}},
 }
 
 
@@ -25,7 +24,7 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
     card = huggingface_hub.ModelCard(text)
     assert card.text.lstrip().startswith("# en-es")
     assert "for en, es: strings to 8-dimensional vectors of unit length, which\nare near" in card.text
-    assert (card.data.language, card.data.license) == (["en", "es"], "other")
+    assert (card.data.language, card.data.license_name) == (["en", "es"], "licences-of-the-corpora")
     assert card.data.base_model == "intfloat/multilingual-e5-small"
     assert (card.data.library_name, card.data.pipeline_tag) == ("tensorflow", "sentence-similarity")
     (score,) = card.data.eval_results
@@ -38,3 +37,8 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_modul
     expected = {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
     exported = huggingface_hub.ModelCard(_metadata(tmp_path / "README.md", "onnx"))
     assert exported.data.to_dict() == card.data.to_dict() | expected
+
+
+def test_a_card_is_written_before_there_are_scores():
+    assert "## Scores" in training_card(RESULTS)
+    assert "Scores" not in training_card(RESULTS | {"scores": {}})

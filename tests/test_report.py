@@ -238,11 +238,9 @@ def test_a_verdict_says_what_is_more_than_chance(tmp_path):
         "**much is better than mine, by 10.0 points on average over 10 data sets of 1 suite."
     )
     # Of the 2 ** 10 ways to swap, all or none differ as much.
-    assert "; 0.2% of random swaps" in text
-    assert "| **+10.0 (" in text
-    text = compared(tmp_path, "mine", "hardly")
-    assert " cannot be told apart: " in text.partition("\n")[0]
-    assert "a difference of -0.6 to 0.6 points; 100.0% of" in text
+    assert all(part in text for part in ("; 0.2% of random swaps", "| **+10.0 ("))
+    tie = r".* cannot be told apart: .*\n\n95% of .* -0\.6 to 0\.6 points; 100\.0% of"
+    assert re.match(tie, compared(tmp_path, "mine", "hardly"))
     assert compared(tmp_path, "mine", "much", count=4).startswith("**Too few data sets")
     assert compared(tmp_path, "mine").startswith("**mine has 50.0 points")
 
@@ -255,6 +253,5 @@ def test_intervals_of_a_data_set_are_wilsons_or_fishers():
 
 
 def test_a_file_without_scores_is_an_error(tmp_path):
-    path = write(tmp_path, results(scores={"sts": {}}))
-    with pytest.raises(UserError, match=rf"^{re.escape(str(path))} .*no scores.*; give another$"):
-        report.read_results([path])
+    with pytest.raises(UserError, match=r"/mine\.json must be .*no scores.*; give another$"):
+        report.read_results([write(tmp_path, results(scores={"sts": {}}))])

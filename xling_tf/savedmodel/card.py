@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xling_tf.config import DataConfig
 from xling_tf.program import format_table
 from xling_tf.tasks.signatures import Signature
 
@@ -36,20 +35,21 @@ It was trained so that its vectors can be cut to their first {dims} dimensions a
 _TRAINING = """
 ## Training
 
-{steps} steps, {minutes:.1f} minutes. Corpora, in records:
+{run[steps]} steps in {run[minutes]:.1f} minutes, in {run[precision]}, by {run[config][optimizer][name]} at a
+learning rate of {run[config][optimizer][learning_rate]}. Examples in a batch: {batches}. Corpora, in records:
 
-{corpora}
+    {corpora}
 
 The licences of these corpora may have conditions for the weights; those of the default corpora are listed
-in `SOURCES.md` in their folder below `data/prepared`.
-
+in `SOURCES.md` in their folder below `data/prepared`. `config.json` describes the model. `trained_on.npz` has
+hashes of the training texts, with which evaluation/main.py detects texts that the model has seen.
+"""
+_SCORES = """
 ## Scores on held-out data
 
-{scores}
+    {scores}
 
-Retrieval ranks the right translation among {candidates} candidates. `config.json` describes the model.
-`trained_on.npz` has hashes of the training texts, with which evaluation/main.py detects texts that the model
-has seen.
+Retrieval ranks the right translation among `num_candidates`.
 """
 
 
@@ -119,6 +119,7 @@ def _metadata(
     fields = {
         "language": list(languages),
         "license": licence,
+        "license_name": "licences-of-the-corpora" if licence == "other" and results.get("corpora") else "",
         "library_name": "tensorflow",
         "pipeline_tag": _TASK,
         "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
@@ -129,14 +130,11 @@ def _metadata(
     return "\n".join(["---", *lines, "---", "", ""])
 
 
-def training_card(data: DataConfig, results: Mapping[str, Any]) -> str:
-    """Returns the end of a model's card: from results.json, how it was trained and how it scores."""
-    source, target = data.source, data.targets[0]
-    retrieval = results["scores"].get(f"retrieval/{source}-{target}/all", {})
-    return _TRAINING.format(
-        steps=results["steps"],
-        minutes=results["minutes"],
-        corpora="\n".join(f"    {name} {count}" for name, count in results["corpora"].items()),
-        scores="\n".join(f"    {line}" for line in format_table(results["scores"]).splitlines()),
-        candidates=int(retrieval.get("num_candidates", 0)),
-    )
+def training_card(results: Mapping[str, Any]) -> str:
+    """Returns the end of a model's card: by results.json, how it was trained and, if known, how it scores."""
+    tasks = results["config"]["tasks"].items()
+    batches = (f"{task['examples_per_batch']} of {name}" for name, task in tasks if task["weight"])
+    corpora = "\n    ".join(f"{name} {count}" for name, count in results["corpora"].items())
+    training = _TRAINING.format(run=results, batches=", ".join(batches), corpora=corpora)
+    scores = format_table(results["scores"]).replace("\n", "\n    ")
+    return training + _SCORES.format(scores=scores) if results["scores"] else training

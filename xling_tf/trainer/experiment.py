@@ -367,13 +367,13 @@ def _finish(
     if line:
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)
-    _, files = _describe(run, data, trainer, model, module, store, {})
+    _, files = _describe(run, trainer, model, module, store, {})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
     logging.info("%s holds the model; now it is scored", run.output)
     seconds = max(_LEAST_SCORING, _SCORING * trainer.seconds)
     scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data, seconds)
     scores |= {"same_meaning": reliability} if line else {}
-    results, files = _describe(run, data, trainer, model, module, store, scores)
+    results, files = _describe(run, trainer, model, module, store, scores)
     for name, content in files.items():
         with replacing(run.output / name) as temporary:
             temporary.write_text(content, "utf-8")
@@ -383,7 +383,6 @@ def _finish(
 
 def _describe(
     run: Run,
-    data: DataConfig,
     trainer: Trainer,
     model: Model,
     module: ExportedModule,
@@ -408,10 +407,9 @@ def _describe(
         **provenance(),
         "model": model.config(),
     }
-    version = results["versions"]["xling_tf"]
     card = model_card(
         run.name,
-        f"Trained by xling_tf {version}, preset `{run.name}`: {config.description}.",
+        f"Trained by xling_tf {results['versions']['xling_tf']}, preset `{run.name}`: {config.description}.",
         model.config(),
         module.signatures,
         licence="other",
@@ -419,7 +417,7 @@ def _describe(
         results=results,
     )
     files = {
-        "README.md": card + training_card(data, results),
+        "README.md": card + training_card(results),
         "results.json": json.dumps(published, indent=2) + "\n",
     }
     return results, files
