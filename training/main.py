@@ -176,9 +176,10 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
 
 
 def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, float]]) -> None:
-    """Draws the losses in the export's folder, and shows them in its card."""
+    """Draws the losses in the run folder and the export's, whose card shows them."""
     held_out = {name[5:]: values["loss"] for name, values in scores.items() if name.startswith("task/")}
-    write_curves(run_dir / "metrics.jsonl", held_out, output / _CURVES)
+    for folder in (run_dir, output):
+        write_curves(run_dir / "metrics.jsonl", held_out, folder / _CURVES)
     card = output / "README.md"
     with replacing(card) as temporary:
         temporary.write_text(f"{card.read_text('utf-8')}\n![Losses by step]({_CURVES})\n", "utf-8")
