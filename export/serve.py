@@ -8,12 +8,14 @@ A model's path is an export, or a folder of exports named 1, 2, ...; the largest
 replaces it without losing a request.
 """
 
+import json
+import logging
 import os
 import re
 import socket
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -30,41 +32,33 @@ _MODEL = flags.DEFINE_multi_string(
 )
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
-_POLL = flags.DEFINE_float(
-    "file_system_poll_wait_seconds", 1, "Seconds between checks for new versions; 0 turns them off.", 0
-)
-# Default, minimum and help of each of the BatchingParameters.
-_PARAMETERS = {
-    "max_batch_size": (1000, 1, "Maximum number of rows in a call of a model."),
-    "max_enqueued_batches": (10, 1, "Maximum number of waiting batches; more get 429."),
-    "num_batch_threads": (available_cpus(), 1, "Number of calls of models at the same time."),
-}
-for _name, (_default, _minimum, _help) in _PARAMETERS.items():
-    flags.DEFINE_integer(_name, _default, _help, _minimum)
+_POLL = flags.DEFINE_float("file_system_poll_wait_seconds", 1, "Seconds between polls; 0 turns them off.", 0)
+_PARAMETERS = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")  # the BatchingParameters
+flags.DEFINE_integer("max_batch_size", 1000, "Maximum number of rows in a call of a model.", 1)
+flags.DEFINE_integer("max_enqueued_batches", 10, "Maximum number of waiting batches; more get 429.", 1)
+flags.DEFINE_integer("num_batch_threads", available_cpus(), "Number of calls of models at the same time.", 1)
 _BODY = flags.DEFINE_integer("max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1)
 _TIMEOUT = flags.DEFINE_integer("rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1)
 _CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "Connections at the same time; then 503.", 1)
 _DRAIN = flags.DEFINE_float("drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0)
 _KEY = flags.DEFINE_string("api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key.")
 _ORIGINS = flags.DEFINE_list("cors_origins", [], "Origins of web pages that may send requests; * for all.")
-_LOG = flags.DEFINE_enum(
-    "log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs each request."
-)
+_LOG = flags.DEFINE_enum("log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs requests.")
 
 
 def main() -> None:
     """Serves the models that the flags name, until SIGTERM or SIGINT."""
-    parameters: dict[str, Any] = {name: flags.FLAGS[name].value for name in _PARAMETERS}
     models, api_key = parse_models(_MODEL.value), _api_key()
     listener = _bind()
     with quiet_start():
         from xling_tf.serving.app import ServerConfig, serve
         from xling_tf.serving.batching import BatchingParameters
 
+    _start_logging(_LOG.value)
     serve(
         models,
         listener,
-        BatchingParameters(**parameters),
+        BatchingParameters(**{name: getattr(flags.FLAGS, name) for name in _PARAMETERS}),
         ServerConfig(
             api_key=api_key,
             origins=_ORIGINS.value,
@@ -73,7 +67,6 @@ def main() -> None:
             connections=_CONNECTIONS.value,
             poll_seconds=_POLL.value,
             drain_seconds=_DRAIN.value,
-            log_level=_LOG.value,
         ),
     )
 
@@ -90,9 +83,7 @@ def parse_models(models: list[str]) -> dict[str, Path]:
         given, model = re.findall(r"^(?:([^/:\s=]+)=)?(.*)", flag)[0]
         name = given or model_name(model)
         if re.search(r"[/:\s=]", name) or name in parsed:
-            raise UserError(
-                f"--model must be name=model, each name once, without '/', ':' and spaces, got {flag!r}"
-            )
+            raise UserError(f"--model must be name=model, each once, without /, : or spaces, got {flag!r}")
         path = Path(os.path.expanduser(model))
         parsed[name] = path if path.is_dir() else find_model(model)
     if not parsed:
@@ -106,6 +97,28 @@ def _api_key() -> str:
     if not (key.isascii() and key.isprintable()) or (_KEY.value is not None and not key):
         raise UserError("--api_key or $XLING_TF_API_KEY must be printable ASCII")
     return key
+
+
+class _JsonFormatter(logging.Formatter):
+    """Formats a record as a line of JSON: time, level, event and its fields; for other packages `message`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
+        other = {"event": record.name, "message": record.getMessage()}
+        return json.dumps(line | getattr(record, "fields", other), ensure_ascii=False)
+
+
+def _start_logging(level: str) -> None:
+    """Writes the server's and uvicorn's log lines to standard output."""
+    logging.raiseExceptions = False  # A full disk loses lines but stops no request.
+    output = logging.StreamHandler(sys.stdout)
+    output.setFormatter(_JsonFormatter())
+    for name, minimum in (("xling_tf.serving", level), ("uvicorn", "INFO")):
+        logger = logging.getLogger(name)
+        logger.handlers = [output]
+        logger.setLevel(minimum)
+        logger.propagate = False
 
 
 def _bind() -> socket.socket:

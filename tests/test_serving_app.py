@@ -51,7 +51,8 @@ def test_requests_at_the_same_time_get_their_own_answers(server):
 
 
 def test_every_path_has_its_answer(server):
-    for path, kind in (("/healthz", "json"), ("/readyz", "json"), ("/", "html"), ("/page/page.js", "script")):
+    kinds = {"/healthz": "json", "/readyz": "json", "/health": "json", "/metrics": "plain"}
+    for path, kind in (kinds | {"/": "html", "/docs": "html", "/page/page.js": "script"}).items():
         reply = server.ask(path)
         assert (reply.status, kind in reply.kind) == (200, True)
     # The page lists the models of OpenAI's path, which asks for the key.
@@ -74,6 +75,15 @@ def test_requests_are_counted_by_their_code(server):
     assert server.metric('xling_tf_serving_available_version{model_name="m"}') == 1
     assert server.metric('xling_tf_serving_queued_rows{model_name="m"}') == 0
     assert ":tensorflow:serving:request_latency_bucket{" in page
+
+
+def test_one_of_several_models_is_named(folder):
+    with server_in_thread({"a": folder, "b": folder}) as server:
+        for path, body in (("/embed", '{"inputs": "x"}'), ("/info", None)):
+            reply = server.ask(path, body)
+            assert (reply.status, "['a', 'b']" in reply.json["error"]) == (400, True)
+        assert server.ask("/info?model=b").json["model_id"] == "b"
+        assert b'"model": "b"' in server.ask("/openapi.json?model=b").body
 
 
 def test_an_answer_that_takes_too_long_is_given_up(folder):
@@ -155,14 +165,18 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 def test_the_page_compares_and_searches_in_a_browser(hub_folder):
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with server_in_thread({"tiny": hub_folder}) as server, api.sync_playwright() as playwright:
+    with server_in_thread({"m": hub_folder}, api_key="secret") as server, api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         tab = browser.new_page()
         complaints: list[str] = []
         tab.on("console", lambda message: complaints.append(message.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.goto(server.url)
-        tab.get_by_text("5 × 5 sentences compared").wait_for()
+        for key, answer in (("wrong", "did not accept this key"), ("secret", "5 × 5 sentences compared")):
+            tab.locator("#key").fill(key)
+            tab.get_by_role("button", name="Continue").click()
+            tab.get_by_text(answer).wait_for()
+        complaints.clear()  # that the key was asked for
         hostile = "<img src=x onerror=alert(1)>"
         tab.locator("#left").fill(f"hola gato\n\n {hostile} ")
         tab.locator("#right").fill(f"{hostile}\nthe cat is sleeping\nhola gato")
@@ -170,10 +184,15 @@ def test_the_page_compares_and_searches_in_a_browser(hub_folder):
         tab.get_by_text("2 × 3 sentences compared; 0 are nearest").wait_for()
         # The same text is the nearest with any model, and is shown unchanged.
         assert tab.locator("td.best").all_inner_texts() == ["1.00", "1.00"]
-        assert tab.locator("#map tr:nth-child(3) th").inner_text() == hostile
+        assert tab.locator("#map tr:nth-of-type(3) th").inner_text() == hostile
         tab.locator("#query").fill("the cat is sleeping")
         tab.get_by_role("button", name="Search").click()
         tab.get_by_text("The 3 nearest of 3 sentences.").wait_for()
         assert tab.locator("#neighbours li").first.inner_text() == "1.00the cat is sleeping"
+        assert "Bearer $XLING_TF_API_KEY" in tab.locator("#curl").text_content()
+        tab.set_viewport_size({"width": 360, "height": 800})
+        tab.goto(f"{server.url}/docs")
+        tab.get_by_text("GET /v1/models/{model}/metadata").wait_for()
+        assert tab.evaluate("document.documentElement.scrollWidth") == 360
         assert complaints == []
         browser.close()

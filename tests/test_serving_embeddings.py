@@ -1,8 +1,12 @@
-"""OpenAI's embeddings protocol, called by its own client; API keys and origins."""
+"""OpenAI's embeddings protocol and TEI's, called by their clients; API keys and origins; OpenAPI."""
 
+import json
+
+import jsonschema
 import openai
 import pytest
 import tensorflow as tf
+from huggingface_hub import InferenceClient
 from serving_models import save
 from serving_servers import server_in_thread
 
@@ -20,6 +24,7 @@ def server(tmp_path_factory):
     folder, texts = tmp_path_factory.mktemp("models") / "m", {"inputs": tf.TensorSpec([None], tf.string)}
     signatures = {
         "serving_default": (vectors, texts),
+        "raw": (lambda inputs: {"outputs": 13 * vectors(inputs)["outputs"]}, texts),
         "question_encoder": (lambda inputs: {"outputs": -vectors(inputs)["outputs"]}, texts),
         "lengths": (lambda inputs: {"outputs": tf.strings.length(inputs)}, texts),
     }
@@ -87,7 +92,7 @@ def test_keys_and_origins_are_required(server):
         stranger.embeddings.create(model="m", input="a")
     assert server.predict(["a"]).status == 401
     assert server.ask("/healthz").status == 200
-    for path in ("/page/../v1/models", "/v1/models/m:predict", "/V1/MODELS/", "/v1/embeddings"):
+    for path in ("/page/../v1/models", "/v1/models/m:predict", "/V1/MODELS/", PATH, "/openapi.json"):
         for method in ("GET", "POST"):
             reply = server.ask(path, method=method)
             assert reply.status in (401, 404, 405)
@@ -98,3 +103,28 @@ def test_keys_and_origins_are_required(server):
         for origin in ("https://a.example", "https://b.example")
     ]
     assert statuses == [200, 400]
+
+
+def test_hugging_faces_client_reads_vectors_and_similarities(server):
+    client = InferenceClient(server.url, provider="hf-inference", token="secret")
+    assert client.feature_extraction("Hola").tolist() == [pytest.approx([3 / 13, 4 / 13, 12 / 13])]
+    assert client.feature_extraction("Hola", normalize=False).tolist() == [[3, 4, 12]]
+    assert client.feature_extraction("Hola", dimensions=2)[0].tolist() == pytest.approx([0.6, 0.8])
+    assert client.sentence_similarity("Hola", ["Hello", ""]) == pytest.approx([1, 0])
+    assert client.get_endpoint_info()["model_id"] == "m"
+    for change in ({"normalize": 1}, {"inputs": []}, {"inputs": {"sentences": []}}, {"prompt_name": "a"}):
+        reply = server.ask("/embed", json.dumps({"inputs": ["a"]} | change), Authorization="Bearer secret")
+        assert (reply.status, list(reply.json)) == (400, ["error"])
+
+
+def test_the_examples_of_the_openapi_document_work(server):
+    key = {"Authorization": "Bearer secret"}
+    api = server.ask("/openapi.json", **key).json
+    assert api["components"]["schemas"]["Model"]["enum"] == ["m"]
+    for path, operations in api["paths"].items():
+        body, operation = None, operations.get("post", operations.get("get"))
+        if "requestBody" in operation:
+            content = operation["requestBody"]["content"]["application/json"]
+            jsonschema.validate(content["example"], content["schema"] | {"components": api["components"]})
+            body = json.dumps(content["example"])
+        assert server.ask(path.replace("{model}", "m"), body, **key).status == 200

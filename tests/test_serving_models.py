@@ -168,3 +168,14 @@ def test_a_start_without_a_model_is_an_error(tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             load_models({"m": tmp_path / folder})
+
+
+def test_a_model_without_a_signature_that_can_be_called_is_refused(serve, tmp_path):
+    put_export(tmp_path / "m" / "1", 1)
+    unusable = {"serving_default": (lambda x: {"y": x}, {"x": tf.TensorSpec([None], tf.complex64)})}
+    for version, signatures in (("2", unusable), ("3", {})):
+        save(tf.Module(), signatures, tmp_path / "m" / version)
+    assert states(serve()) == {1: "AVAILABLE", 2: "END", 3: "END"}
+    shutil.rmtree(tmp_path / "m" / "1")
+    with pytest.raises(UserError, match="3: version 3 has no signature whose inputs are all texts"):
+        load_models({"m": tmp_path / "m"})

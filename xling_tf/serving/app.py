@@ -1,4 +1,4 @@
-"""The server: the paths of TensorFlow Serving and OpenAI, metrics, health, and the page at `/`."""
+"""The server: the paths of its protocols, metrics, health, and the pages `/` and `/docs`."""
 
 import asyncio
 import hmac
@@ -6,11 +6,9 @@ import logging
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +23,18 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from xling_tf import __version__
 from xling_tf.serving import protocol
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
 from xling_tf.serving.models import Servable, ServedModel, follow, load_models
-from xling_tf.serving.monitoring import REQUEST_LATENCY, REQUESTS, log, start_logging
-from xling_tf.serving.protocol import ServingError, Tensors
+from xling_tf.serving.monitoring import REQUEST_LATENCY, REQUESTS, log
+from xling_tf.serving.protocol import ServingError, Tensors, Vectors
 
 # If the rest of a body is not read (408, 413, 415), the connection is closed.
 _HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
+_HEALTH = ("health", "healthz", "readyz")
+_PAGE = Path(__file__).parent / "page"
 _CHECK_SECONDS = 0.1  # between checks that a waiting client is still connected
 
 
@@ -49,12 +50,10 @@ class ServerConfig:
     connections: int = 1000  # at the same time
     poll_seconds: float = 1.0  # between checks for new versions; 0 turns them off
     drain_seconds: float = 30.0  # for requests in flight when the server is stopped
-    log_level: str = "INFO"
 
 
 def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, config: ServerConfig) -> Starlette:
     """Makes the ASGI application of models by name."""
-    page = resources.files(__package__) / "page"
 
     def metrics(request: Request) -> Response:
         latest = prometheus_client.generate_latest()
@@ -63,11 +62,12 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
     return Starlette(
         routes=[
             *_Api(models, scheduler, config).routes(),
-            Route("/monitoring/prometheus/metrics", metrics),
+            *(Route(path, metrics) for path in ("/metrics", "/monitoring/prometheus/metrics")),
             # The server listens once all models are loaded.
-            *(Route(path, lambda _: JSONResponse({"status": "ready"})) for path in ("/healthz", "/readyz")),
-            Route("/", lambda request: FileResponse(str(page / "index.html"))),
-            Mount("/page", StaticFiles(directory=str(page))),
+            *(Route(f"/{path}", lambda _: JSONResponse({"status": "ready"})) for path in _HEALTH),
+            Route("/", lambda request: FileResponse(_PAGE / "index.html")),
+            Route("/docs", lambda request: FileResponse(_PAGE / "docs.html")),
+            Mount("/page", StaticFiles(directory=_PAGE)),
         ],
         exception_handlers={HTTPException: lambda _, error: _error(error.detail, error.status_code)},
         middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
@@ -82,16 +82,13 @@ def serve(
     The listener is a bound socket, which listens once the models are loaded; a `UserError` names a model that
     cannot be loaded.
     """
-    start_logging(config.log_level)
     loaded = load_models(models)
     stopped = follow(loaded, config.poll_seconds)
     scheduler = BatchScheduler(batching)
     options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
     options |= {"server_header": False, "limit_concurrency": config.connections + 1}
-    options |= {
-        "timeout_keep_alive": config.client_seconds,
-        "timeout_graceful_shutdown": config.drain_seconds,
-    }
+    options |= {"timeout_keep_alive": config.client_seconds}
+    options |= {"timeout_graceful_shutdown": config.drain_seconds}
     server = uvicorn.Server(uvicorn.Config(make_app(loaded, scheduler, config), **options))
     listener.listen(server.config.backlog)
     host, port = listener.getsockname()[:2]
@@ -101,10 +98,9 @@ def serve(
         signal.signal(number, lambda number, frame: None)
     server.run(sockets=[listener])
     stopped.set()
-    is_idle = scheduler.close()
     log(logging.INFO, "stopped")
-    if not is_idle:  # A call cannot be stopped, and would crash if Python ended before it.
-        sys.stdout.flush()
+    if not scheduler.close():  # A call cannot be stopped, and would crash if Python ended before it.
+        logging.shutdown()
         os._exit(0)
 
 
@@ -119,8 +115,12 @@ class _Api:
     def routes(self) -> list[Route]:
         """Returns the routes; those of a model also with a version."""
         routes = [
-            self._route("/v1/embeddings", self._embed, "POST", is_openai=True),
+            self._route("/v1/embeddings", self._embeddings, "POST", is_openai=True),
             self._route("/v1/models", self._list, is_openai=True),
+            # TEI's: the inputs say what is asked for, because Hugging Face's clients send all to `/`.
+            *(self._route(path, self._embed, "POST") for path in ("/", "/embed", "/similarity")),
+            self._route("/info", self._info),
+            self._route("/openapi.json", self._describe),
         ]
         for model in ("/v1/models/{model}", "/v1/models/{model}/versions/{version}"):
             routes += [
@@ -163,8 +163,12 @@ class _Api:
         if self.config.api_key and not hmac.compare_digest(given.encode(), expected.encode()):
             raise ServingError("expected an API key, as 'Authorization: Bearer KEY'", 401)
 
-    def _model(self, request: Request, name: str) -> ServedModel:
-        if name not in self.models:
+    def _model(self, request: Request, name: object = None) -> ServedModel:
+        name = name or request.query_params.get("model")
+        if name is None and len(self.models) > 1:
+            raise ServingError(f"expected 'model', one of {[*self.models]}")
+        name = name or next(iter(self.models))
+        if not isinstance(name, str) or name not in self.models:
             raise ServingError(f"no model {name} is served", 404)
         # A client's words, such as names of unknown models, are neither counted nor logged.
         request.state.model = name
@@ -193,16 +197,40 @@ class _Api:
         outputs, row_form = await self._run(request, self._servable(request), document)
         return protocol.format_outputs(outputs, row_form)
 
+    async def _embeddings(self, request: Request) -> bytes:
+        document, vectors = await self._vectors(request)
+        return protocol.format_embeddings(document, request.state.model, vectors)
+
     async def _embed(self, request: Request) -> bytes:
-        document = await self._document(request)
-        texts = protocol.texts_to_embed(document)
-        servable = self._model(request, document["model"]).servable()
-        signature = document.get("signature_name")
-        outputs, _ = await self._run(request, servable, {"instances": texts, "signature_name": signature})
-        vectors = next(iter(outputs.values()))
-        if vectors.ndim != 2 or vectors.dtype.kind != "f":
-            raise ServingError(f"this signature of {document['model']} does not return vectors of texts")
-        return protocol.format_embeddings(document, texts, vectors)
+        document, vectors = await self._vectors(request, normalize=True)
+        compares = isinstance(document.get("inputs"), dict)
+        return protocol.dump(vectors[1:] @ vectors[0] if compares else vectors)
+
+    async def _vectors(self, request: Request, **defaults: Any) -> tuple[Mapping[str, Any], Vectors]:
+        """Returns a request for vectors, and its vectors."""
+        document = protocol.to_embed(defaults | await self._document(request))
+        servable = self._model(request, document.get("model")).servable()
+        name = document.get("signature_name") or (None if document.get("normalize", True) else "raw")
+        instances = {"instances": document["input"], "signature_name": name}
+        outputs, _ = await self._run(request, servable, instances)
+        return document, protocol.to_vectors(document, outputs)
+
+    async def _info(self, request: Request) -> bytes:
+        languages = self._model(request).servable().languages
+        info = {"model_id": request.state.model, "model_type": {"embedding": {"pooling": None}}}
+        info |= {"model_dtype": "float32", "max_concurrent_requests": self.config.connections}
+        info |= {"max_client_batch_size": self.scheduler.max_rows, "auto_truncate": True}
+        return protocol.dump(info | {"version": __version__, "languages": languages})
+
+    async def _describe(self, request: Request) -> bytes:
+        servable = self._model(request, request.query_params.get("model", next(iter(self.models)))).servable()
+        name = min(servable.queues, key=lambda name: name != "serving_default")
+        values = {":models": [*self.models], ":model": request.state.model}  # Names have no colons.
+        values[":request"] = protocol.sample_request(name, servable.signatures[name])
+        document = (_PAGE / "openapi.json").read_bytes()
+        for mark, value in values.items():
+            document = document.replace(protocol.dump(mark), protocol.dump(value))
+        return document
 
     async def _document(self, request: Request) -> dict[str, Any]:
         if request.headers.get("content-encoding", "identity") != "identity":
@@ -221,7 +249,7 @@ class _Api:
     async def _run(self, request: Request, servable: Servable, document: Any) -> tuple[Tensors, bool]:
         """Returns the outputs of a signature, and True for rows; gives up if the client leaves."""
         name = document.get("signature_name") or "serving_default"
-        if name not in servable.queues:
+        if not isinstance(name, str) or name not in servable.queues:
             raise ServingError(f"signature {name} not found; the model has {sorted(servable.queues)}")
         inputs, row_form = protocol.to_inputs(document, servable.signatures[name].inputs)
         work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))

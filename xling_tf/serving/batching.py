@@ -53,6 +53,7 @@ class BatchScheduler:
 
     def __init__(self, parameters: BatchingParameters) -> None:
         self._parameters = parameters
+        self.max_rows = parameters.max_batch_size * parameters.max_enqueued_batches  # in a request
         # The queues with requests in them; the one that was served last comes last.
         self._waiting: dict[SignatureQueue, None] = {}
         self._running = 0
@@ -66,7 +67,10 @@ class BatchScheduler:
         rows, shapes, limit = 1, None, self._parameters.max_batch_size
         if queue.batched:
             rows = max((len(values) for values in inputs.values() if np.ndim(values)), default=1) or 1
-            self._require_room(queue, rows)
+            if rows > self.max_rows:
+                raise ServingError(f"expected at most {self.max_rows} rows, got {rows}; send parts", 413)
+            if sum(request.rows for request in queue.requests) + rows > self.max_rows:
+                raise ServingError("the queue of this signature is full; try again later", 429)
             if _common_rows(inputs):
                 shapes = sorted((name, values.shape[1:]) for name, values in inputs.items())
         if shapes is None or rows <= limit:
@@ -80,15 +84,6 @@ class BatchScheduler:
         """Ends the idle threads; returns False if a call is still running, because it cannot be stopped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         return not self._running
-
-    def _require_room(self, queue: SignatureQueue, rows: int) -> None:
-        limit = self._parameters.max_batch_size * self._parameters.max_enqueued_batches
-        if rows > limit:
-            raise ServingError(
-                f"expected at most {limit} rows, got {rows}; send them in several requests", 413
-            )
-        if sum(request.rows for request in queue.requests) + rows > limit:
-            raise ServingError("the queue of this signature is full; try again later", 429)
 
     async def _run(self, queue: SignatureQueue, request: _Request) -> Tensors:
         queue.requests.append(request)

@@ -18,10 +18,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError, as_user_error, first_line
 from xling_tf.files import SAVED_MODEL
-from xling_tf.savedmodel.saved_models import load_saved_model, release_resources
+from xling_tf.savedmodel.saved_models import load_saved_model, read_info, release_resources
 from xling_tf.serving.batching import SignatureQueue
 from xling_tf.serving.monitoring import AVAILABLE_VERSION, LOAD_FAILURES, log
-from xling_tf.serving.protocol import ServingError, Tensors
+from xling_tf.serving.protocol import ServingError, Tensors, is_callable, sample_request, to_inputs
 
 # In a version's folder (TensorFlow Serving's g3doc/saved_model_warmup.md); at most 1,000 are used.
 WARMUP_REQUESTS = Path("assets.extra") / "tf_serving_warmup_requests"
@@ -39,6 +39,7 @@ class Servable:
     def __init__(self, name: str, version: int, folder: Path) -> None:
         self.version = version
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
+        self.languages: Any = read_info(folder).get("languages", [])
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
         (graph,) = (graph for graph in graphs if tf.saved_model.SERVING in graph.meta_info_def.tags)
@@ -46,8 +47,11 @@ class Servable:
         self.queues = {
             key: SignatureQueue(name, partial(_call, function), _is_batchable(self.signatures[key]))
             for key, function in model.signatures.items()
+            if is_callable(self.signatures[key])
         }
         weakref.finalize(self, _release, [model]).atexit = False
+        if not self.queues:
+            raise UserError(f"{folder} has no signature whose inputs are all texts or numbers")
 
     def warm_up(self, folder: Path) -> None:
         """Runs the warm-up requests or, without any, each signature once.
@@ -57,10 +61,9 @@ class Servable:
         path = folder / WARMUP_REQUESTS
         if not path.is_file():
             for name, queue in self.queues.items():
-                inputs = self.signatures[name].inputs.items()
-                shapes = {key: [max(dim.size, 1) for dim in info.tensor_shape.dim] for key, info in inputs}
-                with suppress(ServingError):  # A signature may reject a row of empty texts and zeros.
-                    queue.run({key: tf.zeros(shapes[key], info.dtype).numpy() for key, info in inputs})
+                signature = self.signatures[name]
+                with suppress(ServingError):  # A signature may reject the text, or zeros.
+                    queue.run(to_inputs(sample_request(name, signature), signature.inputs)[0])
             return
         message = f"a warm-up request of {path} failed: {{error}}; remove it"
         with as_user_error(message, ServingError, KeyError, tf.errors.OpError):

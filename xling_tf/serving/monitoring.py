@@ -1,9 +1,6 @@
-"""The server's metrics for Prometheus, and its log lines as JSON."""
+"""The server's metrics for Prometheus, and its log."""
 
-import json
 import logging
-import sys
-from datetime import UTC, datetime
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -21,27 +18,6 @@ AVAILABLE_VERSION = Gauge(_OURS + "available_version", "The version that is serv
 LOAD_FAILURES = Counter(_OURS + "load_failures", "Failed loads of versions.", _MODEL)
 
 
-class _JsonFormatter(logging.Formatter):
-    """Formats a record as a line of JSON: time, level, event and its fields; for other packages `message`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
-        other = {"event": record.name, "message": record.getMessage()}
-        return json.dumps(line | getattr(record, "fields", other), ensure_ascii=False)
-
-
 def log(level: int, event: str, **fields: object) -> None:
-    """Logs an event by its name; fields must not hold what a client sent."""
+    """Logs an event by its name; fields, `record.fields`, must not hold what a client sent."""
     _LOGGER.log(level, event, extra={"fields": fields})
-
-
-def start_logging(level: str) -> None:
-    """Writes the server's and uvicorn's log lines to standard output."""
-    logging.raiseExceptions = False  # A full disk loses lines but stops no request.
-    output = logging.StreamHandler(sys.stdout)
-    output.setFormatter(_JsonFormatter())
-    for logger, minimum in ((_LOGGER, level), (logging.getLogger("uvicorn"), "INFO")):
-        logger.handlers = [output]
-        logger.setLevel(minimum)
-        logger.propagate = False

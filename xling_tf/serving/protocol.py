@@ -1,7 +1,8 @@
-"""JSON of TensorFlow Serving's REST protocol and OpenAI's embeddings: requests to arrays, arrays to answers.
+"""JSON of the server's protocols: requests to arrays, arrays to answers.
 
-Sources: TensorFlow Serving's `g3doc/api_rest.md`; OpenAI's API reference, "Embeddings" and "Models". OpenAI's
-lists of tokens are rejected, because they are ids of OpenAI's models.
+Sources: TensorFlow Serving's `g3doc/api_rest.md`; OpenAI's API reference, "Embeddings" and "Models";
+`docs/openapi.json` of Text Embeddings Inference (TEI). OpenAI's lists of tokens are rejected, because they
+are ids of OpenAI's models.
 """
 
 import base64
@@ -17,11 +18,15 @@ from numpy.typing import NDArray
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 Tensors = dict[str, np.ndarray]
+Vectors = NDArray[np.float32]  # [texts, dim]
 
 # A value of two bytes takes a hundred as a Python object: 32 MiB of brackets would take gigabytes.
 # Every comma and opening bracket counts as a value, also inside texts.
 MAX_VALUES = 10**6
-# The types of JSON's values that an input takes, by the kind of its dtype.
+# The dtypes of inputs that JSON can hold, by TensorFlow's numbers, and the types of values by a dtype's kind.
+_INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64)
+_TYPES = (tf.string, tf.bool, tf.float16, tf.float32, tf.float64, *_INTEGERS)
+_DTYPES = {dtype.as_datatype_enum: np.dtype(dtype.as_numpy_dtype) for dtype in _TYPES}
 _JSON_TYPES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float), "O": (str, dict)}
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -44,10 +49,7 @@ def parse_request(body: bytes) -> dict[str, Any]:
         raise ServingError(f"expected JSON in UTF-8: {error}") from None
     if not isinstance(document, dict):
         raise ServingError("expected a JSON object")
-    document = {name: value for name, value in document.items() if value is not None}
-    if not isinstance(document.get("signature_name", ""), str):
-        raise ServingError("'signature_name' must be a string")
-    return document
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def dump(document: object) -> bytes:
@@ -115,48 +117,75 @@ def format_metadata(model: str, version: int, signatures: Mapping[str, Signature
     return dump({"model_spec": specification, "metadata": metadata})
 
 
-def texts_to_embed(document: Mapping[str, Any]) -> list[str]:
-    """Returns the texts of a request to OpenAI's path; raises a `ServingError` if it is malformed.
+def to_embed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a request to OpenAI's path or to TEI's, with its texts as `input`.
+
+    A sentence to compare with others comes first. Raises a `ServingError` if the request is malformed.
 
     Example:
-        >>> texts_to_embed({"model": "en-es", "input": "Hola", "dimensions": 64})
-        ['Hola']
+        >>> to_embed({"input": "Hola", "dimensions": 64})
+        {'input': ['Hola'], 'dimensions': 64}
     """
-    texts, dimensions = document.get("input"), document.get("dimensions")
-    if not isinstance(document.get("model"), str):
-        raise ServingError("expected 'model', the name of a served model")
-    texts = [texts] if isinstance(texts, str) else texts
+    texts, dimensions = document.get("input", document.get("inputs")), document.get("dimensions")
+    match texts:
+        case str():
+            texts = [texts]
+        case {"source_sentence": source, "sentences": [*sentences]}:
+            texts = [source, *sentences]
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise ServingError("'input' must be a text or several (LangChain: check_embedding_ctx_length=False)")
+        raise ServingError("expected a text or several (LangChain: check_embedding_ctx_length=False)")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' must be an integer of at least 1")
     if document.get("encoding_format", "float") not in ("float", "base64"):
         raise ServingError("'encoding_format' must be float or base64")
-    return texts
+    if not isinstance(document.get("normalize", True), bool):
+        raise ServingError("'normalize' must be true or false")
+    if "prompt_name" in document:
+        raise ServingError("'prompt_name' is not supported; 'signature_name' may be question_encoder")
+    return {**document, "input": texts}
 
 
-def format_embeddings(document: Mapping[str, Any], texts: list[str], vectors: NDArray[np.float32]) -> bytes:
-    """Formats the answer: vectors `[texts, dim]`, scaled to unit length if dimensions are cut off.
-
-    Words and punctuation marks are counted as tokens.
-    """
-    if (dimensions := document.get("dimensions")) is not None:
-        if dimensions > vectors.shape[1]:
-            raise ServingError(f"'dimensions' must be at most {vectors.shape[1]}")
-        vectors = vectors[:, :dimensions]
+def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
+    """Returns the vectors of texts, scaled to unit length if dimensions are cut off."""
+    vectors, dimensions = next(iter(outputs.values())), document.get("dimensions")
+    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+        raise ServingError("this signature does not return vectors of texts")
+    if dimensions is not None and dimensions > vectors.shape[1]:
+        raise ServingError(f"'dimensions' must be at most {vectors.shape[1]}")
+    vectors = vectors[:, :dimensions]
+    if document.get("normalize", dimensions is not None):
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    rows: Any = np.ascontiguousarray(vectors, "<f4")
+    return np.ascontiguousarray(vectors, "<f4")
+
+
+def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors) -> bytes:
+    """Formats the answer to a request to OpenAI's path; words and punctuation marks are counted as tokens."""
+    rows: Any = vectors
     if document.get("encoding_format") == "base64":
-        rows = [base64.b64encode(row.tobytes()).decode() for row in rows]
-    count = sum(len(_TOKEN.findall(text)) for text in texts)
+        rows = [base64.b64encode(row.tobytes()).decode() for row in vectors]
+    count = sum(len(_TOKEN.findall(text)) for text in document["input"])
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return dump({"object": "list", "data": data, "model": document["model"], "usage": usage})
+    return dump({"object": "list", "data": data, "model": model, "usage": usage})
 
 
 def describe(name: str, created: int) -> dict[str, Any]:
     """Returns OpenAI's object of a model, given the Unix time of its export."""
     return {"id": name, "object": "model", "created": created, "owned_by": "xling_tf"}
+
+
+def is_callable(signature: SignatureDef) -> bool:
+    """Returns True if all inputs are dense tensors of texts or numbers."""
+    return all(info.name and info.dtype in _DTYPES for info in signature.inputs.values())
+
+
+def sample_request(signature_name: str, signature: SignatureDef) -> dict[str, Any]:
+    """Returns a request with a row of texts or zeros for each input."""
+    inputs = {}
+    for name, info in signature.inputs.items():
+        dtype, shape = _DTYPES[info.dtype], [max(dim.size, 1) for dim in info.tensor_shape.dim]
+        inputs[name] = np.full(shape, "Hello" if dtype.kind == "O" else 0, dtype).tolist()
+    return {"signature_name": signature_name, "inputs": inputs}
 
 
 def _is_base64(value: Any) -> bool:
@@ -174,10 +203,10 @@ def _by_input(value: Any, names: list[str]) -> Mapping[str, Any]:
 
 def _to_array(name: str, value: Any, info: TensorInfo) -> np.ndarray:
     """Converts a value or nested lists of values to an array for an input."""
-    dtype, shape = np.dtype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype), tf.TensorShape(info.tensor_shape)
+    dtype, shape = _DTYPES[info.dtype], tf.TensorShape(info.tensor_shape)
     array = np.array(value, object)
     elements = array.ravel().tolist()
-    allowed, expected = _JSON_TYPES.get(dtype.kind, ()), "string" if dtype.kind == "O" else dtype.name
+    allowed, expected = _JSON_TYPES[dtype.kind], "string" if dtype.kind == "O" else dtype.name
     if others := sorted({type(element).__name__ for element in elements if type(element) not in allowed}):
         raise ServingError(f"input {name} must be {expected}, in lists of equal length, but has {others}")
     if not shape.is_compatible_with(array.shape):

@@ -1,38 +1,58 @@
 // Compares two lists of sentences, searches one of them and lists the model's signatures, by the server's REST API.
 
+import { curlLine, fetchJson, made, page } from "./server.js";
+
+// By language: five sentences, and a paraphrase of the third.
 const EXAMPLES = {
-  left: `The neighbours are painting their house yellow.
-I missed the last bus home.
-The bakery opens before sunrise.
-We went swimming in the lake.
-My brother repairs old bicycles.`,
-  right: `Los vecinos están pintando su casa de amarillo.
-Perdí el último autobús a casa.
-La panadería abre antes del amanecer.
-Fuimos a nadar al lago.
-Mi hermano arregla bicicletas viejas.`,
-  query: "Early in the morning you can buy bread.",
+  en: [
+    "The neighbours are painting their house yellow.",
+    "I missed the last bus home.",
+    "The bakery opens before sunrise.",
+    "We went swimming in the lake.",
+    "My brother repairs old bicycles.",
+    "Early in the morning you can buy bread.",
+  ],
+  es: [
+    "Los vecinos están pintando su casa de amarillo.",
+    "Perdí el último autobús a casa.",
+    "La panadería abre antes del amanecer.",
+    "Fuimos a nadar al lago.",
+    "Mi hermano arregla bicicletas viejas.",
+    "Por la mañana temprano se puede comprar pan.",
+  ],
+  fr: [
+    "Les voisins peignent leur maison en jaune.",
+    "J'ai raté le dernier bus pour rentrer.",
+    "La boulangerie ouvre avant le lever du soleil.",
+    "Nous sommes allés nager dans le lac.",
+    "Mon frère répare de vieux vélos.",
+    "On peut acheter du pain tôt le matin.",
+  ],
+  de: [
+    "Die Nachbarn streichen ihr Haus gelb.",
+    "Ich habe den letzten Bus nach Hause verpasst.",
+    "Die Bäckerei öffnet vor Sonnenaufgang.",
+    "Wir sind im See schwimmen gegangen.",
+    "Mein Bruder repariert alte Fahrräder.",
+    "Früh am Morgen kann man Brot kaufen.",
+  ],
+  zh: [
+    "邻居们正在把房子刷成黄色。",
+    "我错过了回家的末班车。",
+    "面包店在日出前开门。",
+    "我们去湖里游泳了。",
+    "我哥哥修理旧自行车。",
+    "清晨就可以买到面包。",
+  ],
 };
 const BATCH = 64;
 const MOST_TEXTS = 1000;
 const MOST_DRAWN = 100;
 const NEIGHBOURS = 10;
 
-const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((element) => [element.id, element]));
 let signatures = {};
+let examples = {}; // what the page put into the boxes
 let latest = 0; // Only the outcome of the latest request is shown.
-
-async function fetchJson(path, request) {
-  let answer;
-  try {
-    answer = await fetch(path, request);
-  } catch {
-    throw new Error("The server cannot be reached. Is it still running?");
-  }
-  const body = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(`The server refused (${answer.status}): ${body.error?.message ?? body.error ?? answer.statusText}`);
-  return body;
-}
 
 const pathOf = (model) => `v1/models/${encodeURIComponent(model)}`;
 const linesOf = (text) => text.split(/\r\n|[\r\n]/).map((line) => line.trim()).filter(Boolean);
@@ -55,7 +75,10 @@ async function encode(texts, side) {
     // An answer is its own context, as the published module's page advises.
     const instances = texts.slice(start, start + BATCH).map((text) => Object.fromEntries(inputs.map((key) => [key, text])));
     const body = JSON.stringify({ signature_name: name, instances });
-    const { predictions } = await fetchJson(`${pathOf(page.model.value)}:predict`, { method: "POST", body });
+    const path = `${pathOf(page.model.value)}:predict`;
+    const { predictions } = await fetchJson(path, body);
+    page.curl.textContent = curlLine(path, body);
+    page.command.hidden = false;
     for (const prediction of predictions) {
       const vector = Array.isArray(prediction) ? prediction : prediction?.outputs;
       if (!vector?.every?.(Number.isFinite)) throw new Error(`Signature ${name} does not give vectors.`);
@@ -69,13 +92,6 @@ async function encode(texts, side) {
 const cosine = (one, other) => one.reduce((sum, number, i) => sum + number * other[i], 0);
 const shown = (score) => score.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−");
 
-function made(tag, text, className = "") {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  element.className = className;
-  return element;
-}
-
 /** The sentences in the text boxes; an error if a box has none or too many. */
 function sentences(most, ...boxes) {
   const lists = boxes.map((box) => linesOf(box.value));
@@ -88,18 +104,19 @@ async function compare() {
   const [rows, columns] = sentences(MOST_DRAWN, page.left, page.right);
   const [left, right] = await Promise.all([encode(rows, "left"), encode(columns, "right")]);
   const scores = left.map((row) => right.map((column) => cosine(row, column)));
-  const head = document.createElement("tr");
-  head.append(made("td", ""), ...columns.map((text) => made("th", text)));
+  const head = made("tr", "");
+  head.append(made("td", ""), ...columns.map((text) => made("th", text, { scope: "col" })));
   const body = scores.map((row, r) => {
-    const line = document.createElement("tr");
-    const cells = row.map((score) => made("td", shown(score), score === Math.max(...row) ? "best" : ""));
+    const line = made("tr", "");
+    const cells = row.map((score) => made("td", shown(score), score === Math.max(...row) ? { class: "best" } : {}));
     cells.forEach((cell, c) => cell.style.setProperty("--share", Math.max(0, row[c])));
-    line.append(made("th", rows[r]), ...cells);
+    line.append(made("th", rows[r], { scope: "row" }), ...cells);
     return line;
   });
   const hits = scores.filter((row, r) => row[r] === Math.max(...row)).length;
   return () => {
-    page.map.replaceChildren(head, ...body);
+    const caption = made("caption", "Cosines of the sentences on the left (rows) with those on the right (columns); the highest of each row is framed");
+    page.map.replaceChildren(caption, head, ...body);
     page.map.hidden = false;
     return `${rows.length} × ${columns.length} sentences compared; ${hits} are nearest to the sentence on the same line.`;
   };
@@ -111,7 +128,7 @@ async function search() {
   const scored = texts.map((text, i) => ({ text, score: cosine(query, vectors[i]) }));
   const nearest = scored.sort((one, other) => other.score - one.score).slice(0, NEIGHBOURS);
   const items = nearest.map(({ text, score }) => {
-    const item = document.createElement("li");
+    const item = made("li", "");
     item.append(made("b", shown(score)), made("span", text));
     return item;
   });
@@ -140,6 +157,7 @@ async function run(work) {
 
 const tensorsOf = (infos = {}) =>
   Object.entries(infos)
+    .sort()
     .map(([name, { dtype, tensor_shape: shape }]) => {
       const sizes = (shape?.dim ?? []).map(({ size }) => (size === "-1" ? "n" : size));
       return `${name}: ${dtype.replace("DT_", "").toLowerCase()} [${sizes.join(", ")}]`;
@@ -147,18 +165,33 @@ const tensorsOf = (infos = {}) =>
     .join("; ");
 
 function showSignatures() {
-  const rows = Object.entries(signatures).map(([name, { inputs, outputs }]) => {
-    const row = document.createElement("tr");
-    row.append(made("th", name), made("td", tensorsOf(inputs)), made("td", tensorsOf(outputs)));
+  const callable = Object.entries(signatures).filter(([name]) => !name.startsWith("__"));
+  const rows = callable.sort().map(([name, { inputs, outputs }]) => {
+    const row = made("tr", "");
+    row.append(made("th", name, { scope: "row" }), made("td", tensorsOf(inputs)), made("td", tensorsOf(outputs)));
     return row;
   });
   page.signatures.tBodies[0].replaceChildren(...rows);
 }
 
+/** Sentences in the model's languages, for the boxes that the user has not changed. */
+function showExamples(languages) {
+  const known = languages.filter((code) => code in EXAMPLES);
+  const [first, ...others] = known.length ? known : ["en", "es"];
+  const sentencesOf = (codes) => EXAMPLES.en.slice(0, 5).map((_, i) => EXAMPLES[codes[i % codes.length]][i]).join("\n");
+  const next = { left: sentencesOf([first]), right: sentencesOf(others.length ? others : [first]), query: EXAMPLES[first][5] };
+  for (const [id, text] of Object.entries(next)) if (page[id].value === (examples[id] ?? "")) page[id].value = text;
+  examples = next;
+}
+
 async function chooseModel() {
-  const { metadata } = await fetchJson(`${pathOf(page.model.value)}/metadata`);
+  const [{ metadata }, { languages }] = await Promise.all([
+    fetchJson(`${pathOf(page.model.value)}/metadata`),
+    fetchJson(`info?model=${encodeURIComponent(page.model.value)}`),
+  ]);
   signatures = metadata.signature_def.signature_def;
   showSignatures();
+  showExamples(languages);
   const answers = "question_encoder" in signatures && "response_encoder" in signatures;
   page["qa-label"].hidden = !answers;
   page.qa.checked &&= answers;
@@ -171,7 +204,6 @@ async function start() {
   return chooseModel();
 }
 
-for (const [id, text] of Object.entries(EXAMPLES)) page[id].value = text;
 for (const [id, work] of Object.entries({ compare, search })) {
   page[id].addEventListener("submit", (event) => {
     event.preventDefault();
