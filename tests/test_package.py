@@ -137,6 +137,7 @@ def test_a_new_user_installs_the_wheel_and_follows_the_tour(wheel, tmp_path, mon
     assert "exported/mine" in outputs[1]
     assert "El perro come en la cocina." in outputs[3]
     assert outputs[-1] == "([64, 64], 0)"
+    assert "INFO:tensorflow" not in "".join(outputs)
 
 
 WITHOUT_TENSORFLOW = """

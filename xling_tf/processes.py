@@ -45,9 +45,12 @@ def start_tensorflow() -> Any:
     They keep the precision of float32 products, and allocate memory as they need it.
     """
     require_not_forked()
+    is_ours = "tensorflow" not in sys.modules and "TF_CPP_MIN_LOG_LEVEL" not in os.environ
     with quiet_tensorflow():
         tf = library("tensorflow", "tensorflow", "tensorflow")
         _prepare_gpus(tf)
+    if is_ours:
+        tf.get_logger().setLevel("WARNING")  # in a notebook, it would print notes as well
     return tf
 
 
