@@ -6,13 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-import numpy as np
 import uvicorn
 from programs import ROOT
 
@@ -90,12 +89,6 @@ def server_in_thread(
         scheduler.close()
 
 
-def served(folder: Path, texts: list[str]) -> np.ndarray:
-    """The vectors that a server of an exported model answers."""
-    with server_in_thread({"m": folder}) as server:
-        return np.array(server.predict(texts).json["predictions"])
-
-
 @contextmanager
 def app_in_thread(app: Any) -> Iterator[int]:
     """Serves an ASGI app at a free port until the block ends."""
@@ -113,16 +106,12 @@ def app_in_thread(app: Any) -> Iterator[int]:
             thread.join()
 
 
-_PROGRAM = (sys.executable, str(ROOT / "export" / "serve.py"))
-
-
 @contextmanager
-def server_process(
-    *flags: str, program: Sequence[str] = _PROGRAM, env: Mapping[str, str] | None = None
-) -> Iterator[Server]:
+def server_process(*flags: str) -> Iterator[Server]:
     """Runs export/serve.py at a free port, and kills it at the end of the block."""
-    command, pipe = [*program, "--port=0", *flags], subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=env) as process:
+    command = [sys.executable, str(ROOT / "export" / "serve.py"), "--port=0", *flags]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True) as process:
         server = Server(0, process)
         try:
             yield server._replace(port=server.event("serving")["port"])

@@ -1,6 +1,5 @@
 """Two logical CPU devices, no state left between tests, and an exported model."""
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -11,12 +10,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import CARD_FILES, SENTENCES, TINY, AtOnce, TrainedModel, batches_at_once, make_model
-from testing import build_model as build
+from testing import CARD_FILES, SENTENCES, AtOnce, TrainedModel, batches_at_once, make_model
 
 from xling_tf.evaluators import classification, classifiers
-from xling_tf.savedmodel.module import ExportedModule
-from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.trainer import input_pipeline, loop, validation
 
 # Devices must be cut up before TensorFlow first uses them.
@@ -58,41 +54,23 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[T
 
     @cache
     def export(kind: str) -> tuple[TrainedModel, Path]:
-        model, folder = make_model(kind), tmp_path_factory.mktemp("start") / "model"
-        model.export(folder, {})
+        model, folder = make_model(kind), tmp_path_factory.mktemp("exported") / "tiny"
+        model.export(folder, CARD_FILES)
         return model, folder
 
     return export
 
 
 @pytest.fixture(scope="session")
-def hub_model() -> TrainedModel:
-    """A model with a vocabulary for `SENTENCES`."""
-    config = dataclasses.replace(TINY, tokenizer=dataclasses.replace(TINY.tokenizer, lowercase=True))
-    words = ["the", "cat", "el", "gato", "duerme", "is", "sleeping", ".", "hello", "hola", "¿", "?"]
-    keras.utils.set_random_seed(3)
-    model = build(config, [EMPTY_TOKEN, *words])
-    # Zeros would hide weights that the export forgets.
-    random = np.random.default_rng(0)
-    for variable in model.encoder.variables:
-        variable.assign(variable + random.normal(0, 0.1, variable.shape))
-    return model
+def hub_model(exports: Callable[[str], tuple[TrainedModel, Path]]) -> TrainedModel:
+    """A model of words and n-grams."""
+    return exports("words and n-grams")[0]
 
 
 @pytest.fixture(scope="session")
-def hub_module(hub_model: TrainedModel) -> ExportedModule:
-    """The root object of the export; exporting it again traces nothing anew."""
-    return hub_model.module()
-
-
-@pytest.fixture(scope="session")
-def hub_folder(
-    hub_model: TrainedModel, hub_module: ExportedModule, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def hub_folder(exports: Callable[[str], tuple[TrainedModel, Path]]) -> Path:
     """The exported model; no test changes it."""
-    path = tmp_path_factory.mktemp("exported") / "tiny"
-    hub_model.export(path, CARD_FILES, hub_module)
-    return path
+    return exports("words and n-grams")[1]
 
 
 @pytest.fixture(scope="session")

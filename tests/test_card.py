@@ -16,11 +16,11 @@ RESULTS = {
 }
 
 
-def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, hub_module, tmp_path):
+def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, tmp_path):
     config = hub_model.config()
     config["info"]["languages"] = ["en", "es"]
     settings = {"licence": "other", "base_model": "intfloat/multilingual-e5-small", "results": RESULTS}
-    text = model_card("en-es", "Made here.", config, hub_module.signatures, **settings)
+    text = model_card("en-es", "Made here.", config, hub_model.module().signatures, **settings)
     card = huggingface_hub.ModelCard(text)
     assert card.text.lstrip().startswith("# en-es")
     assert "for en, es: strings to 8-dimensional vectors of unit length, which\nare near" in card.text

@@ -39,6 +39,7 @@ def override(*overrides):
         *("training.steps=-5", "training.minutes=nan", "heads.tower_dims=0", "optimizer.warmup=2"),
         *("tokenizer.ngram_sizes=3,3", "data.targets=es,es", "data.targets=pt-BR"),
         "tokenizer.ngram_sizes= encoder.kind=cnn encoder.filter_widths=1,3,3",
+        "tokenizer.ngram_sizes= encoder.kind=p_mean initial.vectors=",
         # A power beyond what float32 numbers can be raised to.
         "tokenizer.ngram_sizes= initial.vectors=x encoder.kind=p_mean encoder.p_values=50",
     ],

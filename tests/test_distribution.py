@@ -3,16 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from testing import (
-    DIM,
-    LSTM,
-    find_task,
-    make_batch,
-    make_examples,
-    tiny_config,
-    tiny_model,
-    two_replicas,
-)
+from testing import DIM, LSTM, find_task, make_batch, make_examples, tiny_config, tiny_model, two_replicas
 
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.distillation import Distillation
@@ -66,14 +57,8 @@ class Replica:
         examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
         if anchor_weight:
             config = apply_overrides(config, ["initial.model=any", f"initial.anchor_weight={anchor_weight}"])
-        trainer = Trainer(
-            model=model,
-            tasks=[task],
-            config=config,
-            examples={name: examples},
-            workers=Workers(strategy),
-            run_dir=folder,
-        )
+        parts = {"model": model, "tasks": [task], "config": config, "examples": {name: examples}}
+        trainer = Trainer(**parts, workers=Workers(strategy), run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         self._batches = iter([make_batch(model, examples, batch) for batch in batches])
         self._step = trainer._compile(trainer._phases[0], task)

@@ -59,16 +59,6 @@ if __name__ == "__main__":
 """
 
 
-def test_beam_overwrites_no_field(tmp_path):
-    beam = pytest.importorskip("apache_beam")
-    from xling_tf.integrations.beam import EncodeTexts
-
-    model = save_hashed(tmp_path / "model")
-    rows = beam.Create([{"text": "a", "vector": "mine"}])
-    with pytest.raises(Exception, match="the field vector exists already"), beam.Pipeline() as pipeline:
-        pipeline | rows | EncodeTexts(model)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("package", "script"), [("pyspark", SPARK), ("ray", RAY), ("apache_beam", BEAM)])
 def test_workers_make_the_vectors_of_one_machine(tmp_path, monkeypatch, package, script):

@@ -1,4 +1,4 @@
-"""User-defined kinds: trained, exported, served and read back; they say what they need."""
+"""User-defined kinds: trained, exported, served and read back."""
 
 import json
 
@@ -7,16 +7,11 @@ import pytest
 import tensorflow as tf
 import toys
 from programs import ONE_TASK, ROOT, run_python
-from serving_servers import server_process
+from serving_servers import server_in_thread
 from testing import SENTENCES
 
 from xling_tf import Model, SentenceEncoder
-from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig
-from xling_tf.corpora.folder import SAMPLE_FOLDER
-from xling_tf.errors import UserError
-from xling_tf.exporters.base import export
-from xling_tf.settings import apply_overrides
-from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS
 
 SETTINGS = (
     *("tokenizer.kind=letters", "tokenizer.max_tokens=20", "encoder.kind=max", "encoder.hidden_dim=24"),
@@ -24,7 +19,7 @@ SETTINGS = (
 )
 
 
-# A training and a server in processes of their own.
+# A training in a process of its own.
 pytestmark = pytest.mark.slow
 
 
@@ -52,7 +47,7 @@ def test_is_trained_and_exported(run):
     )
 
 
-def test_is_read_back_as_it_was_exported(run, tmp_path):
+def test_is_called_served_and_read_back_as_it_was_exported(run, tmp_path):
     loaded = tf.saved_model.load(str(run.model))
     model = Model.from_pretrained(run.model)
     assert isinstance(model.tokenizer, toys.LetterTokenizer)
@@ -60,37 +55,14 @@ def test_is_read_back_as_it_was_exported(run, tmp_path):
     encodings = model.encoder(model.tokenizer(tf.constant(SENTENCES)))
     scaled = encodings / tf.sqrt(tf.reduce_mean(encodings**2, axis=1, keepdims=True))
     labels = model.heads["hypothesis_only"]["labels"](scaled)
-    np.testing.assert_allclose(labels, loaded.label(SENTENCES), atol=1e-5)
+    with server_in_thread({"m": run.model}) as server:
+        body = {"signature_name": "label", "inputs": SENTENCES}
+        served = server.ask("/v1/models/m:predict", json.dumps(body)).json["outputs"]
+    for called in (loaded.label(SENTENCES), SentenceEncoder(run.model).call("label", text=SENTENCES), served):
+        np.testing.assert_allclose(called, labels, atol=1e-5)
     model.save_pretrained(tmp_path / "model")
     again = Model.from_pretrained(tmp_path / "model")
     assert [*again.weights] == [*model.weights]
     for name, variable in model.weights.items():
         np.testing.assert_array_equal(again.weights[name], variable, name)
     assert "heads/hypothesis_only/labels/kernel" in again.weights
-
-
-def test_is_served_and_called(run, tmp_path):
-    encoder = SentenceEncoder(run.model)
-    labels = encoder.call("label", text=SENTENCES)
-    np.testing.assert_allclose(np.sum(labels, axis=1), 1, atol=1e-5)
-    (tmp_path / "toys").mkdir()
-    (tmp_path / "toys" / "1").symlink_to(run.model)
-    with server_process(f"--model=toys={tmp_path / 'toys'}") as server:
-        body = {"signature_name": "label", "inputs": SENTENCES}
-        reply = server.ask("/v1/models/toys:predict", json.dumps(body))
-        assert reply.status == 200, reply.body
-        np.testing.assert_allclose(reply.json["outputs"], labels, atol=1e-5)
-
-
-def test_a_kind_that_needs_word_vectors_gets_them_and_says_what_cannot_express_it(tmp_path):
-    settings = ["encoder.kind=given", "tokenizer.ngram_sizes=", "training.precision=float32"]
-    with pytest.raises(UserError, match=r"needs word vectors: .*initial\.vectors"):
-        apply_overrides(ExperimentConfig(), settings)
-    (tmp_path / "words.vec").write_text("the 1 2\nel 3 4\n")
-    config = apply_overrides(ExperimentConfig(), [*settings, f"initial.vectors={tmp_path}/words.vec"])
-    model = tmp_path / "model"
-    run_experiment(Run(name="x", config=config, data=SAMPLE_FOLDER, run_dir=tmp_path / "run", output=model))
-    expected = np.array([[1, 2], [4, 6]]) / np.sqrt([[5], [52]])
-    np.testing.assert_allclose(SentenceEncoder(model).encode(["the", "the el"]), expected, atol=1e-6)
-    with pytest.raises(UserError, match="expects an encoder that somebody trained"):
-        export(model, "onnx", tmp_path / "onnx")

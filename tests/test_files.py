@@ -13,7 +13,6 @@ from xling_tf.errors import UserError
 from xling_tf.files import (
     folder_of_this_process,
     locked,
-    new_folder,
     read_json,
     recover_folder,
     replacing,
@@ -121,16 +120,6 @@ def test_old_temporary_files_are_removed_and_those_of_others_stay(tmp_path):
             require_writable_folder(tmp_path, "")
     assert (path.read_text(), path.with_suffix(".json").read_text()) == ("1", "0")
     assert names(tmp_path) == [fresh.name, "x", "x.folder", "x.json"]
-
-
-def test_a_new_folder_never_replaces_another(tmp_path):
-    path = tmp_path / "deep" / "folder"
-    with new_folder(path) as temporary:
-        (temporary / "file").write_text("first")
-    with pytest.raises(OSError, match="not empty"), new_folder(path) as temporary:
-        (temporary / "file").write_text("second")
-    assert names(path.parent) == ["folder"]
-    assert (path / "file").read_text() == "first"
 
 
 def file_in_folder_of_process(_: int) -> Path:

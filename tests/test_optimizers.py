@@ -150,6 +150,7 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
     assert head == pytest.approx({"sgd": [1.0], "adam": [0.2]}[name], rel=1e-4)
     assert small_row == pytest.approx(0.01 * row, rel=1e-4)
     assert small_head == pytest.approx(0.01 * head, rel=1e-4)
+    assert not any(np.any(moved) for moved in moves(0.0))
     # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it: 1 - .99^20 = .18209,
     # so of mean squares and weights .18027 is left, to which .01 * .01^2 is added: still a quotient of 16.
     assert small_shared_row == pytest.approx(0.01 * shared_row, rel=1e-3)
@@ -157,12 +158,3 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
         assert moves(0.01, gradient=100.0)[1] == pytest.approx(
             shared_row * (0.18027 / 0.19027) ** 0.5, rel=1e-3
         )
-
-
-def test_a_weight_of_0_moves_nothing_that_only_its_task_trains():
-    table, encoder, head = make_table(), keras.Variable([0.0]), keras.Variable([0.0])
-    config = OptimizerConfig(name="adam", clip_norm=1.0)
-    optimizers = Optimizers(config, [table], [encoder], {"head": (1, [head])})
-    optimizers.apply([slices([[0, 0]], [3]), tf.zeros(1), tf.zeros(1)], [table, encoder, head], 0.0)
-    assert not np.any(table.numpy())
-    assert encoder.numpy() == head.numpy() == 0

@@ -5,18 +5,14 @@ import json
 from debian import aligned_sentences
 from package_text import (
     Block,
-    exchanges,
     extract_cataclysm,
     extract_manual,
     extract_wesnoth,
     pair_blocks,
     plain_text,
-    read_blocks,
     read_catalogues,
-    read_scenes,
-    read_topics,
 )
-from raw_files import write_catalogue
+from raw_files import write_catalogue, write_files
 
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 
@@ -96,13 +92,7 @@ as you see."
 
 
 def test_wesnoth_package(tmp_path):
-    story, first, second = read_scenes(_SCENARIO)
-    assert (story, second) == ([("narrator", "Long ago there was a bridge.")], [("konrad", "Another day.")])
-    assert [line.speaker for line in first] == ["narrator", "konrad", "delfador"]
-    assert [line.text for line in first] == ["Night falls.", 'Who said "halt"?', "I did,\nas you see."]
-    scenario = tmp_path / "usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg"
-    scenario.parent.mkdir(parents=True)
-    scenario.write_text(_SCENARIO, encoding="utf-8")
+    write_files(tmp_path, {"usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg": _SCENARIO})
     translations = {'Who said "halt"?': "¿Quién fue?", "I did,\nas you see.": "Yo, como ves."}
     write_catalogue(tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations)
     extraction = extract_wesnoth([tmp_path], "en", "es")
@@ -110,6 +100,8 @@ def test_wesnoth_package(tmp_path):
     assert extraction.conversations["es"] == [("¿Quién fue?", "Yo, como ves.")]
     assert extraction.conversations["en"] == [('Who said "halt"?', "I did,\nas you see.")]
     assert ["¿Quién fue?", "Yo, como ves."] in extraction.documents["es"]
+    night = ["Night falls.", 'Who said "halt"?', "I did, as you see."]
+    assert extraction.documents["en"][:3] == [["Long ago there was a bridge."], night, ["Another day."]]
 
 
 _TALK = [
@@ -126,14 +118,12 @@ _TALK = [
 
 
 def test_cataclysm_package_whose_topics_are_walked_both_ways(tmp_path):
-    talk = tmp_path / "usr/share/games/cataclysm-dda/json/npcs/guard/talk.json"
-    talk.parent.mkdir(parents=True)
-    talk.write_text(json.dumps(_TALK), encoding="utf-8")
-    answered = [(line, answer) for line in ("Hello, sir.", "Hi.") for answer in ("Who are you?", "Bye.")]
-    assert list(exchanges(read_topics(talk))) == [*answered, ("Who are you?", "Just a guard.")]
+    write_files(tmp_path, {"usr/share/games/cataclysm-dda/json/npcs/guard/talk.json": json.dumps(_TALK)})
     messages = {"Who are you?": "¿Quién eres?", "Just a guard.": "Un guardia."}
     write_catalogue(tmp_path / "usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo", messages)
     extraction = extract_cataclysm([tmp_path], "en", "es")
+    answered = [(line, answer) for line in ("Hello, sir.", "Hi.") for answer in ("Who are you?", "Bye.")]
+    assert extraction.conversations["en"] == [*answered, ("Who are you?", "Just a guard.")]
     assert extraction.conversations["es"] == [ResponsePair("¿Quién eres?", "Un guardia.")]
     assert TranslationPair("Just a guard.", "Un guardia.") in extraction.parallel
 
@@ -161,13 +151,9 @@ def test_blocks_are_paired_by_id_or_by_place():
 
 
 def test_manual_packages_without_the_frame_of_pages(tmp_path):
-    page = _PAGE.format(title="Paste", first="Press", second="Choose one.")
-    blocks = [("h1", "h1", "Paste"), ("p", "p1", "Press X."), ("p", "p2", "Choose one.")]
-    assert read_blocks(page.encode()) == [Block(*block) for block in blocks]
     for locale, title, second in (("en", "Paste", "Stay here."), ("es", "Pegar", "Stay here.")):
-        page = tmp_path / f"usr/share/help/{locale}/text/a.html"
-        page.parent.mkdir(parents=True)
-        page.write_text(_PAGE.format(title=title, first=title, second=second), encoding="utf-8")
+        page = _PAGE.format(title=title, first=title, second=second)
+        write_files(tmp_path, {f"usr/share/help/{locale}/text/a.html": page})
     extraction = extract_manual("usr/share/help/{locale}/text", [tmp_path], "en", "es")
     assert TranslationPair("Paste X.", "Pegar X.") in extraction.parallel
     # What was left in English is no Spanish document.

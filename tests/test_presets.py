@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from serving_servers import served
+from serving_servers import server_in_thread
 from test_gpus import missing_kernels
 
 from training.preset_lines import name_of_run
@@ -113,4 +113,6 @@ def test_it_trains_and_is_served_and_computes_with_floats_on_a_gpu(
     run = Run(name=name, config=config, data=SAMPLE_FOLDER, run_dir=run_dir, output=output)
     assert run_experiment(run)["steps"] == 3
     assert set().union(*missing) == set()
-    assert np.linalg.norm(served(output, ["Hello", ""]), axis=1) == pytest.approx([1, 1], abs=1e-5)
+    with server_in_thread({"m": output}) as server:
+        vectors = server.predict(["Hello", ""]).json["predictions"]
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1], abs=1e-5)

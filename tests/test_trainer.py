@@ -7,7 +7,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from programs import read_lines
 from testing import TWO_TASKS, find_task, make_trainer, tiny_config, tiny_model
 
 from xling_tf.errors import UserError
@@ -67,22 +66,6 @@ def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, f
     assert trainer.train() == finished
     assert (trainer.step, trainer.seconds) == (1, seconds)
     assert not list(tmp_path.iterdir())  # only the chief writes
-
-
-def test_steps_that_are_read_together_are_the_same_steps(tmp_path):
-    config = apply_overrides(TWO_TASKS, ["training.steps=8"])
-    runs = []
-    for at_once in (1, 3):
-        trainer = make_trainer(tmp_path / str(at_once), config)
-        trainer._steps_ahead, reads, read = at_once, [], trainer._read
-        trainer._read = lambda steps, reads=reads, read=read: reads.append(len(steps)) or read(steps)
-        assert trainer.train()
-        # The first runs of the two tasks' graphs are read one by one.
-        assert reads == [1, 1, *([1] * 8 if at_once == 1 else [3, 3, 2])]
-        lines = read_lines(tmp_path / str(at_once) / "metrics.jsonl")
-        runs.append([{**line, "seconds": None} for line in lines])
-    assert [line["step"] for line in runs[0]] == list(range(8))
-    assert runs[0] == runs[1]
 
 
 def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_path, monkeypatch):

@@ -34,7 +34,8 @@ def training_records(folder, kind):
 
 
 def test_training_records_are_translated_in_the_layout_of_the_folder(tmp_path):
-    write_files(tmp_path, FILES)
+    # What a killed call with another translator left is not used.
+    write_files(tmp_path, {**FILES, ".translations.en-de.jsonl": '"other"\n["a man 1", "un homme"]\n'})
     counts = translate.translate_folder(tmp_path, upper, source="en", targets=["de"])
     nli, questions = tmp_path / "nli/snli.de.train.tsv.gz", tmp_path / "questions/faq.de.tsv.gz"
     records = training_records(tmp_path, "questions")
@@ -91,21 +92,6 @@ def test_a_killed_program_continues(tmp_path):
     assert len(log) == 400 + 144
     assert len(set(log)) == 400
     assert not saved.exists()
-
-
-def test_another_translator_starts_again(tmp_path):
-    write_files(tmp_path, {**DEV, NLI: FILES[NLI]})
-
-    def interrupted(texts, source, target):
-        if texts[0] != "a man 0":
-            raise KeyboardInterrupt
-        return [f"first {text}" for text in texts]
-
-    options = {"source": "en", "targets": ["de"]}
-    with pytest.raises(KeyboardInterrupt):
-        translate.translate_folder(tmp_path, interrupted, recipe="first", **options)
-    translate.translate_folder(tmp_path, upper, recipe="second", **options)
-    assert "first" not in shards(tmp_path / "nli")["snli.de.train.tsv.gz"]
 
 
 def test_mistakes_say_what_to_do(tmp_path, monkeypatch):
