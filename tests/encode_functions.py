@@ -31,11 +31,8 @@ def by_meaning(meaning: Callable[[str], Hashable], dim: int = 512) -> Encode:
     Args:
         meaning: Function from a text to its meaning, which is equal for texts that mean the same.
     """
-
-    def encode(texts: list[str]) -> np.ndarray:
-        return np.stack([_draw(repr(meaning(text)), dim, 1) for text in texts]).astype(np.float32)
-
-    return encode
+    draw = random_vectors(dim, seed=1)
+    return lambda texts: draw([repr(meaning(text)) for text in texts])
 
 
 # Perfect where a text's last word is its meaning.

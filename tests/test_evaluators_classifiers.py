@@ -2,19 +2,15 @@
 
 import numpy as np
 import pytest
-from encode_functions import Counting, looked_up
 
 from xling_tf.evaluators.classifiers import (
     Job,
-    encode_rows,
     fit_logistic,
     fit_network,
     fit_tanh_network,
     mean_accuracies,
     stratified_splits,
 )
-
-FITS = [fit_logistic, fit_network, fit_tanh_network]
 
 pytestmark = pytest.mark.usefixtures("small_classifiers")
 
@@ -27,7 +23,7 @@ def clusters(rows=60, labels=("a", "b", "c"), noise=0.1, seed=0):
     return corners + noise * rng.standard_normal((rows, 8)), y
 
 
-@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("fit", [fit_logistic, fit_network, fit_tanh_network])
 def test_clusters_are_separated_and_equal_vectors_get_the_commonest_label(fit):
     for labels in (("a", "b", "c"), (3, 7)):
         test_x, test_y = clusters(30, labels, seed=1)
@@ -35,16 +31,6 @@ def test_clusters_are_separated_and_equal_vectors_get_the_commonest_label(fit):
         assert np.mean(predicted == test_y) > 0.95
     y = np.array(["many"] * 30 + ["few"] * 10)
     assert set(fit(np.ones((40, 3)), y)(np.ones((2, 3)))) == {"many"}
-
-
-def test_rows_encode_each_text_once():
-    vectors = looked_up({"a": [0, 1], "b": [1, 1], "c": [2, 1]})
-    encode = Counting(vectors)
-    sets = encode_rows(encode, {"x": {"": [("x", "a"), ("y", "c"), ("x", "b")]}, "y": {"": [("z", "a")]}})
-    single, labels = sets["x"][""]
-    assert single.tolist() == [[0.0, 1.0], [2.0, 1.0], [1.0, 1.0]]
-    assert (labels.tolist(), sets["y"][""][0].tolist()) == (["x", "y", "x"], [[0.0, 1.0]])
-    assert sorted(encode.texts) == ["a", "b", "c"]
 
 
 def test_folds_have_the_labels_in_their_proportions():

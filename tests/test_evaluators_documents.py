@@ -7,24 +7,17 @@ from encode_functions import Counting, looked_up
 from xling_tf.evaluators import documents
 from xling_tf.evaluators.documents import DocumentClassification, divide, pool
 
-TOPICS = ("CCAT", "GCAT")
-
-
-def known_in_english(languages):
-    """The scores of vectors that tell topics in English alone, on forty documents of two sentences."""
-    rows = {
-        code: [
-            (topic, f"{code}{n} {topic} one. {code}{n} {topic} two.") for n in range(20) for topic in TOPICS
-        ]
-        for code in languages
-    }
-    documents = {code: dict.fromkeys(("train", "dev", "test"), rows[code]) for code in languages}
-    evaluator = DocumentClassification(documents, name="news")
-    return evaluator(lambda texts: np.array([["en" in t and "CCAT" in t, 1.0] for t in texts]))
-
 
 def test_scores_within_and_across_languages():
-    scores = known_in_english(("en", "de", "fr"))
+    # Forty documents of two sentences in each language, and vectors that tell topics in English alone.
+    numbered = [(topic, n) for n in range(20) for topic in ("CCAT", "GCAT")]
+    rows = {
+        code: [(topic, f"{code}{n} {topic} one. {code}{n} {topic} two.") for topic, n in numbered]
+        for code in ("en", "de", "fr")
+    }
+    sets = {code: dict.fromkeys(("train", "dev", "test"), rows[code]) for code in rows}
+    evaluator = DocumentClassification(sets, name="news")
+    scores = evaluator(lambda texts: np.array([["en" in t and "CCAT" in t, 1.0] for t in texts]))
     # 1 within English, and one half wherever there is another language.
     assert scores["sentences-mean/zero_shot/en/accuracy"] == 1.0
     assert scores["sentences-mean/zero_shot/en-de/accuracy"] == 0.5

@@ -14,13 +14,6 @@ def sentences(number, labels=("good", "bad"), start=0):
     return [(labels[n % len(labels)], f"{labels[n % len(labels)]} {n}") for n in range(start, start + number)]
 
 
-def test_the_network_has_the_units_asked_for_and_unknown_labels_are_reported():
-    evaluator = TransferClassification(*[sentences(2)] * 3, name="x", hidden=128)
-    assert evaluator.protocol["hidden"] == evaluator._fits["network"].keywords["hidden"] == 128
-    with pytest.raises(UserError, match="'ugly 0' is labelled 'ugly'"):
-        TransferClassification(sentences(4), test=sentences(1, ("ugly",)), name="x")
-
-
 def test_a_label_must_have_enough_rows_for_folds_within_folds():
     def make(many, few, **parts):
         rows = [("many", f"good {n}") for n in range(many)] + [("few", f"bad {n}") for n in range(few)]
@@ -57,8 +50,10 @@ def test_given_parts_are_learnt_in_english_and_in_the_language_itself():
     assert evaluator.protocol["num_rows"] == {"en": 80, "de": 80}
 
 
-def test_what_is_not_translated_row_by_row_is_refused():
+def test_rows_that_do_not_fit_one_another_are_refused():
     rows = sentences(40)
+    with pytest.raises(UserError, match="'ugly 0' is labelled 'ugly'"):
+        TransferClassification(rows, test=sentences(1, ("ugly",)), name="x")
     with pytest.raises(UserError, match="equal labels in every language"):
         CrossLingualTransfer({"en": {"": rows}, "de": {"": rows[::-1]}}, name="x")
     with pytest.raises(UserError, match="parts train and test in each language"):

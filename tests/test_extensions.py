@@ -42,9 +42,8 @@ def test_is_trained_and_exported(run):
     assert "task/hypothesis_only_en" in run.results["scores"]
     config = json.loads((run.model / "config.json").read_text("utf-8"))
     assert config["encoder"] == {"kind": "max", "hidden_dim": 24, "num_words": 31}
-    assert "| `label` | `text` | probabilities of three labels |" in (run.model / "README.md").read_text(
-        "utf-8"
-    )
+    card = (run.model / "README.md").read_text("utf-8")
+    assert "| `label` | `text` | probabilities of three labels |" in card
 
 
 def test_is_called_served_and_read_back_as_it_was_exported(run, tmp_path):

@@ -103,14 +103,6 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
     assert float(norm) == pytest.approx(85)
 
 
-def test_tables_at_a_rate_of_0_are_not_trained():
-    config = OptimizerConfig(name="adam", embedding_learning_rate=0.0)
-    optimizers = Optimizers(config, [make_table()], [keras.Variable([1.0])])
-    assert optimizers.tables == []
-    # No moments of the table take memory.
-    assert all(variable.shape[:1] != (5,) for variable in optimizers.named_variables.values())
-
-
 def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
     # Kingma and Ba 2015, sec. 3: after one step the corrected moments are g and g^2, so that Adam moves
     # by the rate, here twice the encoder's. Corrected by the encoder's 101 steps, it would be

@@ -62,8 +62,7 @@ def test_a_new_type_is_read_stored_and_split(tmp_path, monkeypatch, caplog):
     lines = ["\t".join([*r[:2], str(r.label), *r.negatives]) for r in records]
     files = {
         "parallel/x.en-es.tsv": f"{out[1]}\t{kept[4]}\n",
-        "rhymes/r.en-00000-of-00002.rhy": "".join(f"{line}\n" for line in lines[:2]),
-        "rhymes/r.en-00001-of-00002.rhy": "".join(f"{line}\n" for line in lines[2:]),
+        "rhymes/r.en.rhy": "".join(f"{line}\n" for line in lines),
         "rhymes/r.de.txt": "x",
     }
     corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])

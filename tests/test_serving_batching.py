@@ -47,10 +47,6 @@ class Case:
             await (await self.submit(*numbers))
         assert error.value.status == 429
 
-    async def begun(self) -> None:
-        while not self.model.calls:
-            await asyncio.sleep(0.01)
-
     def queued(self) -> float:
         return QUEUED_ROWS.labels("m")._value.get()
 
@@ -110,7 +106,8 @@ def test_cancelled_requests_and_rests_of_large_ones_free_their_places():
     async def test(case: Case) -> None:
         called, gone, stays = [await case.submit(*each) for each in ([0, 0, 1], [2], [3])]
         gone.cancel()
-        await case.begun()
+        while not case.model.calls:
+            await asyncio.sleep(0.01)
         called.cancel()  # The call of its first half has begun.
         await asyncio.sleep(0)
         assert case.queued() == 1

@@ -12,7 +12,7 @@ from serving_models import put_export, save
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
-from xling_tf.serving.models import WARMUP_REQUESTS, Servable, ServedModel, find_versions, load_models
+from xling_tf.serving.models import WARMUP_REQUESTS, Servable, ServedModel, load_models
 from xling_tf.serving.monitoring import LOAD_FAILURES
 from xling_tf.serving.protocol import ServingError
 
@@ -141,13 +141,6 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, t
     model.poll()
     assert states(model) == {1: "AVAILABLE", 2: "END"}
     assert "the text is bad" in model.states[2][2]
-
-
-def test_only_whole_numbers_are_versions(tmp_path):
-    for name in ("1", "002", "3.tmp", "-4", "٥", "9999999999999999999"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "6").touch()
-    assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "002"}
 
 
 def test_a_start_without_a_model_is_an_error(tmp_path):
