@@ -125,5 +125,5 @@ def _read(file: _Reader) -> Model:
     )
     tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
     model = Model(tokenizer, encoder_settings(config, tokenizer), _INFO)
-    assign_weights(model.weights, arranged(tensors, FAMILIES["bert"], num_layers), "the file")
+    assign_weights(model.weights, arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers}), "the file")
     return model

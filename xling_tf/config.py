@@ -296,6 +296,21 @@ class BertConfig(EncoderConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModernBertConfig(BertConfig):
+    """ModernBERT (Warner et al. 2024, "Smarter, Better, Faster, Longer", sec. 2), by transformers' names."""
+
+    max_positions: Positive = 8192
+    epsilon: NotNegative = 1e-5
+    global_attn_every_n_layers: Positive = 3  # the first of so many layers attends to whole texts
+    local_attention: Positive = 128  # width of the others' window; half of it on each side of a token
+    global_rope_theta: NotNegative = 160_000.0  # bases of the rotations by positions
+    local_rope_theta: NotNegative = 10_000.0
+    attention_bias: bool = False
+    mlp_bias: bool = False  # of the feed-forward layers
+    norm_bias: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class SimilarityConfig(Section, name="similarity"):
     """How ranking tasks score a candidate for a query."""
 
@@ -406,6 +421,7 @@ ENCODERS = Registry(
         "cnn": (CnnConfig, "xling_tf.encoders.cnn:CnnEncoder"),
         "static": (StaticConfig, "xling_tf.encoders.static:StaticEncoder"),
         "bert": (BertConfig, "xling_tf.encoders.bert:BertEncoder"),
+        "modernbert": (ModernBertConfig, "xling_tf.encoders.modernbert:ModernBertEncoder"),
     },
 )
 # If two tasks export a signature of the same name, the later task's is exported.

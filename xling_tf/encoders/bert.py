@@ -50,9 +50,21 @@ class BertEncoder(TokenEncoder):
                 f"the encoder has positions for {self.max_positions} tokens, but tokenizer.max_tokens is "
                 f"{self.max_tokens}: cut sentences at {self.max_positions} tokens or fewer"
             )
-        dtype, dim, epsilon = self.dtype_policy, self.embedding_dim, self.epsilon
+        dim = self.embedding_dim
         self.hidden_dim = (dim, *self.dense_dims)[-1]
-        self.embedding = WordEmbedding(self.num_words, dim, stddev=_STDDEV, dtype=dtype, name="embedding")
+        self.embedding = WordEmbedding(
+            self.num_words, dim, stddev=_STDDEV, dtype=self.dtype_policy, name="embedding"
+        )
+        self.make_layers()
+        # In float32, because their outputs are the sentence vectors.
+        self.dense = [
+            keras.layers.Dense(dim, ACTIVATIONS[name], dtype="float32", name=f"dense_{index}")
+            for index, (dim, name) in enumerate(zip(self.dense_dims, self.dense_activations, strict=True))
+        ]
+
+    def make_layers(self) -> None:
+        """Makes the layers between the table of words and the pooling."""
+        dtype, dim, epsilon = self.dtype_policy, self.embedding_dim, self.epsilon
         self.positions = self.add_weight(
             shape=(self.max_positions, dim),
             initializer=keras.initializers.RandomNormal(stddev=_STDDEV),
@@ -71,11 +83,6 @@ class BertEncoder(TokenEncoder):
                 name=f"block_{index}",
             )
             for index in range(self.num_layers)
-        ]
-        # In float32, because their outputs are the sentence vectors.
-        self.dense = [
-            keras.layers.Dense(dim, ACTIVATIONS[name], dtype="float32", name=f"dense_{index}")
-            for index, (dim, name) in enumerate(zip(self.dense_dims, self.dense_activations, strict=True))
         ]
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:

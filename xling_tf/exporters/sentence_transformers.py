@@ -14,7 +14,7 @@ from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_word
 from xling_tf.exporters.litert_onnx import embed_ids, to_onnx
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.files import write_json
-from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, WORDS, Family, tensor_names
+from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, Family, tensor_names
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -61,17 +61,19 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     pooling, pooled_dim = "cls", encoder.hidden_dim
     modules = ["Transformer", "Pooling", "Normalize"]
     if family := FAMILIES.get(encoder.transformers_family):
-        config |= {theirs: getattr(encoder, ours) for ours, theirs in family.sizes.items()}
+        names = {**family.sizes, **family.options}
+        config |= {theirs: getattr(encoder, ours) for ours, theirs in names.items()}
         config |= {
-            "hidden_act": _ACTIVATIONS[encoder.activation],
-            "layer_norm_eps": encoder.epsilon,
+            "model_type": encoder.transformers_family,
+            "architectures": [family.architecture],
+            family.sizes["activation"]: _ACTIVATIONS[encoder.activation],
             "max_position_embeddings": encoder.max_positions,
             "type_vocab_size": 1,
         }
         write_weights(folder / "model.safetensors", _tensors(model, family))
         pooling, pooled_dim = encoder.pooling, encoder.embedding_dim
         modules[2:2] = ["Dense"] * len(encoder.dense)
-    _write_tokenizer(folder, model)
+    config["pad_token_id"] = _write_tokenizer(folder, model)
     write_json(folder / "config.json", config)
     write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.tokenizer.config.max_tokens})
     names = [f"{index}_{name}" if index else "" for index, name in enumerate(modules)]
@@ -201,7 +203,8 @@ def write_modules(folder: Path, kinds: Mapping[str, str]) -> None:
     write_json(folder / "modules.json", modules)
 
 
-def _write_tokenizer(folder: Path, model: Model) -> None:
+def _write_tokenizer(folder: Path, model: Model) -> int | None:
+    """Writes the tokenizer's files, and returns the id of its padding, if it has any."""
     description = tokenizer_json(model.tokenizer)
     write_json(folder / "tokenizer.json", description)
     tokenizer = library("tokenizers", "tokenizers", "export").Tokenizer.from_str(json.dumps(description))
@@ -218,6 +221,7 @@ def _write_tokenizer(folder: Path, model: Model) -> None:
         "clean_up_tokenization_spaces": False,
     }
     write_json(folder / "tokenizer_config.json", settings | special)
+    return tokenizer.token_to_id(special["pad_token"]) if "pad_token" in special else None
 
 
 def _write_dense(folder: Path, layer: Any, activation: str) -> None:
@@ -239,11 +243,13 @@ def _tensors(model: Model, family: Family) -> Weights:
     weights = arrays(model.weights)
     table = weights["encoder/embedding/words/table"]
     dim = table.shape[1]
-    tensors = {WORDS: table, POSITIONS: weights["encoder/positions"], TYPES: np.zeros((1, dim), np.float32)}
-    # Unused, but without them transformers warns of missing weights.
-    tensors["pooler.dense.weight"] = np.zeros((dim, dim), np.float32)
-    tensors["pooler.dense.bias"] = np.zeros(dim, np.float32)
-    for name, parts in tensor_names(family, model.encoder.num_layers).items():
+    tensors = {family.tables[0]: table}
+    if family.architecture == "BertModel":
+        tensors |= {POSITIONS: weights["encoder/positions"], TYPES: np.zeros((1, dim), np.float32)}
+        # Unused, but without them transformers warns of missing weights.
+        tensors["pooler.dense.weight"] = np.zeros((dim, dim), np.float32)
+        tensors["pooler.dense.bias"] = np.zeros(dim, np.float32)
+    for name, parts in tensor_names(family, model.encoder.get_config()).items():
         for part, array in zip(parts, np.split(weights[name], len(parts), axis=-1), strict=True):
             tensors[part] = array.T
     return tensors

@@ -13,7 +13,7 @@ from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
-from xling_tf.importers.bert import read_bert
+from xling_tf.importers.bert import FAMILIES, read_bert
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, find_model, read_front_matter
@@ -97,7 +97,9 @@ def encoder_kind(folder: Path) -> str:
     modules, config = read_settings(folder / _MODULES, []), read_settings(folder / _CONFIG, {})
     first = modules[0].get("type", "") if modules else ""
     is_static = first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec"
-    return "static" if is_static else "bert"
+    if is_static:
+        return "static"
+    return FAMILIES[kind].kind if (kind := config.get("model_type")) in FAMILIES else "bert"
 
 
 def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]:

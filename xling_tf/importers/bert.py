@@ -1,4 +1,4 @@
-"""BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT, as sentence-transformers save them."""
+"""BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT and ModernBERT, as sentence-transformers saves them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,10 @@ from xling_tf.importers.sentence_transformers import (
 )
 from xling_tf.weights import Weights, require_shapes
 
+WORDS, POSITIONS, TYPES = (
+    f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
+)
+
 
 class Family(NamedTuple):
     """Where models of one family keep what an encoder needs."""
@@ -24,7 +28,13 @@ class Family(NamedTuple):
     sizes: Mapping[str, str]  # our settings, and their names in `config.json`
     layer: str  # start of the names of a block's tensors
     parts: Mapping[str, tuple[str, ...]]  # our layers in a block, and the layers that each concatenates
-    has_types: bool = True  # embeddings of segments
+    kind: str = "bert"  # of our encoder
+    architecture: str = "BertModel"  # of the exported model
+    # As `sizes`; where `config.json` has none, our default is theirs.
+    options: Mapping[str, str] = {"epsilon": "layer_norm_eps"}
+    required: Mapping[str, Any] = {}  # settings that change what the layers compute, with the value they need
+    tables: tuple[str, ...] = (WORDS, POSITIONS, TYPES)  # the last two may be missing
+    norms: Mapping[str, str] = {"embedding_norm": "embeddings.LayerNorm"}  # ours and theirs, outside blocks
     has_offset: bool = False  # the first position is that after the padding's id, as in fairseq
 
 
@@ -45,6 +55,7 @@ _BERT = Family(
         "output": ("output.dense",),
         "feedforward_norm": ("output.LayerNorm",),
     },
+    required={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
 )
 _ROBERTA = _BERT._replace(has_offset=True)
 _DISTILBERT = Family(
@@ -64,16 +75,37 @@ _DISTILBERT = Family(
         "output": ("ffn.lin2",),
         "feedforward_norm": ("output_layer_norm",),
     },
-    has_types=False,
+    required=_BERT.required,
+    tables=(WORDS, POSITIONS),
 )
-WORDS, POSITIONS, TYPES = (
-    f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
+_SAME_NAMES = (
+    *("global_attn_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
+    *("attention_bias", "mlp_bias", "norm_bias"),
+)
+_MODERNBERT = Family(
+    sizes={**_BERT.sizes, "activation": "hidden_activation"},
+    options={"epsilon": "norm_eps", **{name: name for name in _SAME_NAMES}},
+    layer="layers",
+    parts={
+        "attention_norm": ("attn_norm",),  # not in the first block
+        "query_key_value": ("attn.Wqkv",),
+        "attention_output": ("attn.Wo",),
+        "feedforward_norm": ("mlp_norm",),
+        "intermediate": ("mlp.Wi",),
+        "output": ("mlp.Wo",),
+    },
+    kind="modernbert",
+    architecture="ModernBertModel",
+    required={"rope_scaling": None},
+    tables=("embeddings.tok_embeddings.weight",),
+    norms={"embedding_norm": "embeddings.norm", "final_norm": "final_norm"},
 )
 # By `model_type`.
 FAMILIES = {
     "bert": _BERT,
     "camembert": _ROBERTA,
     "distilbert": _DISTILBERT,
+    "modernbert": _MODERNBERT,
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,
 }
@@ -83,43 +115,40 @@ _ACTIVATIONS = {
     "relu": "relu",
     **dict.fromkeys(("silu", "swish"), "silu"),
 }
-# Settings that change what the layers compute, with the value that they must have.
-_REQUIRED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-_PREFIX = re.compile(r"(?:0\.auto_model\.)?(?:bert\.|roberta\.|distilbert\.)?")
+_PREFIX = re.compile(r"(?:0\.auto_model\.)?(?:bert\.|roberta\.|distilbert\.|model\.)?")
 # Not part of the encoder: the layers of pre-training, and constants.
 _IGNORED = re.compile(
-    r"pooler\.|lm_head\.|cls\.|vocab_(?:transform|layer_norm|projector)\.|embeddings\.\w+_ids$"
+    r"pooler\.|lm_head\.|cls\.|head\.|decoder\.|vocab_(?:transform|layer_norm|projector)\.|embeddings\.\w+_ids$"
 )
 _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
-    """Reads the settings of a `BertEncoder` and its weights, by the names of training.
+    """Reads the settings of an encoder of one of `FAMILIES` and its weights, by the names of training.
 
     The folder has `config.json` and `model.safetensors`, or the `modules.json` that says where they are.
     """
     transformer, pooling, dense = read_modules(folder)
     path = transformer / "config.json"
     config = read_settings(path)
-    if config.get("model_type") not in FAMILIES:  # suggests no similar name: that is another model
-        raise UserError(
-            f"model_type in {path} must be one of {', '.join(FAMILIES)}, got {config.get('model_type')!r}; "
-            "models of other architectures cannot be imported"
-        )
+    if config.get("model_type") not in FAMILIES:
+        raise UserError(_unknown(config, path))
     family = FAMILIES[config["model_type"]]
-    for name, value in _REQUIRED.items():
+    if family is _MODERNBERT:
+        config = _in_older_names(config)
+    for name, value in family.required.items():
         if config.get(name, value) != value:
             raise UserError(f"{name} in {path} must be {value}, got {config[name]}")
     settings = {ours: config[theirs] for ours, theirs in family.sizes.items()}
+    settings |= {ours: config[theirs] for ours, theirs in family.options.items() if theirs in config}
     require_known(f"{family.sizes['activation']} in {path}", settings["activation"], _ACTIVATIONS)
     offset = config.get("pad_token_id", 1) + 1 if family.has_offset else 0
     num_positions = config["max_position_embeddings"] - offset
     encoder = {
-        "kind": "bert",
+        "kind": family.kind,
         "max_tokens": read_max_tokens(transformer, num_positions),
         **settings,
         "max_positions": num_positions,
-        "epsilon": config.get("layer_norm_eps", 1e-12),
         "activation": _ACTIVATIONS[settings["activation"]],
         **pooling,
     }
@@ -130,32 +159,64 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
             name = name.replace(old, new)
         if not _IGNORED.match(name):
             tensors[name] = array.astype(np.float32, copy=False)
-    parts = tensor_names(family, settings["num_layers"]).values()
-    tables = [WORDS, POSITIONS, *([TYPES] if family.has_types else [])]
-    require_shapes(dict.fromkeys([*tables, *chain.from_iterable(parts)]), tensors, str(transformer))
-    return encoder, arranged(tensors, family, settings["num_layers"], offset) | dense
+    parts = tensor_names(family, settings).values()
+    require_shapes(dict.fromkeys([*family.tables, *chain.from_iterable(parts)]), tensors, str(transformer))
+    return encoder, arranged(tensors, family, settings, offset) | dense
 
 
-def tensor_names(family: Family, num_layers: int) -> dict[str, list[str]]:
+def _unknown(config: Mapping[str, Any], path: Path) -> str:
+    """Says that an architecture is not known, and which known one has the most of its settings' names."""
+    names = {name: {*family.sizes.values(), *family.options.values()} for name, family in FAMILIES.items()}
+    nearest = max(names, key=lambda name: len(names[name] & config.keys()))
+    return (
+        f"model_type in {path} must be one of {', '.join(FAMILIES)}, got {config.get('model_type')!r}, whose "
+        f"settings are most like those of {nearest}; if it has the same layers, add a row with the names of "
+        "its tensors to FAMILIES in xling_tf/importers/bert.py"
+    )
+
+
+def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a ModernBERT's settings as versions before 5 of transformers write them."""
+    older = dict(config)
+    if types := config.get("layer_types"):
+        every = next((i for i, kind in enumerate(types) if i and kind == "full_attention"), len(types))
+        if types != ["sliding_attention" if i % every else "full_attention" for i in range(len(types))]:
+            raise UserError(f"layer_types must have full_attention first, and every n layers, got {types}")
+        older["global_attn_every_n_layers"] = every
+    for kind, name in {"full_attention": "global", "sliding_attention": "local"}.items():
+        if rope := (config.get("rope_parameters") or {}).get(kind):
+            if rope.get("rope_type", "default") != "default":
+                older["rope_scaling"] = rope["rope_type"]
+            older[f"{name}_rope_theta"] = rope["rope_theta"]
+    return older
+
+
+def tensor_names(family: Family, settings: Mapping[str, Any]) -> dict[str, list[str]]:
     """Maps each of our weights, except for tables, to the tensors that it is concatenated from."""
-    layers: dict[str, Sequence[str]] = {"encoder/embedding_norm": ["embeddings.LayerNorm"]}
-    for index in range(num_layers):
+    layers: dict[str, Sequence[str]] = {f"encoder/{ours}": [theirs] for ours, theirs in family.norms.items()}
+    for index in range(settings["num_layers"]):
         for ours, theirs in family.parts.items():
             layers[f"encoder/block_{index}/{ours}"] = [f"{family.layer}.{index}.{part}" for part in theirs]
+    if family.kind == "modernbert":  # the embeddings are normalised already
+        layers.pop("encoder/block_0/attention_norm", None)
     names = {}
     for ours, parts in layers.items():
-        weight, bias = ("gamma", "beta") if ours.endswith("norm") else ("kernel", "bias")
+        is_norm, is_attention = ours.endswith("norm"), bool(re.search(r"/query_key_value|/attention", ours))
+        weight, bias = ("gamma", "beta") if is_norm else ("kernel", "bias")
+        setting = "norm_bias" if is_norm else "attention_bias" if is_attention else "mlp_bias"
         names[f"{ours}/{weight}"] = [f"{part}.weight" for part in parts]
-        names[f"{ours}/{bias}"] = [f"{part}.bias" for part in parts]
+        if settings.get(setting, family.kind == "bert"):
+            names[f"{ours}/{bias}"] = [f"{part}.bias" for part in parts]
     return names
 
 
-def arranged(tensors: Weights, family: Family, num_layers: int, offset: int = 0) -> Weights:
+def arranged(tensors: Weights, family: Family, settings: Mapping[str, Any], offset: int = 0) -> Weights:
     """Names and arranges tensors as the encoder does: its matrices multiply from the right."""
-    positions = tensors[POSITIONS][offset:]
-    if family.has_types:
-        positions = positions + tensors[TYPES][0]
-    weights = {"encoder/embedding/words/table": tensors[WORDS], "encoder/positions": positions}
-    for name, parts in tensor_names(family, num_layers).items():
+    words, *others = (tensors[name] for name in family.tables)
+    weights = {"encoder/embedding/words/table": words}
+    if others:
+        positions, *types = others
+        weights["encoder/positions"] = positions[offset:] + (types[0][0] if types else 0)
+    for name, parts in tensor_names(family, settings).items():
         weights[name] = np.concatenate([tensors[part].T for part in parts], axis=-1)
     return weights

@@ -48,8 +48,10 @@ class Dense(keras.layers.Dense):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Maps `[..., dim]` to `[..., units]`."""
         rows = tf.reshape(inputs, [-1, self.kernel.shape[0]])
-        outputs = self.activation(tf.nn.bias_add(tf.matmul(rows, self.kernel), self.bias))
-        return tf.reshape(outputs, tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0))
+        outputs = tf.matmul(rows, self.kernel)
+        if self.use_bias:
+            outputs = tf.nn.bias_add(outputs, self.bias)
+        return tf.reshape(self.activation(outputs), tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0))
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -61,7 +63,8 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Maps `[..., dim]` to the same shape."""
-        inputs, gamma, beta = (ops.cast(x, "float32") for x in (inputs, self.gamma, self.beta))
+        beta = ops.zeros_like(self.gamma) if self.beta is None else self.beta
+        inputs, gamma, beta = (ops.cast(x, "float32") for x in (inputs, self.gamma, beta))
         # Only in training: a SavedModel with a custom gradient inside a loop cannot be loaded.
         if training:
             outputs = _norm_in_training(inputs, gamma, beta, self.epsilon)
