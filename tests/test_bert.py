@@ -6,14 +6,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import run_peers
 from safetensors.numpy import save_file
 from testing import require_gradients
 
 from xling_tf.encoders.base import build_encoder
 from xling_tf.encoders.bert import BertEncoder
 from xling_tf.errors import UserError
-from xling_tf.importers.bert import FAMILIES, read_bert
+from xling_tf.importers.bert import read_bert
 from xling_tf.tokenizers.base import TokenFeatures
 from xling_tf.weights import assign_weights, named_weights
 
@@ -185,82 +184,3 @@ def test_modules_that_do_nothing_after_training_are_left_out(tmp_path):
     folder = write(tmp_path, tensors(), modules=modules(*kinds), **{"1_Pooling__config": {}})
     vectors, expected = (encode(read(at), [[2, 4, 3]]) for at in (folder, write(tmp_path / "x", tensors())))
     assert vectors.tolist() == expected.tolist()
-
-
-# Makes a model of each family with random weights; for each, ids and the vectors that it gives them.
-MODELS = """
-import sys
-from pathlib import Path
-
-import numpy as np
-import torch
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
-
-torch.manual_seed(1)
-IDS = [[5, 7, 30, 8, 6], [5, 6], [9] * 20, list(range(5, 16))]
-LENGTH = max(map(len, IDS))
-BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
-DISTILBERT = dict(dim=32, n_layers=2, n_heads=4, hidden_dim=48)
-DISTILUSE = [Dense(32, 20, activation_function=torch.nn.Tanh())]
-TWO = [Dense(32, 24, bias=False, activation_function=torch.nn.GELU()), Dense(24, 9, activation_function=None)]
-CASES = {
-    "bert": ("bert", BERT, "mean", [], {}),
-    "bert-cls-dense": ("bert", BERT, "cls", DISTILUSE, {}),
-    "bert-tanh": ("bert", dict(BERT, hidden_act="gelu_new", layer_norm_eps=1e-5), "max", [], {}),
-    "bert-sharded": ("bert", dict(BERT, hidden_act="relu"), "mean", TWO, dict(max_shard_size="10kB")),
-    "xlm-roberta": ("xlm-roberta", dict(BERT, type_vocab_size=1, num_attention_heads=2), "mean", [], {}),
-    "xlm-roberta-cls": ("xlm-roberta", dict(BERT, layer_norm_eps=1e-5), "cls", [], {}),
-    "roberta": ("roberta", dict(BERT, type_vocab_size=1, pad_token_id=2), "cls", [], {}),
-    "camembert": ("camembert", dict(BERT, type_vocab_size=1), "mean", [], {}),
-    "distilbert": ("distilbert", DISTILBERT, "mean", DISTILUSE, {}),
-    "bert-float16": ("bert", BERT, "mean", [], dict(dtype=torch.float16)),
-    "xlm-roberta-bfloat16": ("xlm-roberta", BERT, "mean", [], dict(dtype=torch.bfloat16)),
-}
-tokenizer = PreTrainedTokenizerFast(
-    tokenizer_object=Tokenizer(WordLevel({"[UNK]": 0, "[PAD]": 1}, unk_token="[UNK]")),
-    pad_token="[PAD]", unk_token="[UNK]",
-)
-for name, (kind, sizes, pooling, dense, saving) in CASES.items():
-    folder = Path(sys.argv[1]) / name
-    config = AutoConfig.for_model(kind, vocab_size=40, max_position_embeddings=64, **sizes)
-    model = AutoModel.from_config(config)
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    dtype = saving.pop("dtype", torch.float32)
-    model.to(dtype).save_pretrained(folder / "transformer", **saving)
-    tokenizer.save_pretrained(folder / "transformer")
-    transformer = Transformer(str(folder / "transformer"), model_kwargs=dict(dtype=torch.float32))
-    width = dense[-1].out_features if dense else 32
-    pooled = SentenceTransformer(modules=[transformer, Pooling(32, pooling), *dense], device="cpu")
-    pad = config.pad_token_id
-    ids = torch.tensor([row + [pad] * (LENGTH - len(row)) for row in IDS])
-    mask = torch.tensor([[1] * len(row) + [0] * (LENGTH - len(row)) for row in IDS])
-    with torch.no_grad():
-        vectors = pooled({"input_ids": ids, "attention_mask": mask})["sentence_embedding"].numpy()
-    pooled.save(str(folder))
-    # The transformer's weights as they were saved: in shards, or in 16 bits.
-    (folder / "model.safetensors").unlink()
-    for path in (folder / "transformer").glob("model*"):
-        path.rename(folder / path.name)
-    np.save(folder / "vectors.npy", vectors)
-"""
-
-
-@pytest.mark.slow
-def test_each_family_gives_the_vectors_of_sentence_transformers(tmp_path):
-    run_peers(tmp_path, MODELS, str(tmp_path))
-    ids = [[5, 7, 30, 8, 6], [5, 6], [9] * 20, list(range(5, 16))]
-    families = set()
-    for path in sorted(tmp_path.glob("*/vectors.npy")):
-        encoder = read(path.parent)
-        families.add(json.loads((path.parent / "config.json").read_text("utf-8"))["model_type"])
-        expected, vectors = np.load(path), encode(encoder, ids)
-        np.testing.assert_allclose(vectors, expected, atol=1e-4, err_msg=path.parent.name)
-        cosines = np.sum(vectors * expected, 1) / np.linalg.norm(vectors, axis=1)
-        assert (cosines / np.linalg.norm(expected, axis=1)).min() > 0.99999
-        assert np.abs(expected[0] - expected[1]).max() > 0.01
-    assert families == set(FAMILIES)
