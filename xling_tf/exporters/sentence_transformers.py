@@ -61,8 +61,8 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     pooling, pooled_dim = "cls", encoder.hidden_dim
     modules = ["Transformer", "Pooling", "Normalize"]
     if family := FAMILIES.get(encoder.transformers_family):
-        names = {**family.sizes, **family.options}
-        config |= {theirs: getattr(encoder, ours) for ours, theirs in names.items()}
+        for table in (family.sizes, family.options):
+            config |= {theirs: getattr(encoder, ours) for ours, theirs in table.items()}
         config |= {
             "model_type": encoder.transformers_family,
             "architectures": [family.architecture],
