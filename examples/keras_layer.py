@@ -10,8 +10,9 @@ import numpy as np
 
 import xling_tf
 
-texts = np.array(["I loved it.", "Wonderful!", "A waste of time.", "Terrible service."], dtype=object)
-is_good = np.array([1, 1, 0, 0])
+good = ["I loved it.", "Wonderful!", "The best film of the year.", "We had a great time."]
+bad = ["A waste of time.", "Terrible service.", "I was bored and left early.", "Never again."]
+texts, is_good = np.array(good + bad, dtype=object), np.array([1] * 4 + [0] * 4)
 model = keras.Sequential(
     [
         keras.Input((), dtype="string"),
@@ -22,4 +23,4 @@ model = keras.Sequential(
 model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy")
 model.fit(texts, is_good, epochs=20, verbose=0)
 model.save(sys.argv[2])
-print(model.predict(np.array(["Me encantó.", "Pésimo."], dtype=object), verbose=0).round(2))
+print(model.predict(np.array(["Me encantó.", "Una pérdida de tiempo."], dtype=object), verbose=0).round(2))
