@@ -12,7 +12,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 from raw_files import write_json_files
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.config import TOKENIZERS, SentencePieceConfig, WordPieceConfig
@@ -21,7 +21,7 @@ from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.tokenizer_files import added_tokens, read_tokenizer
 from xling_tf.savedmodel.runtimes import Pieces
 from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
-from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto, piece_pairs
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -213,6 +213,87 @@ def test_spaces_that_sentencepiece_cannot_treat_so_are_refused(tmp_path, content
         read_tokenizer(write(tmp_path, with_charsmap(content, b"")), 16, is_static=True)
 
 
+# --- BPE
+
+
+def add(content: Any, token: str, **flags: Any) -> None:
+    row = content["model"]["vocab"].setdefault(token, len(content["model"]["vocab"]))
+    plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    content["added_tokens"].append({"id": row, "content": token, **plain, **flags})
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """A BPE with bytes, as `tokenizers` learns it, by the rules of Gemma."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=1500, limit_alphabet=300, special_tokens=special)
+    tokenizer.train_from_iterator(sample_sentences(), trainer)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<bos> $A <eos>", special_tokens=[("<bos>", 2), ("<eos>", 1)]
+    )
+    content = json.loads(tokenizer.to_str())
+    return {**content, "added_tokens": content["added_tokens"][:5]}
+
+
+@pytest.fixture
+def gemma(learned):
+    """That with all merges, a tab in place of its byte, and pieces of several spaces or lines."""
+    content = json.loads(json.dumps(learned))
+    vocabulary, merges = content["model"]["vocab"], content["model"]["merges"]
+    made = dict.fromkeys(map("".join, merges))
+    pieces = {*made, *(token for token in vocabulary if len(token) == 1)}
+    vocabulary["\t"] = vocabulary.pop("<0x09>")
+    runs = [sign * length for sign in "▁\n" for length in range(1, 9)]
+    for run in runs[1:]:
+        add(content, run)
+    # transformers sorts those of one score by their lengths.
+    of_runs = [pair for run in runs for pair in piece_pairs(run, runs)]
+    of_runs.sort(key=lambda pair: (-len(pair[0]), -len(pair[1])))
+    content["model"]["merges"] = [*of_runs, *(pair for piece in made for pair in piece_pairs(piece, pieces))]
+    return content
+
+
+def test_a_gemma_has_its_ids(tmp_path, gemma):
+    reference, tokenizer = Tokenizer.from_str(json.dumps(gemma)), read(write(tmp_path, gemma))
+    texts = [*sample_sentences(), *PLAIN, *(unit * 30 for unit in ("a", " ", "\n", "ab", " a", "😀", "\t"))]
+    texts += ["", "  ", " a  b ", "a\n\n\n b", " ".join(PLAIN)]
+    texts = [unicodedata.normalize("NFC", text) for text in texts]
+    assert rows(tokenizer, texts) == ids(reference, texts)
+    (tmp_path / "model").write_bytes(*tokenizer.files().values())
+    assert Pieces(tmp_path / "model", tokenizer.rules()).tokenize(texts) == rows(tokenizer, texts)
+    content = tokenizer_json(tokenizer)  # and back
+    assert ids(Tokenizer.from_str(json.dumps(content)), texts) == rows(tokenizer, texts)
+    assert rows(read(write(tmp_path, content)), texts) == rows(tokenizer, texts)
+    # With a space before a text, as in Llama, and without tokens that are found before the merges.
+    of_words = [pair for pair in gemma["model"]["merges"] if "".join(pair).strip("▁\n")]
+    model, added = {**gemma["model"], "merges": of_words}, gemma["added_tokens"][:5]
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
+    llama = {**gemma, "normalizer": None, "pre_tokenizer": metaspace, "model": model, "added_tokens": added}
+    texts.remove(" ")  # which has two spaces in SentencePiece
+    assert rows(read(write(tmp_path, llama)), texts) == ids(Tokenizer.from_str(json.dumps(llama)), texts)
+
+
+def test_bpe_that_sentencepiece_does_not_have_is_refused(tmp_path, gemma, learned):
+    bytes_first = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    merges = gemma["model"]["merges"]
+    cases = {
+        "byte-level BPE, as of RoBERTa": {"pre_tokenizer": bytes_first},
+        "SentencePiece makes '.*' of other pairs": learned,
+        "the longest pieces of several spaces": {"model": {**gemma["model"], "merges": merges[::-1]}},
+        "must be those of .* or a Gemma, got": {"normalizer": {"type": "Lowercase"}},
+    }
+    for message, changes in cases.items():
+        with pytest.raises(UserError, match=message):
+            read(write(tmp_path, {**gemma, **changes}))
+    add(gemma, "<table>", lstrip=True)
+    with pytest.raises(UserError, match='does not find the added token "<table>"'):
+        read(write(tmp_path, gemma))
+
+
 # --- WordPiece
 
 
@@ -355,7 +436,7 @@ ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({**BERT, "model": {"type": "BPE"}}, 'must be "WordPiece" or "Unigram", got "BPE"'),
+        ({**BERT, "model": {"type": "WordLevel"}}, '"Unigram" or "BPE", got "WordLevel"'),
         ({**BERT, "normalizer": {**BERT["normalizer"], "fold": 1}}, "got BertNormalizer .*fold=1"),
         ({**BERT, "post_processor": TYPED}, r"type_id of a sentence must be \[0\], got \[0, 1\]"),
         ({**BERT, "post_processor": ODD_END}, r'around a sentence must be .*got \["\[CLS\]", "!"\]'),

@@ -41,8 +41,8 @@ _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu"
 # The first of these that the vocabulary has.
 _SPECIAL = {
     "unk_token": ("[UNK]", "<unk>"),
-    "cls_token": ("[CLS]", "<s>"),
-    "sep_token": ("[SEP]", "</s>"),
+    "cls_token": ("[CLS]", "<s>", "<bos>"),
+    "sep_token": ("[SEP]", "</s>", "<eos>"),
     "pad_token": ("[PAD]", "<pad>", "</s>", "[UNK]"),
 }
 

@@ -7,7 +7,15 @@ from typing import Any
 from xling_tf.errors import library, require_known
 from xling_tf.savedmodel.runtimes import wordpiece
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.sentencepiece import CONTROL, UNKNOWN, model_proto
+from xling_tf.tokenizers.sentencepiece import (
+    BPE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    USER_DEFINED,
+    model_proto,
+    piece_pairs,
+)
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
 from xling_tf.tokenizers.wordpiece import SPECIAL
 
@@ -76,24 +84,46 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     (serialized,) = tokenizer.files().values()
     model = model_proto(serialized)
     pieces, spaces, normalizers = model.pieces, model.normalizer_spec, tokenizers.normalizers
-    built = tokenizers.Tokenizer(
-        tokenizers.models.Unigram(
-            [(piece.piece, piece.score) for piece in pieces],
-            next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN),
-            model.trainer_spec.byte_fallback,
+    if model.trainer_spec.model_type == BPE:
+        built = tokenizers.Tokenizer(_bpe(tokenizers.models, pieces))
+        found = [piece.piece for piece in pieces if piece.type == USER_DEFINED]
+        built.add_tokens([tokenizers.AddedToken(token, normalized="▁" in token) for token in found])
+    else:
+        built = tokenizers.Tokenizer(
+            tokenizers.models.Unigram(
+                [(piece.piece, piece.score) for piece in pieces],
+                next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN),
+                model.trainer_spec.byte_fallback,
+            )
         )
-    )
     steps = [normalizers.NFC()]
     if spaces.precompiled_charsmap:
         steps.append(normalizers.Precompiled(spaces.precompiled_charsmap))
     if spaces.remove_extra_whitespaces:
         steps += [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
-    built.normalizer = normalizers.Sequence(steps)
     scheme = "always" if spaces.add_dummy_prefix else "never"
-    built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme)
+    if model.trainer_spec.model_type == BPE and scheme == "never":  # so that added tokens can be of spaces
+        steps.append(normalizers.Replace(" ", "▁"))
+    else:
+        is_split = model.trainer_spec.model_type != BPE
+        built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=is_split)
+    built.normalizer = normalizers.Sequence(steps)
     built.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme)
     special = [row for row, piece in enumerate(pieces) if piece.type in (CONTROL, UNKNOWN)]
     return built, [piece.piece for piece in pieces], special
+
+
+def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
+    """Returns a BPE with every pair of pieces that makes a piece, which is what SentencePiece merges."""
+    scores = {piece.piece: piece.score for piece in pieces if piece.type == NORMAL}
+    made = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
+    return models.BPE(
+        {piece.piece: row for row, piece in enumerate(pieces)},
+        [pair for piece in made for pair in piece_pairs(piece, scores)],
+        unk_token=next(piece.piece for piece in pieces if piece.type == UNKNOWN),
+        fuse_unk=True,
+        byte_fallback=True,
+    )
 
 
 def _words(tokenizers: Any, tokenizer: Any) -> _Parts:

@@ -4,17 +4,30 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
-from xling_tf.tokenizers.sentencepiece import BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, UNUSED, model_proto
+from xling_tf.tokenizers.sentencepiece import (
+    BPE,
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    model_proto,
+    piece_pairs,
+)
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
 ROLES = {*SPECIAL, *("<s>", "</s>", "<unk>", "<pad>", "<mask>", "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED")}
+ROLES |= {"<bos>", "<eos>"}
 _JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first
 # transformers' tokenizers that have BERT's rules.
 _BERTS = re.compile(r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?")
@@ -36,7 +49,14 @@ _UNIGRAM = (
     r'(?: prepend_scheme="(?P<scheme>always|first|never)")? replacement="▁"(?: split=(?P<words>true|false))?'
     r'(?: str_rep="▁")?; Unigram(?: byte_fallback=(?:true|false))? unk_id=\d+; '
 )
-
+# As Gemma's and Llama's, without and with a space before a text.
+_BPE = (
+    r'(?:NFC; )?(?:Replace content="▁" pattern=\{"String": " "\}; '
+    r'(?:Split behavior="MergedWithPrevious" invert=false pattern=\{"String": " "\}; )?'
+    r'|Metaspace prepend_scheme="(?P<scheme>always|first|never)" replacement="▁" split=(true|false); )'
+    r'BPE byte_fallback=true continuing_subword_prefix=(?:null|"") dropout=null '
+    r'end_of_word_suffix=(?:null|"") fuse_unk=(?:true|false)(?: ignore_merges=false)? unk_token="[^"]+"; '
+)
 _Settings = dict[str, Any]
 
 
@@ -60,10 +80,13 @@ def read_tokenizer(
     try:
         content, config = read_settings(folder / _JSON, {}), {} if is_static else _read_config(folder)
         kind = _kind(content["model"]) if content else "WordPiece"
-        _require("the kind of tokenizer", kind, "WordPiece", "Unigram")
+        _require("the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"]))
         truncation = content.get("truncation") or {}
         config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
         roles = {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END} if kind == "WordPiece" else {}
+        if kind == "BPE":
+            for name, rows in zip(("add_bos_token", "add_eos_token"), _frame(content), strict=True):
+                _require(name, config.pop(name, None), None, bool(rows))
         for name, value in {**_FLAGS, **roles}.items():
             if config.get(name) not in (None, [], {}):
                 _require(name, _content(config[name]) if name in roles else config[name], value)
@@ -71,6 +94,8 @@ def read_tokenizer(
             max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
             _require("the padding", (content.get("padding") or {}).get("strategy"), None, "BatchLongest")
         added = [token for token, special in added_tokens(folder, is_static).items() if not special]
+        if kind == "BPE":
+            added = [*{*added} - {token for token, _ in _rows_of_added(content)}]
         _require("added tokens that are not special", added, [])
         # Sentence-transformers lowercases texts before the tokenizer if this is true.
         lowercase = not is_static and read_transformer_settings(folder).get("do_lower_case", False)
@@ -81,7 +106,7 @@ def read_tokenizer(
             settings["lowercase"] |= lowercase
             return WordPieceConfig(**settings, max_tokens=max_tokens), {"vocab.txt": vocabulary}
         _require("do_lower_case of a SentencePiece model", lowercase, False)
-        settings, model = _read_unigram(content, is_static)
+        settings, model = _read_bpe(content) if kind == "BPE" else _read_unigram(content, is_static)
         return SentencePieceConfig(**settings, max_tokens=max_tokens), {"sentencepiece.model": model}
     except UserError as error:
         raise UserError(f"{path} cannot be imported: {error}") from error
@@ -175,12 +200,91 @@ def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Setting
         if source.get("byte_fallback") and re.fullmatch("<0x[0-9A-F]{2}>", token):
             kind = BYTE
         model.pieces.add(piece=token, score=score, type=UNKNOWN if row == source["unk_id"] else kind)
-    model.trainer_spec.model_type = UNIGRAM
-    model.trainer_spec.byte_fallback = bool(source.get("byte_fallback"))
-    if begin or end:
-        model.trainer_spec.bos_piece = "".join(tokens[row] for row in begin)
-        model.trainer_spec.eos_piece = "".join(tokens[row] for row in end)
-    return {"num_pieces": len(tokens), "sentence_marks": bool(begin or end)}, model.SerializeToString()
+    return _finished(model, UNIGRAM, (begin, end), has_bytes=bool(source.get("byte_fallback")))
+
+
+def _finished(
+    model: Any, kind: int, frame: tuple[Sequence[int], Sequence[int]], *, has_bytes: bool
+) -> tuple[_Settings, bytes]:
+    """Says in SentencePiece's model of which kind it is and what is around a sentence."""
+    trainer, pieces = model.trainer_spec, model.pieces
+    trainer.model_type, trainer.byte_fallback = kind, has_bytes
+    if any(frame):
+        trainer.bos_piece, trainer.eos_piece = ("".join(pieces[row].piece for row in rows) for rows in frame)
+    return {"num_pieces": len(pieces), "sentence_marks": any(frame)}, model.SerializeToString()
+
+
+def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
+    """Writes SentencePiece's model from a tokenizer.json with a model of the kind BPE."""
+    if any(step["type"] == "ByteLevel" for step in _steps(content["pre_tokenizer"], "pretokenizers")):
+        raise UserError(
+            "byte-level BPE, as of RoBERTa and ModernBERT-base, does not have the same ids in a graph"
+        )
+    steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
+    vocabulary, added = source["vocab"], content["added_tokens"]
+    tokens = _by_row([*vocabulary.items(), *_rows_of_added(content)])
+    # Tokens that are found in a text before the merges. Those of spaces are found before spaces are replaced.
+    found = {token["content"]: token for token in added if not token["special"]}
+    for token, flags in found.items():
+        is_changed = any(flags[name] for name in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
+        if is_changed or (re.search("[ ▁]", token) and token.strip("▁")):
+            raise UserError(f"SentencePiece does not find the added token {json.dumps(token)} in its way")
+    made, pieces = _read_merges(source, found)
+    if steps[2] == "true" and (several := sorted(piece for piece in pieces if "▁" in piece[1:])):
+        raise UserError(f"it splits texts at spaces, but has pieces such as {several[0]}")
+    model, scores = model_proto(), {piece: -float(rank) for rank, piece in enumerate(made)}
+    for token in tokens:
+        kind = NORMAL if token in pieces else USER_DEFINED if token in found else CONTROL
+        kind = BYTE if re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
+        kind = UNKNOWN if token == source["unk_token"] else kind
+        model.pieces.add(piece=token, score=scores.get(token, 0.0), type=kind)
+    # Gemma has the tab in place of its byte. SentencePiece wants all: a token that no text has stands in.
+    spare = [p for row, p in enumerate(model.pieces) if p.type == CONTROL and row not in begin + end]
+    for byte in range(256):
+        if (name := f"<0x{byte:02X}>") not in vocabulary:
+            _require(f"the byte {byte}", byte < 128 and chr(byte) in pieces | found.keys(), True)
+            stand_in = spare.pop()
+            stand_in.piece, stand_in.type = name, BYTE
+    model.normalizer_spec.add_dummy_prefix = steps["scheme"] not in (None, "never")
+    model.normalizer_spec.remove_extra_whitespaces = False
+    return _finished(model, BPE, (begin, end), has_bytes=True)
+
+
+def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[list[str], set[str]]:
+    """Returns the pieces that merges make, in their order, and these with the single characters.
+
+    SentencePiece joins any two pieces that make a piece, that with the highest score first: the merges must
+    be all such pairs, and those of one piece must follow each other.
+    """
+    merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in source["merges"]]
+    if runs := {token for token, flags in found.items() if token[:1] == "▁" and not flags["normalized"]}:
+        _require_longest(merges, runs)
+    merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]  # the others never meet
+    made = [piece for piece, _ in groupby(map("".join, merges))]
+    pieces = {*made, *(token for token in source["vocab"] if len(token) == 1)} - found.keys()
+    other = {*merges} ^ {pair for piece in made for pair in piece_pairs(piece, pieces)}
+    if other or len({*made}) < len(made):
+        pair = min(other, default=merges[0])
+        raise UserError(
+            f"SentencePiece makes {''.join(pair)!r} of other pairs, or in another order, than its merges"
+        )
+    return made, pieces
+
+
+def _require_longest(merges: Sequence[Any], runs: set[str]) -> None:
+    """Raises a `UserError` unless merges make the longest pieces of several spaces, as SentencePiece does."""
+    of_runs = {pair: rank for rank, pair in enumerate(merges) if "".join(pair) in runs}
+    others = [rank for rank, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs]
+    is_longest = max(of_runs.values(), default=0) < min(others, default=len(merges))
+    longest = "▁" * max(map(len, runs))
+    for length in range(2 * len(longest) + 1):
+        run = ["▁"] * length
+        while met := [(of_runs[pair], at) for at, pair in enumerate(pairwise(run)) if pair in of_runs]:
+            _, at = min(met)
+            run[at : at + 2] = ["".join(run[at : at + 2])]
+        is_longest &= run == re.findall(f"▁{{1,{len(longest)}}}", "▁" * length)
+    if not is_longest or any({*merges[rank]} & runs for rank in others):
+        raise UserError("SentencePiece makes the longest pieces of several spaces, other than its merges")
 
 
 def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -> bool:
@@ -216,11 +320,11 @@ def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
     ]
     text = ""
     for step in (*steps, {**content["model"], "type": _kind(content["model"])}):
-        names = sorted(step.keys() - {"type", "vocab", "precompiled_charsmap"})
+        names = sorted(step.keys() - {"type", "vocab", "merges", "precompiled_charsmap"})
         flags = (f" {name}={json.dumps(step[name], ensure_ascii=False)}" for name in names)
         text += f"{step['type']}{''.join(flags)}; "
     if not (match := re.fullmatch(pattern, text)):
-        raise UserError(f"its rules must be those of a BERT or an XLM-RoBERTa, got {text[:-2]}")
+        raise UserError(f"its rules must be those of a BERT, an XLM-RoBERTa or a Gemma, got {text[:-2]}")
     return match
 
 

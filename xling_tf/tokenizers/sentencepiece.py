@@ -2,7 +2,7 @@
 
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from random import Random
@@ -29,8 +29,8 @@ _CHARACTER_COVERAGE = 0.9995
 _NUM_THREADS = 16
 
 # Values in SentencePiece's sentencepiece_model.proto, and the fields of it that are used here.
-UNIGRAM = 1
-NORMAL, UNKNOWN, CONTROL, UNUSED, BYTE = 1, 2, 3, 5, 6
+UNIGRAM, BPE = 1, 2
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 # The module that sentencepiece ships for it needs a newer protobuf than TensorFlow allows.
 _PROTO = """
 name: "pieces.proto" package: "pieces" syntax: "proto2"
@@ -65,11 +65,11 @@ message_type {
 class SentencePieceTokenizer(Tokenizer):
     """Splits text into SentencePiece pieces, each of which has a row of the word table.
 
-    Rows equal the ids of Hugging Face's `tokenizers`, except in five cases: of segmentations with the same
+    Rows equal the ids of Hugging Face's `tokenizers`, except in six cases: of segmentations with the same
     score, as of "=====", another may be taken; Unicode is composed first, also the marks of U+0344 with their
     letter, while `tokenizers` may lose a mark after an accented character; U+0085 is not a space; a text that
-    begins with "▁" gets another one, unless the model's rules make it a space; and no text, such as "</s>",
-    is read as a special token.
+    begins with "▁", or is a single space, gets another space, unless the model's rules make it one; "▁▁" in a
+    text can be the piece of two spaces; and no text, such as "</s>", is read as a special token.
 
     Args:
         model: SentencePiece's serialized model, which also decides on lowercasing.
@@ -200,6 +200,12 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
 def model_proto(serialized: bytes = b"") -> Any:
     """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others."""
     return _message_class().FromString(serialized)
+
+
+def piece_pairs(piece: str, pieces: Collection[str]) -> list[tuple[str, str]]:
+    """Returns the pairs of pieces that make a piece, in BPE; the longest first piece comes first."""
+    pairs = ((piece[:place], piece[place:]) for place in range(len(piece) - 1, 0, -1))
+    return [pair for pair in pairs if pair[0] in pieces and pair[1] in pieces]
 
 
 @cache
