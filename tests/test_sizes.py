@@ -1,7 +1,6 @@
 """The rooms of the project stay within their bounds, which only go down.
 
-The aims are 15,000 lines for the core, 2,500 for evaluators, 1,400 for files of any size, 6,200 for programs
-and 16,500 for tests.
+The core's is 15,000 lines, and 950 for what came after: wheels, a first hour with a model, ModernBERT.
 """
 
 from pathlib import Path
