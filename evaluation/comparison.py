@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from evaluation.paper_tables import is_correlation
+from xling_tf.errors import library
 
 Interval = tuple[float, float]
 Values = NDArray[np.float64]
@@ -35,12 +35,14 @@ def interval_of_mean(values: Values) -> Interval | None:
     """The interval that has the means of 95% of resampled sets of data sets; None if they are too few."""
     if len(values) < MIN_DATASETS:
         return None
+    stats = library("scipy.stats", "scipy", "evaluation")
     low, high = stats.bootstrap((values,), np.mean, method="percentile", random_state=0).confidence_interval
     return float(low), float(high)
 
 
 def interval_of_score(metric: str, value: float, count: int) -> Interval | None:
     """The 95% interval for the choice of `count` examples; None for metrics without one."""
+    stats = library("scipy.stats", "scipy", "evaluation")
     if count and metric.endswith(_SHARES):
         low, high = stats.binomtest(round(value * count), count).proportion_ci(method="wilson")
     elif count > 3 and is_correlation(metric) and abs(value) < 1:
@@ -52,9 +54,9 @@ def interval_of_score(metric: str, value: float, count: int) -> Interval | None:
 
 def difference(first: Values, second: Values) -> Difference | None:
     """Compares two models by scores of the same data sets, higher ones better; None if they are too few."""
-    interval = interval_of_mean(100 * (first - second))
-    if interval is None:
+    if (interval := interval_of_mean(100 * (first - second))) is None:
         return None
+    stats = library("scipy.stats", "scipy", "evaluation")
     pairs, mean = (first, second), lambda x, y, axis: np.mean(x - y, axis=axis)
     swapped = stats.permutation_test(pairs, mean, permutation_type="samples", random_state=0)
     return Difference(100 * float(swapped.statistic), interval, float(swapped.pvalue))

@@ -23,8 +23,7 @@ polyline { fill: none; stroke: #1d4ed8; stroke-width: 1.5 }
 def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> None:
     """Draws the losses of a run's `metrics.jsonl`, and the losses on held-out examples by task."""
     losses = defaultdict[str, list[tuple[int, float]]](list)
-    for line in metrics.read_text("utf-8").splitlines():
-        step = json.loads(line)
+    for step in map(json.loads, metrics.read_text("utf-8").splitlines()):
         losses[step["task"]].append((step["step"] + 1, step["loss"]))
     last_step = max((step for steps in losses.values() for step, _ in steps), default=1)
     charts = [

@@ -14,8 +14,7 @@ from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.trainer.experiment import Run, find_corpora, plan_tasks
 from xling_tf.trainer.resolution import resolve
 
-_COPIES = 3  # of the weights in a checkpoint, at most: Adam has two numbers for each
-_CHECKPOINTS = 2
+_CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one
 
 
 def total_bytes(folder: Path) -> int:
