@@ -45,7 +45,8 @@ def start_tensorflow() -> Any:
     They keep the precision of float32 products, and allocate memory as they need it.
     """
     require_not_forked()
-    is_ours = "tensorflow" not in sys.modules and "TF_CPP_MIN_LOG_LEVEL" not in os.environ
+    is_quiet = os.environ.get("TF_CPP_MIN_LOG_LEVEL", QUIET_LEVEL) == QUIET_LEVEL
+    is_ours = is_quiet and "tensorflow" not in sys.modules
     with quiet_tensorflow():
         tf = library("tensorflow", "tensorflow", "tensorflow")
         _prepare_gpus(tf)
