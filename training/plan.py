@@ -11,7 +11,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import find_model
-from xling_tf.trainer.experiment import Run, find_corpora, plan_tasks
+from xling_tf.trainer.experiment import SCORING_SECONDS, SCORING_SHARE, Run, find_corpora, plan_tasks
 from xling_tf.trainer.resolution import resolve
 
 _CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one
@@ -50,10 +50,10 @@ def plan(run: Run) -> str:
         )
         for key in sorted({key[:2] for key in counts})
     ]
-    training = config.training
-    limits = [f"{training.steps} steps"] if training.steps else []
-    if minutes := training.minutes:
-        limits.append(f"{minutes:g} minutes, and {max(1, minutes / 5):g} for scores")
+    steps, minutes = config.training.steps, config.training.minutes
+    scoring = max(SCORING_SECONDS / 60, SCORING_SHARE * minutes)
+    limits = [f"{steps} steps"] if steps else []
+    limits += [f"{minutes:g} minutes, and {scoring:g} for scores"] if minutes else []
     sizes = {"corpora": text, "checkpoints": _CHECKPOINTS * _COPIES * weights, "the export": weights}
     headers = ("kind", "languages", "corpora", "to train on", "held out", "tasks")
     return (

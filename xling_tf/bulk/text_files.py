@@ -330,7 +330,7 @@ def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
             json.dumps(row, ensure_ascii=False).encode()  # an error for half a surrogate pair
         if isinstance(row.get(text_column), str | None):
             return row
-    raise UserError("is no JSON object with a text")
+    raise UserError("is no JSON object with a text and distinct keys")
 
 
 _READERS: dict[str, Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]] = {

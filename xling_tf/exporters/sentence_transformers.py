@@ -244,7 +244,7 @@ def _tensors(model: Model, family: Family) -> Weights:
     table = weights["encoder/embedding/words/table"]
     dim = table.shape[1]
     tensors = {family.tables[0]: table}
-    if family.architecture == "BertModel":
+    if POSITIONS in family.tables:
         tensors |= {POSITIONS: weights["encoder/positions"], TYPES: np.zeros((1, dim), np.float32)}
         # Unused, but without them transformers warns of missing weights.
         tensors["pooler.dense.weight"] = np.zeros((dim, dim), np.float32)

@@ -35,6 +35,7 @@ class Family(NamedTuple):
     required: Mapping[str, Any] = {}  # settings that change what the layers compute, with the value they need
     tables: tuple[str, ...] = (WORDS, POSITIONS, TYPES)  # the last two may be missing
     norms: Mapping[str, str] = {"embedding_norm": "embeddings.LayerNorm"}  # ours and theirs, outside blocks
+    first_is_normed: bool = False  # the first block's input is normalised already
     has_offset: bool = False  # the first position is that after the padding's id, as in fairseq
 
 
@@ -99,6 +100,7 @@ _MODERNBERT = Family(
     required={"rope_scaling": None},
     tables=("embeddings.tok_embeddings.weight",),
     norms={"embedding_norm": "embeddings.norm", "final_norm": "final_norm"},
+    first_is_normed=True,
 )
 # By `model_type`.
 FAMILIES = {
@@ -134,8 +136,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     if config.get("model_type") not in FAMILIES:
         raise UserError(_unknown(config, path))
     family = FAMILIES[config["model_type"]]
-    if family is _MODERNBERT:
-        config = _in_older_names(config)
+    config = _in_older_names(config)
     for name, value in family.required.items():
         if config.get(name, value) != value:
             raise UserError(f"{name} in {path} must be {value}, got {config[name]}")
@@ -176,7 +177,7 @@ def _unknown(config: Mapping[str, Any], path: Path) -> str:
 
 
 def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a ModernBERT's settings as versions before 5 of transformers write them."""
+    """Returns settings as versions before 5 of transformers write them; only those of ModernBERT differ."""
     older = dict(config)
     if types := config.get("layer_types"):
         every = next((i for i, kind in enumerate(types) if i and kind == "full_attention"), len(types))
@@ -197,7 +198,7 @@ def tensor_names(family: Family, settings: Mapping[str, Any]) -> dict[str, list[
     for index in range(settings["num_layers"]):
         for ours, theirs in family.parts.items():
             layers[f"encoder/block_{index}/{ours}"] = [f"{family.layer}.{index}.{part}" for part in theirs]
-    if family.kind == "modernbert":  # the embeddings are normalised already
+    if family.first_is_normed:
         layers.pop("encoder/block_0/attention_norm", None)
     names = {}
     for ours, parts in layers.items():
@@ -205,7 +206,7 @@ def tensor_names(family: Family, settings: Mapping[str, Any]) -> dict[str, list[
         weight, bias = ("gamma", "beta") if is_norm else ("kernel", "bias")
         setting = "norm_bias" if is_norm else "attention_bias" if is_attention else "mlp_bias"
         names[f"{ours}/{weight}"] = [f"{part}.weight" for part in parts]
-        if settings.get(setting, family.kind == "bert"):
+        if settings.get(setting, setting not in family.options):
             names[f"{ours}/{bias}"] = [f"{part}.bias" for part in parts]
     return names
 

@@ -43,7 +43,7 @@ from xling_tf.trainer.teacher import Teacher, open_teacher, start_words, with_ve
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 from xling_tf.weights import Weights, assign_weights, read_weights
 
-_SCORING, _LEAST_SCORING = 0.2, 60.0  # at most this share of the training's time, but these seconds anyway
+SCORING_SHARE, SCORING_SECONDS = 0.2, 60.0  # scores get this share of the training's time, or these seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,7 +370,7 @@ def _finish(
     _, files = _describe(run, trainer, model, module, store, {})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
     logging.info("%s holds the model; now it is scored", run.output)
-    seconds = max(_LEAST_SCORING, _SCORING * trainer.seconds)
+    seconds = max(SCORING_SECONDS, SCORING_SHARE * trainer.seconds)
     scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data, seconds)
     scores |= {"same_meaning": reliability} if line else {}
     results, files = _describe(run, trainer, model, module, store, scores)

@@ -87,9 +87,7 @@ def evaluate(
     evaluators.sort(key=lambda e: e.name.startswith("retrieval/") and not e.name.endswith("/all"))
     for evaluator in evaluators:
         if time.monotonic() >= end:
-            logging.info(
-                "%s is left out: scoring has had its time; evaluation/main.py scores", evaluator.name
-            )
+            logging.info("%s: no time is left; evaluation/main.py scores it", evaluator.name)
             continue
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encode)
