@@ -12,14 +12,14 @@ from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 WEIGHTS = "model.safetensors"
 
 
-def make(folder):
+def make(folder, **more):
     vector, number = tf.Variable([0.0] * 50), tf.Variable(0)
-    return Checkpoints(folder, {"vector": vector}, {"number": number}), (vector, number)
+    return Checkpoints(folder, {"vector": vector}, {"number": number, **more}), (vector, number)
 
 
 def save_three(folder):
-    """Checkpoints of steps 10, 20, 30, whose variables hold the step."""
-    checkpoints, (vector, number) = make(folder)
+    """Checkpoints of steps 10, 20, 30, whose variables hold the step, and a rate, as of earlier versions."""
+    checkpoints, (vector, number) = make(folder, **{"tables/learning_rate": tf.Variable(0.1)})
     for step in (10, 20, 30):
         vector.assign([float(step)] * 50)
         number.assign(step)

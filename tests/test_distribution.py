@@ -70,7 +70,7 @@ class Replica:
             batch = next(self._batches)
         else:
             batch = self.strategy.experimental_distribute_values_from_function(lambda _: next(self._batches))
-        return [float(result) for result in self._step(batch)]
+        return [float(result) for result in self._step(batch, np.float32(1))]
 
     def weights(self):
         return [variable.numpy() for variable in self.variables]

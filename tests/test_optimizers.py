@@ -39,9 +39,9 @@ def test_two_steps_by_hand():
     # The first step of Keras' Adam is the learning rate times the sign.
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
     assert apply(*made, [[2, 2]], [0])[0] == pytest.approx([-2.26300] * 2, rel=1e-4)
-    # Dense: iterations, rate and two moments; tables: iterations, rate, and two mean squares a row.
+    # Dense: iterations and two moments; tables: iterations, and two mean squares a row.
     shapes = sorted(tuple(variable.shape) for variable in optimizers.named_variables.values())
-    assert shapes == [(), (), (), (), (2,), (2,), (5,), (5,)]
+    assert shapes == [(), (), (2,), (2,), (5,), (5,)]
 
 
 def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
@@ -59,21 +59,18 @@ def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
 
 def test_sgd_by_hand_and_a_rate_for_the_tables():
     table, dense, average = make_table(), keras.Variable([1.0, 2.0]), keras.Variable([1.0])
-    config = OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0, warmup=0.5, decay="linear")
+    config = OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0)
     optimizers = Optimizers(config, [table], [dense], bow=[average])
-    assert optimizers.set_progress(0.4, 0.5) == pytest.approx(0.1)
     gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
     optimizers.apply(gradients, [table, dense])
     assert dense.numpy().tolist() == [0, 3]  # 1 - 0.1 * 10, 2 + 0.1 * 10
     assert table.numpy().tolist() == [[0, 0], [0, 0], [0, 0], [-2, -2], [0, 0]]
-    # A quarter of the budget is half of the warm-up; tables and average learn at a fifth of it.
-    assert optimizers.set_progress(0.2, 0.25, 0.2) == pytest.approx(0.05)
+    # Half of the rates; tables and average learn at a fifth of that.
     gradients = [slices([[1, 1]], [0]), tf.constant([1.0, 1.0]), tf.constant([1.0])]
-    optimizers.apply(gradients, [table, dense, average])
+    optimizers.apply(gradients, [table, dense, average], 0.5, bow_rate=0.2)
     assert dense.numpy() == pytest.approx([-0.05, 2.95])
     assert average.numpy() == pytest.approx([0.99])
     assert table.numpy()[0] == pytest.approx([-0.1, -0.1])
-    assert optimizers.set_progress(1.0, 1.0) == 0
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
@@ -131,7 +128,7 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
         before, scale = table.numpy(), loss_weight * gradient
         rows = slices([[scale, 2 * scale], [scale * 4] * 2], [3, 0])
         gradients = [rows, tf.constant([4.0]), tf.constant([5.0 * scale])]
-        optimizers.apply(gradients, [table, encoder, head], loss_weight)
+        optimizers.apply(gradients, [table, encoder, head], loss_weight=loss_weight)
         return before[3] - table.numpy()[3], before[0] - table.numpy()[0], -head.numpy()
 
     row, shared_row, head = moves(1.0)

@@ -29,10 +29,11 @@ from xling_tf.trainer.distribution import Workers
 from xling_tf.trainer.input_pipeline import BatchGraphs, Examples, TrainingInput, batch_graphs
 from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
-from xling_tf.trainer.schedule import Schedule, sampling_weights
+from xling_tf.trainer.schedule import Schedule, learning_rate_factor, sampling_weights
 
-# Returns the sums of losses and hits, the numbers of examples and tokens, and the norm of the gradients.
-TrainStep = Callable[[Batch], tf.Tensor]
+# From a batch and a factor of the learning rates to the sums of losses and hits, the numbers of examples and
+# tokens, and the norm of the gradients.
+TrainStep = Callable[[Batch, Any], tf.Tensor]
 # Number of steps that are started before their measurements are read. Reading waits until the device has
 # finished them, so that a GPU with a single step would often be idle.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
@@ -145,7 +146,7 @@ class Trainer:
         self.seconds = 0.0
         self._begin = 0.0  # on the monotonic clock, less the time that earlier processes have trained
         self._tasks = tasks
-        self._config = config.training
+        self._config, self._optimizer_config = config.training, config.optimizer
         self._workers = workers
         self._strategy = workers.strategy
         self._run_dir = run_dir
@@ -252,7 +253,6 @@ class Trainer:
         """
         state = self._optimizers.named_variables.values()
         values = [variable.numpy() for variable in state]
-        self._optimizers.set_rates_to_0()
         for phase in self._phases[self._phase_index() :]:
             for task in phase.tasks.values():
                 if (phase.name, task.trace_key) not in self._steps:
@@ -274,7 +274,7 @@ class Trainer:
         variables = [*self._optimizers.tables, *encoder.dense_variables, *task.variables()]
         values = [variable.value for variable in variables]
 
-        def replica_step(batch: Batch) -> tf.Tensor:
+        def replica_step(batch: Batch, factor: tf.Tensor) -> tf.Tensor:
             context = tf.distribute.get_replica_context()
             with tf.GradientTape() as tape:
                 tape.watch(values)  # not automatic: tables are read by handle
@@ -283,14 +283,17 @@ class Trainer:
                 # Gradients of the replicas are summed, so losses are divided by the size of the whole batch.
                 loss_weight = task.config.loss_weight
                 loss = loss_weight / context.all_reduce("sum", count) * tf.reduce_sum(losses)
-            norm = self._optimizers.apply(tape.gradient(loss, values), variables, loss_weight)
+            rates = {"loss_weight": loss_weight, "bow_rate": phase.bow_rate}
+            norm = self._optimizers.apply(tape.gradient(loss, values), variables, factor, **rates)
             tokens = tf.cast(tf.reduce_sum(batch.features.lengths), tf.float32)
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count, tokens])
             return tf.concat([context.all_reduce("sum", sums), norm[None]], axis=0)
 
-        @tf.function(input_signature=[phase.inputs[task.name].spec()], autograph=False)
-        def train_step(batch: Batch) -> tf.Tensor:
-            results = self._strategy.run(replica_step, args=(batch,))
+        signature = [phase.inputs[task.name].spec(), tf.TensorSpec([], tf.float32)]
+
+        @tf.function(input_signature=signature, autograph=False)
+        def train_step(batch: Batch, factor: tf.Tensor) -> tf.Tensor:
+            results = self._strategy.run(replica_step, args=(batch, factor))
             # All replicas have the same results.
             return self._strategy.experimental_local_results(results)[0]
 
@@ -299,15 +302,16 @@ class Trainer:
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
         begin, end = phase.progress(self._progress()), phase.progress(self._progress(ahead=1), ahead=1)
-        learning_rate = self._optimizers.set_progress(begin, end, phase.bow_rate)
-        dispatched = self._dispatch(phase, phase.task, learning_rate)
+        config = self._optimizer_config
+        factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
+        dispatched = self._dispatch(phase, phase.task, factor)
         phase.steps += 1
         return dispatched
 
-    def _dispatch(self, phase: Phase, task: Task, learning_rate: float) -> DispatchedStep:
-        return DispatchedStep(
-            self.step, task, learning_rate, self._step(phase, task)(phase.next_batch(task.name))
-        )
+    def _dispatch(self, phase: Phase, task: Task, factor: float) -> DispatchedStep:
+        """Starts a step whose learning rates are multiplied by `factor`, an argument of its graph."""
+        measurements = self._step(phase, task)(phase.next_batch(task.name), tf.constant(factor))
+        return DispatchedStep(self.step, task, factor * self._optimizer_config.learning_rate, measurements)
 
     def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
         """Waits for the steps to finish, and returns their measurements."""

@@ -8,7 +8,6 @@ import keras
 import tensorflow as tf
 
 from xling_tf.config import OptimizerConfig
-from xling_tf.trainer.schedule import learning_rate_factor
 
 
 class FusedAdam(keras.optimizers.Adam):
@@ -88,11 +87,12 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
         variable.scatter_sub(tf.IndexedSlices(values * rates[:, None], rows))
 
 
+# Rates are functions, because Keras would keep numbers in variables.
 _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
     # Keras' SGD already updates only the rows that were looked up.
-    "sgd": (keras.optimizers.SGD, keras.optimizers.SGD),
+    "sgd": (lambda rate: keras.optimizers.SGD(lambda: rate), lambda rate: keras.optimizers.SGD(lambda: rate)),
     # beta_2 = 0.98 as in Vaswani et al. 2017, sec. 5.3.
-    "adam": (lambda rate: FusedAdam(rate, beta_2=0.98), RowwiseRMSprop),
+    "adam": (lambda rate: FusedAdam(lambda: rate, beta_2=0.98), lambda rate: RowwiseRMSprop(lambda: rate)),
 }
 _SHARED = "bow", "encoder"  # groups of variables that all tasks train
 
@@ -121,44 +121,33 @@ class Optimizers:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
         make_dense, make_tables = _KINDS[config.name]
-        self._table_optimizer = make_tables(config.embedding_learning_rate)
-        self._table_optimizer.build(self.tables)
-        self._dense_optimizers: dict[str, tuple[Any, set[int], float]] = {}
+        self._groups: dict[str, tuple[Any, list[keras.Variable]]] = {
+            "tables": (make_tables(config.embedding_learning_rate), self.tables)
+        }
         groups = {"bow": (1.0, bow), "encoder": (1.0, encoder), **(heads or {})}
         for name, (multiple, group) in groups.items():
             if group:
-                rate = multiple * config.learning_rate
-                optimizer = make_dense(rate)
-                optimizer.build(list(group))
-                self._dense_optimizers[name] = optimizer, {id(variable) for variable in group}, rate
+                self._groups[name] = make_dense(multiple * config.learning_rate), list(group)
+        for optimizer, variables in self._groups.values():
+            optimizer.build(variables)
 
     @property
     def named_variables(self) -> dict[str, tf.Variable]:
         """The state of all optimizers by name."""
-        dense = {name: optimizer for name, (optimizer, *_) in self._dense_optimizers.items()}
         return {
             f"{name}/{variable.path.rpartition('/')[2]}": variable.value
-            for name, optimizer in {"tables": self._table_optimizer, **dense}.items()
+            for name, (optimizer, _) in self._groups.items()
             for variable in optimizer.variables
         }
 
-    def set_progress(self, begin: float, end: float, bow_rate: float = 1.0) -> float:
-        """Sets the learning rates of the step between two shares of the budget; returns the dense layers'."""
-        config = self._config
-        factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
-        self._table_optimizer.learning_rate.assign(bow_rate * factor * config.embedding_learning_rate)
-        for name, (optimizer, _, rate) in self._dense_optimizers.items():
-            multiple = bow_rate if name == "bow" else 1.0
-            optimizer.learning_rate.assign(multiple * factor * rate)
-        return factor * config.learning_rate
-
-    def set_rates_to_0(self) -> None:
-        """Makes the next steps change nothing but the optimizers' own state."""
-        for optimizer in (self._table_optimizer, *(entry[0] for entry in self._dense_optimizers.values())):
-            optimizer.learning_rate.assign(0.0)
-
     def apply(
-        self, gradients: Sequence[Any], variables: Sequence[keras.Variable], loss_weight: float = 1.0
+        self,
+        gradients: Sequence[Any],
+        variables: Sequence[keras.Variable],
+        factor: tf.Tensor | float = 1.0,
+        *,
+        loss_weight: float = 1.0,
+        bow_rate: float = 1.0,
     ) -> tf.Tensor:
         """Sums the gradients of the replicas, clips them, and updates the tables, then the dense variables.
 
@@ -168,7 +157,9 @@ class Optimizers:
         Args:
             gradients: The gradients of a task's weighted loss, one for each variable.
             variables: The tables, then dense variables.
+            factor: Multiplies all learning rates.
             loss_weight: The weight of the loss.
+            bow_rate: Multiplies the learning rates of the tables and of the average of words.
 
         Returns:
             The norm of all gradients before clipping.
@@ -183,11 +174,12 @@ class Optimizers:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
         # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
-        groups = [(self._table_optimizer, list(range(split)), loss_weight)]
-        for name, (optimizer, ids, _) in self._dense_optimizers.items():
-            positions = [i for i, variable in enumerate(variables) if id(variable) in ids]
+        groups = []
+        for name, (optimizer, group) in self._groups.items():
+            positions = [i for i, variable in enumerate(variables) if id(variable) in map(id, group)]
+            multiple = bow_rate * factor if name in ("tables", "bow") else factor
             # The gradients of what tasks share differ in their weights, as they should.
-            groups.append((optimizer, positions, 1.0 if name in _SHARED else loss_weight))
+            groups.append((optimizer, positions, multiple, 1.0 if name in _SHARED else loss_weight))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])
 
@@ -208,10 +200,10 @@ def _update(
     gradients: Sequence[Any],
     values: Sequence[Any],
     *,
-    groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int], float]],
+    groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int], tf.Tensor | float, float]],
 ) -> None:
-    """Takes a step of each optimizer that has gradients: its positions in `values`, and its loss weight."""
-    for optimizer, positions, loss_weight in groups:
+    """Takes a step of each optimizer that has gradients: by positions, multiple of its rate, loss weight."""
+    for optimizer, positions, multiple, loss_weight in groups:
         if not positions:
             continue
 
@@ -222,7 +214,7 @@ def _update(
         def update(value: tf.Variable, gradient: Any, rate: Any, step: Any = step) -> None:
             step(gradient, value, rate)  # Keras' `apply` would sum the gradients of the replicas again
 
-        rate = _rate(optimizer)
+        rate = multiple * _rate(optimizer)
         for i in positions:
             strategy.extended.update(values[i], update, args=(gradients[i], rate), group=False)
         optimizer.iterations.assign_add(1)
@@ -230,7 +222,7 @@ def _update(
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
     """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of sec. 2)."""
-    rate = tf.convert_to_tensor(optimizer.learning_rate)
+    rate = tf.constant(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
     if isinstance(optimizer, FusedAdam):
         rate *= tf.sqrt(1 - optimizer.beta_2**step) / (1 - optimizer.beta_1**step)
