@@ -203,12 +203,6 @@ def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_eac
         assert equal.tolist() == (texts[:, None] == texts[None, :]).tolist()
 
 
-def test_streams_are_not_tuned():
-    """With TensorFlow's tuner, dropping an emptied stream that is 22 seconds old takes a minute."""
-    stream = make_dataset(PAIRS, make(PAIRS, size=10, pool=1).batch, GRAPHS)
-    assert stream.options().autotune.enabled is False
-
-
 @pytest.mark.parametrize("replicas", [1, 2, 4, 16])
 @pytest.mark.usefixtures("without_graphs")
 def test_replicas_share_the_batch_that_one_would_see(replicas):

@@ -2,8 +2,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from testing import two_replicas
 
 from xling_tf.config import OptimizerConfig
+from xling_tf.trainer.distribution import make_strategy
 from xling_tf.trainer.optimizers import Optimizers
 
 
@@ -74,16 +76,29 @@ def test_sgd_by_hand_and_a_rate_for_the_tables():
 
 
 @pytest.mark.parametrize("name", ["sgd", "adam"])
-def test_rows_that_come_twice_are_summed(name):
-    def after(values, indices):
-        optimizers, table, dense = make(name)
-        norm = optimizers.apply([slices(values, indices), tf.constant([3.0, 0])], [table, dense])
-        return table.numpy().tolist(), float(norm)
+@pytest.mark.parametrize("rows", [[[3, 1, 3, 0, 0, 3]], [[3, 1, 3], [0, 0, 3]]])
+def test_rows_that_come_twice_are_summed_and_sent_once(name, rows, monkeypatch):
+    all_reduce, sizes = tf.distribute.ReplicaContext.all_reduce, []
 
-    twice = after([[1, 2], [5, 5], [3, 4]], [3, 1, 3])
-    assert twice == after([[4, 6], [5, 5]], [3, 1])
-    # 4^2 + 6^2 + 5^2 + 5^2 of the table and 3^2 of the dense layers.
-    assert twice[1] == pytest.approx(111**0.5)
+    def watched(context, operation, values):
+        sizes.append(len(values[0]))
+        return all_reduce(context, operation, values)
+
+    monkeypatch.setattr(tf.distribute.ReplicaContext, "all_reduce", watched)
+    strategy = two_replicas() if len(rows) > 1 else make_strategy()
+    with strategy.scope():
+        optimizers, table, dense = make(name)
+
+    def step():
+        own = rows[tf.distribute.get_replica_context().replica_id_in_sync_group]
+        return optimizers.apply([slices([[1, 2]] * len(own), own), tf.zeros(2)], [table, dense])
+
+    norms = strategy.experimental_local_results(strategy.run(step))
+    # Row 3 comes three times, row 0 twice, row 1 once. Adam's first step is g / sqrt(mean(g^2)).
+    moves = {"sgd": [[2, 4], [1, 2], [3, 6]], "adam": [[0.632456, 1.264911]] * 3}[name]
+    assert table.numpy()[[0, 1, 3]] == pytest.approx(-np.array(moves), rel=1e-4)
+    assert [float(norm) for norm in norms] == pytest.approx([70**0.5] * len(rows))
+    assert sizes == [3] * len(rows)
 
 
 def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():

@@ -10,7 +10,6 @@ import pytest
 from tensorflow.python.framework import op_callbacks
 from testing import TWO_TASKS, find_task, make_trainer, tiny_config, tiny_model
 
-from xling_tf.errors import UserError
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
@@ -36,13 +35,6 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_
     # TensorFlow's own logger may count the traces of earlier tests.
     assert warnings == ["no room; training continues"] * 2
     assert steps == [1, 2, 3, 4, 4]  # after each step, and at the end
-
-
-def test_a_checkpoint_of_other_phases_is_of_another_run(tmp_path):
-    trainer = make_trainer(tmp_path, TWO_TASKS)
-    trainer._checkpoints.save(7, {"step": 7, "seconds": 1.0, "phases": {"bow": [7, 0.0]}})
-    with pytest.raises(UserError, match=r"checkpoints of these settings, but they lack 'whole'; .*`run_dir`"):
-        trainer.train()
 
 
 class Follower(Workers):

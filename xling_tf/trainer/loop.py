@@ -19,7 +19,7 @@ from absl import logging
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.errors import UserError, as_user_error
+from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Anchor, Batch, Task
@@ -142,18 +142,16 @@ class Trainer:
         workers: Workers,
         run_dir: Path,
     ) -> None:
-        self.step = 0
-        self.seconds = 0.0
+        self.step, self.seconds = 0, 0.0
         self._begin = 0.0  # on the monotonic clock, less the time that earlier processes have trained
         self._tasks = tasks
         self._config, self._optimizer_config = config.training, config.optimizer
         self._workers = workers
-        self._strategy = workers.strategy
         self._run_dir = run_dir
         self._steps_ahead = _STEPS_TO_READ["GPU" if tf.config.list_logical_devices("GPU") else "CPU"]
         self._phases = _make_phases(model, tasks, config, examples, workers)
         self._steps: dict[tuple[str, str], TrainStep] = {}
-        with self._strategy.scope():
+        with workers.strategy.scope():
             self._optimizers = _make_optimizers(model, tasks, config)
             # Made before a checkpoint is restored, so that it copies the weights that training started from.
             variables = [*self._optimizers.tables, *model.encoder.dense_variables]
@@ -293,9 +291,9 @@ class Trainer:
 
         @tf.function(input_signature=signature, autograph=False)
         def train_step(batch: Batch, factor: tf.Tensor) -> tf.Tensor:
-            results = self._strategy.run(replica_step, args=(batch, factor))
+            results = self._workers.strategy.run(replica_step, args=(batch, factor))
             # All replicas have the same results.
-            return self._strategy.experimental_local_results(results)[0]
+            return self._workers.strategy.experimental_local_results(results)[0]
 
         # The concrete function, because TensorFlow would warn about repeated retracing.
         return train_step.get_concrete_function()
@@ -351,11 +349,9 @@ class Trainer:
         state: dict[str, Any] | None = self._workers.from_chief(self._checkpoints.restore)
         if state is not None:
             self._workers.share(self._checkpoints.variables)
-            message = f"{self._run_dir} must have checkpoints of these settings, but they lack {{error}}"
-            with as_user_error(f"{message}; use another `run_dir`", KeyError):
-                self.step, self.seconds = state["step"], state["seconds"]
-                for phase in self._phases:
-                    phase.steps, phase.begin = state["phases"][phase.name]
+            self.step, self.seconds = state["step"], state["seconds"]
+            for phase in self._phases:
+                phase.steps, phase.begin = state["phases"][phase.name]
             logging.info("continuing at step %d, after %.1f minutes", self.step, self.seconds / 60)
 
 
@@ -365,9 +361,8 @@ def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConf
     # Layers that other parts share are a group of their own only where a first phase trains them.
     has_average = config.training.bow_share or getattr(encoder.bow_encoder, "is_separate", False)
     bow = encoder.bow_encoder.dense_variables if has_average else []
-    bow_ids = {id(variable) for variable in bow}
     # Layers that the bow phase does not train count their own steps, as each head does.
-    later = [variable for variable in encoder.dense_variables if id(variable) not in bow_ids]
+    later = [variable for variable in encoder.dense_variables if id(variable) not in map(id, bow)]
     heads = {
         f"{task.group}/{name}": (task.config.head_rate, head.trainable_variables)
         for task in tasks

@@ -165,10 +165,11 @@ class Optimizers:
             The norm of all gradients before clipping.
         """
         context = tf.distribute.get_replica_context()
-        summed = context.all_reduce("sum", list(gradients))
         split = len(self.tables)
-        tables = [_with_distinct_rows(gradient) for gradient in summed[:split]]
+        tables = [_distinct_rows(gradient) for gradient in gradients[:split]]
+        summed = context.all_reduce("sum", [*(table.values for table in tables), *gradients[split:]])
         dense = summed[split:]
+        tables = [tf.IndexedSlices(v, table.indices) for v, table in zip(summed, tables, strict=False)]
         dense_norm = tf.linalg.global_norm(dense)
         if self._config.clip_norm:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
@@ -184,15 +185,20 @@ class Optimizers:
         return tf.linalg.global_norm([*tables, dense_norm])
 
 
-def _with_distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Sums the gradients of rows that were looked up more than once; copies nothing if there are none."""
+def _distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """Sums the gradients of rows that were looked up more than once, and adds rows of the other replicas."""
+    context = tf.distribute.get_replica_context()
     rows, positions = tf.unique(gradient.indices)
+    is_distinct = tf.equal(tf.size(rows), tf.size(positions))  # then nothing is copied
+    if context.num_replicas_in_sync > 1:  # exchange ids, so that only sums of rows remain to be exchanged
+        rows = tf.sort(tf.unique(context.all_gather(rows, axis=0))[0])
+        positions, is_distinct = tf.searchsorted(rows, gradient.indices), tf.constant(False)
     values = tf.cond(
-        tf.equal(tf.size(rows), tf.size(positions)),
+        is_distinct,
         lambda: gradient.values,
         lambda: tf.math.unsorted_segment_sum(gradient.values, positions, tf.size(rows)),
     )
-    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+    return tf.IndexedSlices(values, rows)
 
 
 def _update(
@@ -206,7 +212,6 @@ def _update(
     for optimizer, positions, multiple, loss_weight in groups:
         if not positions:
             continue
-
         step = optimizer.update_step
         if isinstance(optimizer, FusedAdam | RowwiseRMSprop):
             step = partial(step, loss_weight=loss_weight)
