@@ -1,6 +1,5 @@
 """Batches of token features; the i-th one is a pure function of (examples, seed, i), also after restarts."""
 
-import itertools
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.errors import UserError
+from xling_tf.length_batches import available_cpus
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.distribution import Workers
@@ -230,6 +230,8 @@ def make_dataset(
         vectors = examples.vectors[indices].astype(np.float32, copy=False)
         return is_open, examples.texts(indices), examples.labels[indices], vectors
 
+    # Beside a GPU, half of the processors tokenize; one reads, which takes a twentieth of the time.
+    conversions = max(2, available_cpus() // 2) if tf.config.list_logical_devices("GPU") else 2
     # Nothing here is tuned. TensorFlow's tuner would delay the end of a stream by up to a minute: the thread
     # that tunes does not notice the end while it sleeps.
     options = tf.data.Options()
@@ -241,7 +243,7 @@ def make_dataset(
         tf.data.Dataset.range(sys.maxsize if count is None else count)
         .map(lambda number: tf.numpy_function(read, [number], (tf.bool, *_READ)))
         .take_while(lambda is_open, *_: tf.ensure_shape(is_open, []))
-        .map(lambda _, *columns: convert(*columns), num_parallel_calls=2)
+        .map(lambda _, *columns: convert(*columns), num_parallel_calls=conversions)
         .prefetch(2)
         .with_options(options)
     )
@@ -309,19 +311,13 @@ class TrainingInput:
         # destructor takes seconds.
         return self._strategy.experimental_distribute_values_from_function(lambda _: next(stream))
 
-    def texts(self, count: int) -> list[list[str]]:
-        """Returns the texts of the sampler's batch at the task's step `count`, a list for each column."""
-        indices = self._sampler.batch(count)
-        texts = [text.decode("utf-8") for text in self._examples.texts(indices)]
-        return [texts[first : first + len(indices)] for first in range(0, len(texts), len(indices))]
-
     def sample(self, num_examples: int) -> Iterator[list[str]]:
         """Yields the texts of the first batches, until they have `num_examples` examples or a whole epoch."""
-        num_left, batches = min(num_examples, len(self._examples)), itertools.count()
+        num_left, count = min(num_examples, len(self._examples)), 0
         while num_left > 0:
-            columns = self.texts(next(batches))
-            yield [text for column in columns for text in column]
-            num_left -= len(columns[0])
+            indices = self._sampler.batch(count)
+            yield [text.decode("utf-8") for text in self._examples.texts(indices)]
+            num_left, count = num_left - len(indices), count + 1
 
     def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
         def part(number: int) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from xling_tf.errors import one_line
 from xling_tf.files import replacing
 from xling_tf.program import progress as log_progress
 
+_v1 = tf.compat.v1
 _SMOOTHING = 0.9  # of losses
 _SPEED_SMOOTHING = 0.98  # of the speed: over about fifty steps
 
@@ -45,9 +46,11 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._stack = ExitStack()
         self._report = self._stack.enter_context(log_progress("training"))
         self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
-        self._writer = tf.summary.create_file_writer(str(run_dir / "tensorboard"))
+        events = run_dir / "tensorboard" / f"events.out.tfevents.{time.time_ns()}"
+        events.parent.mkdir(exist_ok=True)
+        # TensorBoard's file as it is: each of `tf.summary`'s values is an operation that takes a millisecond.
+        self._events = self._stack.enter_context(tf.io.TFRecordWriter(str(events)))
         self._losses: dict[str, float] = {}
-        self._stack.callback(self._writer.close)
         self._before = time.monotonic()
         self._sentences = self._seconds = 0.0  # of the last steps
         self._is_failing = False
@@ -70,12 +73,12 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             "learning_rate": result.learning_rate,
             "sentences_per_second": rate,
         }
+        values = [_v1.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        event = _v1.Event(wall_time=time.time(), step=result.step, summary=_v1.Summary(value=values))
         with self._despite_full_disk():
             self._lines.write(json.dumps(result._asdict()) + "\n")
             self._lines.flush()
-        with self._despite_full_disk(), self._writer.as_default(step=result.step):
-            for name, value in scalars.items():
-                tf.summary.scalar(name, value)
+            self._events.write(event.SerializeToString())
         before = self._losses.get(result.task, result.loss)
         self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
         # One loss says whether the training goes well; TensorBoard has all.
