@@ -143,16 +143,13 @@ def test_marks_around_sentences_cannot_be_expressed(tmp_path):
         model2vec.export(Source(tmp_path, model, model, None), tmp_path / "output")
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--to=onnx"], "expected --to and --output together"),
-        (["--to=onnx", "--output=out", "--same_meaning=x.tsv"], "--same_meaning needs --to savedmodel"),
-    ],
-)
-def test_flags_that_do_not_fit_are_refused(flags, message, tmp_path):
-    run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", *flags)
-    assert message in the_error(run)
+def test_flags_that_do_not_fit_are_refused(tmp_path):
+    for flags, message in {
+        ("--to=onnx",): "expected --to and --output together",
+        ("--to=onnx", "--output=out", "--same_meaning=x.tsv"): "--same_meaning needs --to savedmodel",
+    }.items():
+        run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", *flags)
+        assert message in the_error(run)
 
 
 # Encodes the texts of texts.json with the model in each folder, whose name begins with the library's.

@@ -86,7 +86,7 @@ class EmbeddingTable(Layer):
 
     def sum_rows(self, ids: Tensor, groups: Tensor, num_groups: Tensor, training: bool = False) -> Tensor:
         """Sums the rows of `[n]` int32 ids by group, see `sum_groups`: `[num_groups, dim]` float32."""
-        unique, positions = tf.unique(ids)
+        unique, positions, _ = tf.unique_with_counts(ids)  # after `unique`, Grappler reads the whole table
         return sum_groups(self(unique), positions, groups, num_groups, training)
 
 

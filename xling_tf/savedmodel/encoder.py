@@ -121,7 +121,7 @@ class ExportedEncoder(tf.Module):
 
     def _embed(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
         """Returns the vectors of the distinct words, and the positions of the tokens among them."""
-        words, positions = tf.unique(tokens.values)
+        words, positions, _ = tf.unique_with_counts(tokens.values)  # as in `EmbeddingTable.sum_rows`
         body, positions = self._body(), tokens.with_values(positions)
         if self.words:
             return self.words(words), positions

@@ -86,7 +86,7 @@ class Tokenizer(tf.Module, ABC):
         tokens = self.tokenize(sentences)
         if contexts is not None:
             tokens = tf.concat([tokens, self.tokenize_contexts(contexts)], axis=0)
-        words, positions = tf.unique(tokens.values)
+        words, positions, _ = tf.unique_with_counts(tokens.values)  # as in `EmbeddingTable.sum_rows`
         return TokenFeatures(
             words=self.word_features(words),
             tokens=tokens.with_values(positions).to_tensor(),
