@@ -1,4 +1,3 @@
-import json
 import logging as std_logging
 import shutil
 
@@ -63,25 +62,13 @@ def of_more_variables(path):
     Checkpoints(path.parent, variables, {"number": tf.Variable(0)}).restore()
 
 
-def of_another_width(path):
-    Checkpoints(path.parent, {"vector": tf.Variable([1.0, 2.0])}, {"number": tf.Variable(0)}).restore()
-
-
-def of_another_file(path):
-    state = json.loads((path / "state.json").read_text())
-    del state["digests"]["optimizer.safetensors"]
-    (path / "state.json").write_text(json.dumps(state))
-    (path / "optimizer.safetensors").unlink()
-    restored(path.parent)
-
-
 def without_rights(path):
     (path / WEIGHTS).unlink()
     (path / WEIGHTS).mkdir()  # an OSError that is no damage, also for root, who may read everything
     restored(path.parent)
 
 
-@pytest.mark.parametrize("restore", [of_more_variables, of_another_width, of_another_file, without_rights])
+@pytest.mark.parametrize("restore", [of_more_variables, without_rights])
 def test_whole_checkpoints_that_cannot_be_used_stop_the_run_and_stay(tmp_path, restore):
     save_three(tmp_path)
     with pytest.raises(UserError, match=r"step-000000030.*(fit|opened).*; (use|make)"):

@@ -163,12 +163,6 @@ def test_questions_on_a_paragraph_are_together_though_their_file_has_them_apart(
     assert texts + held in ("".join(order) for order in permutations(["aAAa", "bBb", "cC"]))
 
 
-def test_no_pool_is_empty_however_many_corpora_there_are():
-    examples = numbered(120, [(str(number), 3) for number in range(40)])
-    sampler = make(examples, size=2, pool=2, weights=[1 + 0.1 * i for i in range(40)])
-    assert all(len(sampler.batch(position)) for position in range(200))
-
-
 @pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [float("nan"), 1.0]])
 def test_weights_that_leave_nothing_or_less_are_refused(weights):
     examples = numbered(5, [("tatoeba", 3), ("manpages", 2)])

@@ -61,6 +61,32 @@ def test_an_lstm_is_keras_own_and_stops_at_the_end(reverse):
     assert short[1, :2] == pytest.approx(alone[0], abs=1e-6)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_on_a_gpu_cudnn_is_given_what_keras_own_gives_it(reverse, monkeypatch):
+    calls, random = [], np.random.default_rng(0)
+
+    def cudnn(**inputs):
+        names = "input", "input_h", "input_c", "params", "sequence_lengths"
+        calls.append([inputs[name].numpy() for name in names])
+        return inputs["input"][..., :4], inputs["input_h"], inputs["input_c"], None, None
+
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
+    monkeypatch.setattr(tf.raw_ops, "CudnnRNNV3", cudnn)
+    inputs, vectors = (random.normal(size=size).astype(np.float32) for size in ((2, 5, 3), (2, 4)))
+    layer, gates = Lstm(4, reverse), keras.layers.Dense(16, use_bias=False)
+    gates.build(vectors.shape)
+    states = layer(inputs, np.array([5, 2], np.int32), vectors, initial_gates=gates, training=True)
+    other = keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse)
+    other.build((2, 5, 7))
+    kernel = np.vstack([layer.input_gates.kernel, gates.kernel])  # the vectors are a part of each input
+    other.set_weights([kernel, layer.cell.recurrent.numpy(), layer.input_gates.bias.numpy()])
+    both = np.concatenate([inputs, np.repeat(vectors[:, None], 5, axis=1)], axis=2)
+    start = [vectors, np.zeros((2, 4), np.float32)]
+    expected = other(both, initial_state=start, mask=tf.sequence_mask([5, 2]))
+    assert states.numpy().tolist() == expected[:, :: -1 if reverse else 1].numpy().tolist()
+    np.testing.assert_equal(*calls)
+
+
 def test_attention_pooling_by_hand():
     inputs = np.array([[[1, -5], [3, -7], [9, 9]]], np.float32)
     mask = np.array([[True, True, False]])

@@ -1,9 +1,11 @@
 """The LSTM encoders of Yu et al. 2018 and of InferSent, and their layers."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import KerasTensor as Tensor
 from keras import ops
 
@@ -19,6 +21,7 @@ class Lstm(Layer):
     """An LSTM (Hochreiter and Schmidhuber 1997) that reads each sequence up to its length.
 
     The inputs of all positions are multiplied by the kernel at once; Keras' layer does so one by one.
+    Training on a GPU uses cuDNN, as Keras' layer does.
     The bias of the forget gate starts at 1 (Jozefowicz et al. 2015, sec. 2.2).
 
     Args:
@@ -49,7 +52,8 @@ class Lstm(Layer):
         inputs: Tensor,
         lengths: Tensor,
         initial: Tensor | None = None,
-        constant_gates: Tensor | None = None,
+        initial_gates: Any = None,
+        training: bool = False,
     ) -> Tensor:
         """Computes the hidden state at each position.
 
@@ -57,19 +61,38 @@ class Lstm(Layer):
             inputs: `[batch, length, dim]`.
             lengths: `[batch]` int32.
             initial: `[batch, units]` hidden state before the first position; None for zeros.
-            constant_gates: `[batch, 1, 4 * units]`, added to the gates at every position: the contribution
-                of an input that is the same at all positions.
+            initial_gates: Maps `initial` to `[batch, 4 * units]`, added to the gates at every position.
+            training: False in exports, which must run without a GPU, too.
 
         Returns:
             `[batch, length, units]` float32.
         """
+        if training and tf.config.list_logical_devices("GPU"):
+            return self._by_cudnn(inputs, lengths, initial, initial_gates)
         gates = ops.cast(self.input_gates(inputs), "float32")
-        if constant_gates is not None:
-            gates += ops.cast(constant_gates, "float32")
+        if initial is not None:
+            gates += ops.cast(initial_gates(initial)[:, None], "float32")
         mask = token_mask(inputs, lengths)
         start = None if initial is None else [initial, ops.zeros_like(initial)]
         states = self.loop(gates, initial_state=start, mask=mask)
         return ops.flip(states, axis=1) if self.reverse else states
+
+    def _by_cudnn(self, inputs: Tensor, lengths: Tensor, initial: Any, initial_gates: Any) -> Tensor:
+        dtype, kernel = self.compute_dtype, self.input_gates.kernel
+        inputs = ops.cast(inputs, dtype)
+        hidden = cell = ops.zeros((ops.shape(inputs)[0], 1, self.units), dtype)
+        if initial is not None:
+            hidden = ops.cast(initial[:, None], dtype)
+            inputs = ops.concatenate([inputs, tf.repeat(hidden, tf.shape(inputs)[1], axis=1)], axis=2)
+            kernel = ops.concatenate([kernel, initial_gates.kernel], axis=0)
+        # The matrices of each gate, transposed, then two biases, of which one is enough.
+        gates = [part for matrix in (kernel, self.cell.recurrent) for part in ops.split(matrix, 4, axis=1)]
+        weights = [*map(ops.transpose, gates), ops.zeros(4 * self.units), self.input_gates.bias]
+        params = ops.cast(ops.concatenate([ops.reshape(part, (-1,)) for part in weights]), dtype)
+        turn = partial(tf.reverse_sequence, seq_lengths=lengths, seq_axis=1) if self.reverse else tf.identity
+        arguments = {"input_h": hidden, "input_c": cell, "params": params, "sequence_lengths": lengths}
+        states, *_ = tf.raw_ops.CudnnRNNV3(input=turn(inputs), **arguments, rnn_mode="lstm", time_major=False)
+        return ops.cast(turn(states), "float32")
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -156,7 +179,8 @@ class LstmEncoder(TokenEncoder):
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
-        states = ops.concatenate([read(inputs, lengths) for read in (self.forward, self.backward)], axis=-1)
+        both = [read(inputs, lengths, training=training) for read in (self.forward, self.backward)]
+        states = ops.concatenate(both, axis=-1)
         if self.top:
-            states = self.top(states, lengths)
+            states = self.top(states, lengths, training=training)
         return self.pool(states, token_mask(inputs, lengths))

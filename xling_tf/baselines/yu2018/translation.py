@@ -73,7 +73,8 @@ class Decoder(Layer):
         row = self.language_rows[self.languages.index(language)]
         first = ops.broadcast_to(row, (ops.shape(tokens)[0], 1, self.embedding_dim))
         rows = ops.concatenate([first, ops.take(words, tokens, axis=0)], axis=1)
-        states = self.lstm(rows, lengths + 1, encodings, self.vector_gates(encodings)[:, None])
+        # Exports decode step by step, so this may always be as in training.
+        states = self.lstm(rows, lengths + 1, encodings, initial_gates=self.vector_gates, training=True)
         return self.scores(states, words)
 
     def scores(self, states: Tensor, words: Tensor) -> Tensor:
