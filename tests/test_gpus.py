@@ -1,6 +1,7 @@
 """Training on GPUs, as far as a CPU can show it; test_presets.py looks for kernels in their steps."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from tensorflow.python.framework import kernels
 
 from xling_tf.encoders import base
 from xling_tf.layers.convolution import ConvolutionBranch
+
+kernels_of = cache(kernels.get_registered_kernels_for_op)
 
 
 def nodes(graph: tf.Graph) -> Iterator[Any]:
@@ -30,7 +33,7 @@ def has_gpu_kernel(node: Any) -> bool:
     return any(
         kernel.device_type in ("GPU", "DEFAULT")
         and all(node.attr[c.name].type in c.allowed_values.list.type for c in kernel.constraint)
-        for kernel in kernels.get_registered_kernels_for_op(node.op).kernel
+        for kernel in kernels_of(node.op).kernel
     )
 
 
