@@ -27,8 +27,8 @@ def test_the_layer_learns_and_is_saved_and_exported_with_its_model(hub_folder, h
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")(TEXTS)
     model.export(tmp_path / "exported", verbose=False)
-    exported = tf.saved_model.load(str(tmp_path / "exported")).serve(TEXTS)
-    np.testing.assert_allclose((loaded, exported), (expected, expected), atol=1e-6)
+    exported = tf.saved_model.load(str(tmp_path / "exported"))
+    np.testing.assert_allclose((loaded, exported.serve(TEXTS)), (expected, expected), atol=1e-6)
 
 
 def test_a_frozen_layer_has_nothing_to_train(hub_folder):
