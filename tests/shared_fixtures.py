@@ -19,7 +19,7 @@ from xling_tf.trainer import input_pipeline, loop, validation
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
-# To optimize a graph takes longer than the few steps of a test; tests of programs do without this line.
+# To optimize a graph takes longer than the few steps of a test. Programs that tests start do optimize theirs.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
