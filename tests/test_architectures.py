@@ -1,7 +1,11 @@
 """Architectures of other libraries: a table of random models, and what each of them can do here."""
 
+import io
+
+import keras_hub
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 from programs import run_peers
 from raw_files import write_json_files
@@ -9,13 +13,16 @@ from testing import require_gradients
 from tricky_texts import sample_sentences
 
 import xling_tf
+from xling_tf.config import SentencePieceConfig
 from xling_tf.encoders import modernbert
 from xling_tf.encoders.base import build_encoder
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
+from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.bert import FAMILIES, read_bert
 from xling_tf.model import Model
 from xling_tf.tokenizers.base import TokenFeatures
+from xling_tf.tokenizers.sentencepiece import CONTROL, SentencePieceTokenizer, model_proto
 
 TEXTS = [*sample_sentences()[::40], "", "naïve CAFÉ 日本語 😀", "the cat and the dog " * 9, "a " * 90]
 PAIRS = [(text, f"{text} {number}") for number, text in enumerate(sample_sentences()[:16])]
@@ -31,20 +38,27 @@ SHORT = {**MODERN, "num_hidden_layers": 2}
 BIASES = {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "norm_eps": 1e-3}
 BASES = {"global_attn_every_n_layers": 2, "global_rope_theta": 500.0, "local_rope_theta": 77.0}
 # Settings of transformers for random models of each architecture; pooling and dense layers, if they are other
-# than an average; and the form of the weights.
+# than an average; the form of the weights; and the pieces of the tokenizer, if they are not WordPiece's.
 ROWS = {
     "bert": BERT,
     "bert-cls-dense": {**BERT, "pooling": "cls", "dense": DISTILUSE},
     "bert-tanh": {**BERT, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "pooling": "max"},
     "bert-sharded": {**BERT, "hidden_act": "relu", "dense": TWO, "max_shard_size": "10kB"},
     "bert-float16": {**BERT, "dtype": "float16"},
-    "xlm-roberta": {"model_type": "xlm-roberta", **ROBERTA, "num_attention_heads": 2},
+    "xlm-roberta": {"model_type": "xlm-roberta", **ROBERTA, "num_attention_heads": 2, "pieces": "unigram"},
     "xlm-roberta-bfloat16": {"model_type": "xlm-roberta", **SIZES, "dtype": "bfloat16"},
     "roberta": {"model_type": "roberta", **ROBERTA, "layer_norm_eps": 1e-5, "pooling": "cls"},
     "camembert": {"model_type": "camembert", **ROBERTA},
     "distilbert": {**DISTILBERT, "dense": DISTILUSE},
     "modernbert": MODERN,
-    "modernbert-biases": {**SHORT, **BIASES, **BASES, "hidden_activation": "silu", "pooling": "cls"},
+    "modernbert-biases": {
+        **SHORT,
+        **BIASES,
+        **BASES,
+        "hidden_activation": "silu",
+        "pooling": "cls",
+        "pieces": "bpe",
+    },
     "modernbert-global": {**MODERN, "global_attn_every_n_layers": 1, "num_attention_heads": 2},
     "modernbert-wide": {**MODERN, "local_attention": 128, "hidden_activation": "gelu_new", "pooling": "max"},
     "modernbert-itself": {**MODERN, "local_attention": 1, "global_attn_every_n_layers": 9},
@@ -67,17 +81,21 @@ texts = json.loads(Path("texts.json").read_text("utf-8"))
 built = Tokenizer(models.WordPiece(unk_token="[UNK]"))
 built.normalizer, built.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
 roles = {"unk_token": "[UNK]", "cls_token": "[CLS]", "pad_token": "[PAD]", "sep_token": "[SEP]"}
-special = [*roles.values()]
+special = [*roles.values(), "[MASK]"]
 built.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
 built.post_processor = processors.TemplateProcessing(
     "[CLS] $A [SEP]", special_tokens=[(token, row) for row, token in enumerate(special)]
 )
-tokenizer = PreTrainedTokenizerFast(tokenizer_object=built, model_max_length=60, **roles)
+words = PreTrainedTokenizerFast(tokenizer_object=built, model_max_length=60, **roles)
+roles = {"unk_token": "<unk>", "cls_token": "<s>", "pad_token": "<pad>", "sep_token": "</s>"}
 for name, row in json.loads(Path("rows.json").read_text()).items():
     folder, transformer = Path(name), f"{name}/transformer"
+    tokenizer = words
+    if pieces := row.pop("pieces", None):
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=f"{pieces}.json", model_max_length=60, **roles)
     pooling, dense = row.pop("pooling", "mean"), row.pop("dense", [])
     dtype, size = getattr(torch, row.pop("dtype", "float32")), row.pop("max_shard_size", "1GB")
-    sizes = dict(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=special.index("[PAD]"))
+    sizes = dict(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=tokenizer.pad_token_id)
     model = AutoModel.from_config(AutoConfig.for_model(row.pop("model_type"), **sizes, **row))
     torch.manual_seed(1)
     for part, parameter in model.named_parameters():
@@ -105,10 +123,27 @@ np.save("vectors.npy", SentenceTransformer("sentence-transformers", device="cpu"
 """
 
 
+def learn_pieces(kind):
+    """A tokenizer of the special pieces and rules of an XLM-RoBERTa, or of a Gemma, which also has bytes."""
+    model, options = io.BytesIO(), {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600}
+    if kind == "bpe":
+        spaces = dict.fromkeys(("add_dummy_prefix", "remove_extra_whitespaces"), False)
+        options |= {"byte_fallback": True, "normalization_rule_name": "identity", **spaces}
+    sentencepiece.SentencePieceTrainer.train(
+        **{"sentence_iterator": iter(TEXTS), "model_writer": model, "model_type": kind, **options},
+        **{"hard_vocab_limit": False, "minloglevel": 2},
+    )
+    proto = model_proto(model.getvalue())
+    proto.pieces.add(piece="<mask>", type=CONTROL)
+    config = SentencePieceConfig(sentence_marks=True, max_tokens=60)
+    return SentencePieceTokenizer(proto.SerializeToString(), config)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Holds a folder of sentence-transformers for each row, with the vectors of the texts."""
-    path = write_json_files(tmp_path_factory.mktemp("models"), texts=TEXTS, rows=ROWS)
+    pieces = {kind: tokenizer_json(learn_pieces(kind)) for kind in ("unigram", "bpe")}
+    path = write_json_files(tmp_path_factory.mktemp("models"), texts=TEXTS, rows=ROWS, **pieces)
     run_peers(path, MODELS)
     return path
 
@@ -143,6 +178,19 @@ def test_it_is_trained_saved_and_exported_back(folder, tmp_path):
     write_json_files(tmp_path, texts=TEXTS)
     run_peers(tmp_path, ENCODE)
     np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), vectors, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # keras-hub leaves a file open
+@pytest.mark.parametrize("name", ["bert", "xlm-roberta"])
+def test_keras_hub_loads_what_is_exported(name, folder, tmp_path):
+    model = Model.from_pretrained(folder / name)
+    model.export(tmp_path / "model", {})
+    export(tmp_path / "model", "sentence-transformers", tmp_path / "exported")
+    embedder = keras_hub.models.TextEmbedder.from_preset(str(tmp_path / "exported"))
+    texts = [text for text in TEXTS if text.isascii()]  # keras-hub keeps accents
+    vectors = embedder.predict(texts, verbose=0)
+    np.testing.assert_allclose(vectors, model(texts), atol=1e-3)  # and approximates the activation
 
 
 def encoder_of(**settings):
