@@ -2,10 +2,10 @@
 
 python evaluation/benchmark_speed.py --preset en-es --data DIR
 make peers ARGS="--data DIR"                      # and by other libraries, whose environment it makes
-make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its origin
+make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its origin;
+                                  # with --preset multilingual-e5-best --data DIR also its training
 """
 
-import itertools
 import json
 import statistics
 import sys
@@ -68,6 +68,8 @@ def measure() -> dict[str, Any]:
 
 
 def _measure_imported(peer: str, file: str) -> dict[str, Any]:
+    from xling_tf.trainer.resolution import matmul_gflops
+
     texts = read_texts(file)
     model, *others = (SentenceEncoder(path) for path in _MODEL.value)
     ours = {
@@ -77,8 +79,29 @@ def _measure_imported(peer: str, file: str) -> dict[str, Any]:
             Path(path).name: _all(other, texts) for path, other in zip(_MODEL.value[1:], others, strict=True)
         },
     }
-    inputs = {"texts": texts, "model": str(Path(peer).absolute())}
-    return {"texts": len(texts), "sentences_per_second": _compare(ours, inputs, ())}
+    pairs = _sample() if get_preset(_PRESET.value).initial.model else []
+    inputs = {"texts": texts, "pairs": pairs, "model": str(Path(peer).absolute())}
+    with tempfile.TemporaryDirectory() as folder:
+        if pairs:
+            start = f"initial.model={_MODEL.value[0]}"
+            ours["training"] = {"xling_tf": lambda: _training_rate(pairs, folder, start)}
+        # Without hardware for bfloat16, a step of PyTorch takes hours.
+        is_faster = matmul_gflops("bfloat16") > 1.2 * matmul_gflops("float32")
+        figures = _compare(ours, inputs, ("float32", "bfloat16")[: 1 + is_faster])
+    return {"texts": len(texts), "sentences_per_second": figures}
+
+
+def _sample() -> list[tuple[str, str]]:
+    """The translations in a data folder, in random order."""
+    pairs = read_pairs(_DATA.value, (_SOURCE.value, _TARGET.value), MAX_TEXTS)
+    np.random.default_rng(0).shuffle(pairs)
+    return pairs
+
+
+def _training_rate(pairs: Sequence[tuple[str, str]], folder: str, *settings: str) -> float:
+    """Trains in a folder of that folder, and returns sentences per second."""
+    trained = _train(pairs, Path(tempfile.mkdtemp(dir=folder), "model"), *settings)
+    return float(trained["sentences"] / trained["seconds"])
 
 
 def _measure_trained() -> dict[str, Any]:
@@ -88,14 +111,13 @@ def _measure_trained() -> dict[str, Any]:
     from xling_tf.trainer.resolution import matmul_gflops
 
     # More pairs than are measured, so that the word tables are as large as in use.
-    pairs = read_pairs(_DATA.value, (_SOURCE.value, _TARGET.value), MAX_TEXTS)
-    np.random.default_rng(0).shuffle(pairs)
+    pairs = _sample()
     sample = pairs[: MAX_TEXTS // 2]
     texts = [text for pair in sample for text in pair]
     # A shared machine is slow at times: its best rate is the limit.
     limits = {dtype: matmul_gflops(dtype) for dtype in ("float32", "bfloat16")}
     with tempfile.TemporaryDirectory() as folder:
-        paths, numbers = {"encoding": Path(folder, "trained")}, itertools.count()
+        paths = {"encoding": Path(folder, "trained")}
         steps = _train(pairs, paths["encoding"])
         if _PYTHON.value:
             paths["average of words"] = Path(folder, "average")
@@ -103,7 +125,7 @@ def _measure_trained() -> dict[str, Any]:
         if _MODEL.value:
             paths["published CNN"] = Path(_MODEL.value[0])
         trained = Model.from_pretrained(paths["encoding"])
-        # bfloat16 only if training finds it faster: without hardware for it, a step of PyTorch takes hours.
+        # bfloat16 only if training finds it faster.
         dtypes = ("float32", "bfloat16")[: 1 + (steps["precision"] == "mixed_bfloat16")]
         # On GPUs, models encode in float32 alone.
         encoding = dtypes[:1] if tf.config.list_physical_devices("GPU") else dtypes
@@ -111,13 +133,8 @@ def _measure_trained() -> dict[str, Any]:
             name: {f"xling_tf, {dtype}": SentenceEncoder(path, dtype) for dtype in encoding}
             for name, path in paths.items()
         }
-
-        def train_again() -> float:
-            again = _train(pairs, Path(folder, f"{next(numbers)}"))
-            return float(again["sentences"] / again["seconds"])
-
         ours = {
-            "training": {"xling_tf": train_again},
+            "training": {"xling_tf": lambda: _training_rate(pairs, folder)},
             "one sentence": {"xling_tf": _each(models["encoding"]["xling_tf, float32"], texts)},
             **{
                 name: {system: _all(model, texts) for system, model in systems.items()}

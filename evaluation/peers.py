@@ -2,7 +2,7 @@
 
     .peers/bin/python evaluation/peers.py INPUT.json
 
-The input has `texts`, and either `pairs` and the `shape` of a transformer, or the folder of a `model`. Each
+The input has `texts` and `pairs`, and either the `shape` of a transformer or the folder of a `model`. Each
 line of standard input names a workload; the answer is a line with its numbers of sentences and seconds.
 TensorFlow is not used, because it cannot share a process with torch.
 """
@@ -49,7 +49,13 @@ def main(path: str) -> None:
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     inputs = json.loads(Path(path).read_text(encoding="utf-8"))
     if "model" in inputs:
-        workloads = encoding_workloads(SentenceTransformer(inputs["model"], device=_DEVICE), inputs["texts"])
+        model = SentenceTransformer(inputs["model"], device=_DEVICE)
+        workloads = encoding_workloads(model, inputs["texts"])
+        if inputs["pairs"]:
+            workloads |= {
+                f"training: sentence-transformers, {dtype}": _Training(model, inputs["pairs"], dtype)
+                for dtype in ("float32", "bfloat16")
+            }
     else:
         workloads = make_workloads(inputs["texts"], inputs["pairs"], inputs["shape"])
     print(json.dumps([*workloads]), file=answers, flush=True)

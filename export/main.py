@@ -15,7 +15,7 @@ writes the model with word tables of a quarter of the size.
 
     python export/main.py --model exported/multilingual-static --to wheel --output dist
 
-writes a package of an average of words for pip, which needs NumPy alone.
+writes a package for pip: of an average of words, for NumPy alone; of pieces of words, for ONNX Runtime.
 """
 
 import sys

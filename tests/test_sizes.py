@@ -25,13 +25,13 @@ def core() -> int:
 @pytest.mark.parametrize(
     ("room", "actual", "bound"),
     [
-        ("core", core(), 15_958),  # 15,000, and 950 for wheels, a first hour with a model, ModernBERT
+        ("core", core(), 16_058),  # 15,000, and 950 for wheels, a first hour with a model, ModernBERT
         ("baselines", lines("xling_tf/baselines"), 1_500),
         ("evaluators", lines("xling_tf/evaluators"), 2_500),
         ("serving", lines("xling_tf/serving"), 927),
         ("files of any size", lines("xling_tf/bulk", "xling_tf/integrations"), 1_400),
-        ("programs", lines("training", "evaluation", "export", "data"), 6_200),
-        ("tests and examples", lines("tests", "examples"), 16_548),
+        ("programs", lines("training", "evaluation", "export", "data"), 6_223),
+        ("tests and examples", lines("tests", "examples"), 16_568),
         ("README, bytes", size("README.md"), 6_500),
         ("changelog, bytes", size("CHANGELOG.md"), 4_096),
         ("docs, bytes", size("docs/*.md", without="papers.md"), 130_000),

@@ -1,17 +1,19 @@
-"""A static encoder as a Python package: the vectors of the graph, from NumPy alone."""
+"""An encoder as a Python package: the vectors of the graph, from NumPy or ONNX Runtime alone."""
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from testing import SENTENCES, build_model, tiny_config
-from tricky_texts import FRAGMENTS
+from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.errors import UserError
 from xling_tf.exporters import wheel
 from xling_tf.exporters.base import Source
+from xling_tf.savedmodel.onnx_client import OnnxEncoder
 from xling_tf.savedmodel.word_averages import WordAverages
 
 WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
@@ -94,6 +96,24 @@ def test_methods_take_one_text_or_several(tmp_path):
     assert client.encode([]).shape == (0, 16)
     with pytest.raises(TypeError, match=r"texts\[1\] is None"):
         client.encode(["hola", None])
+
+
+def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
+    settings = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=900", "tokenizer.max_tokens=32")
+    model = build_model(tiny_config(*settings, *STATIC[:3]), {"en": sample_sentences()})
+    prompts = {"query": "query: ", "passage": "text: "}
+    queries, documents = (model([mark + text for text in SENTENCES]).numpy() for mark in prompts.values())
+    model.info = replace(model.info, prompts=prompts, default_prompt_name="query")
+    source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
+    wheel.export(source, tmp_path, name="tiny-model")
+    client = OnnxEncoder(unpacked(tmp_path, tmp_path / "wheel"))
+    # Weights have 8 bits.
+    assert np.sum(client.encode(SENTENCES) * queries, axis=1).min() > 0.999
+    assert np.sum(np.array(client.embed_documents(SENTENCES)) * documents, axis=1).min() > 0.999
+    assert np.sum(queries * documents, axis=1).max() < 0.99
+    assert client.embed_query(SENTENCES[0]) == pytest.approx(client.encode(SENTENCES[0]), abs=1e-6)
+    ((hit,),) = client.semantic_search(SENTENCES[0], SENTENCES, top_k=1)
+    assert hit["score"] == pytest.approx(np.max(documents @ queries[0]), abs=0.01)
 
 
 def test_models_that_the_client_cannot_compute_are_refused(tmp_path):

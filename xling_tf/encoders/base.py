@@ -54,9 +54,7 @@ class TokenEncoder(keras.Model, ABC):
     # Name in `importers.bert.FAMILIES` of the same architecture in transformers; "" if there is none.
     transformers_family: ClassVar[str] = ""
     # Formats of `exporters` that cannot express the encoder, and what they expect instead.
-    unsupported: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("model2vec", "wheel"), "an average of word vectors"
-    )
+    unsupported: ClassVar[Mapping[str, str]] = {"model2vec": "an average of word vectors"}
 
     def __init__(self, **kwargs: Any) -> None:
         # JSON makes lists of tuples.

@@ -1,6 +1,5 @@
-"""A Python package of a static encoder, which needs NumPy alone."""
+"""A Python package of an encoder: of an average of words, for NumPy alone; of pieces, for ONNX Runtime."""
 
-import json
 import os
 import re
 import shutil
@@ -15,8 +14,10 @@ from numpy.typing import NDArray
 
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
+from xling_tf.exporters import sentence_transformers
 from xling_tf.exporters.base import Source, reject, sample_texts
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
+from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel import word_averages
@@ -42,17 +43,17 @@ description = "{description}"
 readme = "README.md"
 requires-python = ">=3.11"
 license = "Apache-2.0"
-dependencies = ["numpy>=2"]
+dependencies = {dependencies}
 """
 _INIT = '''"""{description}"""
 
 from pathlib import Path
 
-from {module}.word_averages import WordAverages
+from {module}.{client} import {kind}
 
 __version__ = "{version}"
 
-model = WordAverages(Path(__file__).parent)
+model = {kind}(Path(__file__).parent)
 encode, similarity, semantic_search = model.encode, model.similarity, model.semantic_search
 embed_documents, embed_query = model.embed_documents, model.embed_query
 '''
@@ -68,70 +69,110 @@ _CARD = """# {name}
     model.semantic_search("station", ["Der Bahnhof ist dort.", "J'aime le chocolat."])
     model.embed_documents(["Hola"]), model.embed_query("Hello")  # LangChain's interface
 
-A vector is the average of the words' vectors, {words:,} of which are stored. {spelled}It needs NumPy alone.
-The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of {texts:,} texts
-are below {least:.3f}. Made by xling_tf.
+{how}The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of {texts:,}
+texts are below {least:.3f}. Made by xling_tf.
+"""
+_AVERAGES = """A vector is the average of the words' vectors, {words:,} of which are stored. {spelled}It needs
+NumPy alone.
 """
 _SPELLED = "Other words get theirs from their character n-grams. "
+_PIECES = "It needs ONNX Runtime and `tokenizers`; its weights have 8 bits.\n"
 
 
 def export(source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0) -> None:
     """Writes a wheel with the client, the weights and a card.
 
     Args:
-        source: The model, a static encoder of words with one row for all words outside the vocabulary.
+        source: The model: an average of words with one row for all words outside the vocabulary, or an
+            encoder of pieces.
         folder: Folder for the wheel.
         name: Name of the distribution, such as "xling-multilingual-static".
         version: Version of the distribution.
-        megabytes: Maximum size of the words and n-grams; the rarest are left out.
+        megabytes: Maximum size of words and n-grams; the rarest are left out.
 
     Raises:
         UserError: The model is of another kind, or the name is not one of a distribution.
     """
+    name = re.sub("[-_.]+", "-", name).lower()
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UserError(f"name must be that of a package, such as multilingual-static, got {name!r}")
+    languages = source.model.info.languages
+    with tempfile.TemporaryDirectory() as build:
+        project, package = Path(build), Path(build, name.replace("-", "_"))
+        package.mkdir()
+        shutil.copy(word_averages.__file__, package)
+        texts = sample_texts(source.data, languages)
+        if source.model.tokenizer.known_words:
+            vectors, client = _write_averages(source, package, megabytes, texts)
+        else:
+            vectors, client = _write_pieces(source, package, texts)
+        cosines = np.sum(vectors * source.encode(texts), axis=1)
+        about = {
+            "name": name,
+            "module": package.name,
+            "version": version,
+            "description": f"Sentence vectors for {', '.join(languages) or 'texts'} without TensorFlow",
+            "texts": len(texts),
+            "cosine": np.mean(cosines),
+            "least": np.percentile(cosines, 5),
+            **client,
+        }
+        for path in licence_files(source.folder):
+            shutil.copy(path, project)
+        _build(project, package, about, folder)
+
+
+def _write_averages(
+    source: Source, package: Path, megabytes: float, texts: Sequence[str]
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """Writes a client for NumPy alone; returns its vectors of texts, turned back, and its description."""
     model = source.model
     tokenizer = model.tokenizer
-    if not tokenizer.known_words or source.prompt:
-        reject(source, "wheel", "words, without prompts")
+    if source.prompt or source.model.encoder_settings["kind"] != "static":
+        reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
     # The client computes no other hashes.
     if tokenizer.config.num_oov_buckets != 1 or max(tokenizer.config.ngram_sizes, default=0) > 4:
         raise UserError(
             "a wheel needs a model that was trained with tokenizer.num_oov_buckets=1 and "
             "tokenizer.ngram_sizes of at most 4"
         )
-    name = re.sub("[-_.]+", "-", name).lower()
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(f"name must be that of a package, such as multilingual-static, got {name!r}")
-    languages = model.info.languages
-    importance = word_importance(tokenizer.known_words, languages)
+    importance = word_importance(tokenizer.known_words, model.info.languages)
     components = principal_components(model, importance)
     words, weights = small_tables(model, components, importance, megabytes * 1e6)
-    with tempfile.TemporaryDirectory() as build:
-        project, package = Path(build), Path(build, name.replace("-", "_"))
-        package.mkdir()
-        write_weights(package / word_averages.WEIGHTS, weights)
-        vocabulary = "".join(f"{word}\n" for word in words)
-        (package / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
-        rules = {"dim": components.shape[1], "text": tokenizer.rules()}
-        (package / word_averages.SETTINGS).write_text(json.dumps(rules), encoding="utf-8")
-        shutil.copy(word_averages.__file__, package)
-        texts = sample_texts(source.data, languages)
-        actual = word_averages.WordAverages(package).encode(texts)
-        cosines = np.sum(actual @ components.T * source.encode(texts), axis=1)
-        about = {
-            "name": name,
-            "module": package.name,
-            "version": version,
-            "description": f"Sentence vectors for {', '.join(languages)} in NumPy alone",
-            "dim": components.shape[1],
-            "words": len(words),
-            "spelled": _SPELLED if tokenizer.config.ngram_sizes else "",
-            "texts": len(texts),
-            "cosine": np.mean(cosines),
-            "least": np.percentile(cosines, 5),
-        }
-        for path in licence_files(source.folder):
-            shutil.copy(path, project)
-        _build(project, package, about, folder)
+    write_weights(package / word_averages.WEIGHTS, weights)
+    vocabulary = "".join(f"{word}\n" for word in words)
+    (package / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
+    write_json(package / word_averages.SETTINGS, {"dim": components.shape[1], "text": tokenizer.rules()})
+    spelled = _SPELLED if tokenizer.config.ngram_sizes else ""
+    return word_averages.WordAverages(package).encode(texts) @ components.T, {
+        "client": "word_averages",
+        "kind": "WordAverages",
+        "dependencies": '["numpy>=2"]',
+        "dim": components.shape[1],
+        "how": _AVERAGES.format(words=len(words), spelled=spelled),
+    }
+
+
+def _write_pieces(
+    source: Source, package: Path, texts: Sequence[str]
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """Writes a client for ONNX Runtime; returns its vectors of texts, and its description."""
+    from xling_tf.savedmodel import onnx_client
+
+    with tempfile.TemporaryDirectory() as other:
+        sentence_transformers.export(source, Path(other))
+        shutil.copy(Path(other, "onnx", "model_quantized.onnx"), package / onnx_client.MODEL)
+        shutil.copy(Path(other, "tokenizer.json"), package / onnx_client.TOKENIZER)
+    shutil.copy(onnx_client.__file__, package)
+    settings = {"dim": source.model.encoder.hidden_dim, "prompts": source.model.info.role_prompts}
+    write_json(package / onnx_client.SETTINGS, settings)
+    return onnx_client.OnnxEncoder(package).encode(texts), {
+        "client": "onnx_client",
+        "kind": "OnnxEncoder",
+        "dependencies": '["numpy>=2", "onnxruntime>=1.22", "tokenizers>=0.21"]',
+        "dim": settings["dim"],
+        "how": _PIECES,
+    }
 
 
 def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:

@@ -26,31 +26,10 @@ _MAX_KEPT = 100_000  # runs of characters whose words are kept, and unknown word
 codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
 
 
-class WordAverages:
-    """A sentence encoder that averages word vectors.
+class Client:
+    """What the clients in wheels have in common; `dim` is the width of the vectors."""
 
-    Words outside the vocabulary get a vector from their character n-grams (Chidambaram et al. 2019, sec.
-    2.1).
-
-    Args:
-        folder: What `export --to wheel` puts into a wheel: settings, weights and vocabulary.
-
-    Example:
-        >>> model = WordAverages("exported/multilingual-static-numpy")  # doctest: +SKIP
-        >>> model.encode(["Hola", "Hello"]).shape  # doctest: +SKIP
-        (2, 256)
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        folder = Path(folder)
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        self.dim: int = settings["dim"]
-        self._split = WordSplitter(settings["text"])
-        self._ngrams = settings["text"]["ngrams"]
-        words = (folder / VOCABULARY).read_text(encoding="utf-8").split("\n")[:-1]
-        self._ids = {word: row for row, word in enumerate(words)}
-        self._weights = read_tensors(folder / WEIGHTS)
-        self._spelled: dict[str, NDArray[np.float32]] = {}
+    dim: int
 
     def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
         """Encodes one text or several.
@@ -64,16 +43,7 @@ class WordAverages:
         Raises:
             TypeError: Something other than a text is among them.
         """
-        is_single = isinstance(texts, str)
-        listed: list[str] = [texts] if isinstance(texts, str) else list(texts)
-        for position, text in enumerate(listed):
-            if not isinstance(text, str):
-                raise TypeError(f"texts must be strings, but texts[{position}] is {text!r:.80}")
-        vectors = np.empty((len(listed), self.dim), np.float32)
-        for begin in range(0, len(listed), _TEXTS_AT_ONCE):
-            some = listed[begin : begin + _TEXTS_AT_ONCE]
-            vectors[begin : begin + len(some)] = self._encode(some)
-        return vectors[0] if is_single else vectors
+        return self._vectors(texts, "default")
 
     def similarity(self, first: str | Sequence[str], second: str | Sequence[str]) -> NDArray[np.float32]:
         """Returns the cosines of texts: `[first, second]` float32; a single text has no axis."""
@@ -92,9 +62,11 @@ class WordAverages:
         Returns:
             For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first.
         """
-        vectors = corpus if isinstance(corpus, np.ndarray) else np.atleast_2d(self.encode(corpus))
+        vectors = (
+            corpus if isinstance(corpus, np.ndarray) else np.atleast_2d(self._vectors(corpus, "document"))
+        )
         results = []
-        for query in self.encode([queries] if isinstance(queries, str) else queries):
+        for query in np.atleast_2d(self._vectors(queries, "query")):
             scores = vectors @ query
             best = np.argsort(-scores, kind="stable")[:top_k]
             results.append([{"corpus_id": int(i), "score": float(scores[i])} for i in best])
@@ -102,13 +74,56 @@ class WordAverages:
 
     def embed_documents(self, texts: Sequence[str]) -> list[list[float]]:
         """Encodes documents for LangChain."""
-        return self.encode(texts).tolist()
+        return self._vectors(texts, "document").tolist()
 
     def embed_query(self, text: str) -> list[float]:
         """Encodes a query for LangChain."""
-        return self.encode(text).tolist()
+        return self._vectors(text, "query").tolist()
 
-    def _encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def _vectors(self, texts: str | Sequence[str], role: str) -> NDArray[np.float32]:
+        is_single = isinstance(texts, str)
+        listed: list[str] = [texts] if isinstance(texts, str) else list(texts)
+        for position, text in enumerate(listed):
+            if not isinstance(text, str):
+                raise TypeError(f"texts must be strings, but texts[{position}] is {text!r:.80}")
+        vectors = np.empty((len(listed), self.dim), np.float32)
+        for begin in range(0, len(listed), _TEXTS_AT_ONCE):
+            some = listed[begin : begin + _TEXTS_AT_ONCE]
+            vectors[begin : begin + len(some)] = self._encode(some, role)
+        return vectors[0] if is_single else vectors
+
+    def _encode(self, texts: Sequence[str], role: str) -> NDArray[np.float32]:
+        """Returns `[texts, dim]` vectors of queries, documents or, by default, texts in general."""
+        raise NotImplementedError
+
+
+class WordAverages(Client):
+    """A sentence encoder that averages word vectors.
+
+    Words outside the vocabulary get a vector from their character n-grams (Chidambaram et al. 2019, sec.
+    2.1).
+
+    Args:
+        folder: What `export --to wheel` puts into a wheel: settings, weights and vocabulary.
+
+    Example:
+        >>> model = WordAverages("exported/multilingual-static-numpy")  # doctest: +SKIP
+        >>> model.encode(["Hola", "Hello"]).shape  # doctest: +SKIP
+        (2, 256)
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        folder = Path(folder)
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        self.dim = settings["dim"]
+        self._split = WordSplitter(settings["text"])
+        self._ngrams = settings["text"]["ngrams"]
+        words = (folder / VOCABULARY).read_text(encoding="utf-8").split("\n")[:-1]
+        self._ids = {word: row for row, word in enumerate(words)}
+        self._weights = read_tensors(folder / WEIGHTS)
+        self._spelled: dict[str, NDArray[np.float32]] = {}
+
+    def _encode(self, texts: Sequence[str], role: str) -> NDArray[np.float32]:
         words = sorted(enumerate(self._split(texts)), key=lambda item: -len(item[1]))
         lengths = np.array([len(row) for _, row in words])
         begins = np.cumsum(lengths) - lengths
