@@ -112,6 +112,8 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     assert np.sum(np.array(client.embed_documents(SENTENCES)) * documents, axis=1).min() > 0.999
     assert np.sum(queries * documents, axis=1).max() < 0.99
     assert client.embed_query(SENTENCES[0]) == pytest.approx(client.encode(SENTENCES[0]), abs=1e-6)
+    # A character that has no bytes is a space, as in the graph.
+    assert client.encode("a\ud800b") == pytest.approx(client.encode("a b"), abs=1e-6)
     ((hit,),) = client.semantic_search(SENTENCES[0], SENTENCES, top_k=1)
     assert hit["score"] == pytest.approx(np.max(documents @ queries[0]), abs=0.01)
 

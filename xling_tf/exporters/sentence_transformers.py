@@ -102,8 +102,10 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     # By channels: of multilingual-e5-small's vectors, the mean cosine is .996 instead of .989.
     quantization = library("onnxruntime.quantization", "onnxruntime", "export")
     logging.disable(logging.WARNING)  # the library advises a preparation that changes nothing here
-    quantization.quantize_dynamic(exact, quantized, per_channel=True)
-    logging.disable(logging.NOTSET)
+    try:
+        quantization.quantize_dynamic(exact, quantized, per_channel=True)
+    finally:
+        logging.disable(logging.NOTSET)
     tokenizer, encode = _load(folder, exact, source.prompt)
     texts, cost = list(PROBES), ""
     cosines = np.sum(encode(texts) * _load(folder, quantized, source.prompt)[1](texts), axis=1)
@@ -247,8 +249,9 @@ def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         return {"do_lower_case": tokenizer.config.lowercase}
     if isinstance(tokenizer.config, SentencePieceConfig):
         model = model_proto(content)
-        begin, _, end, unknown, *pieces = model.pieces
-        if [piece.piece for piece in (*model.pieces[:4], pieces[-1])] == _XLM_ROBERTA:
+        names = [piece.piece for piece in model.pieces]
+        if [*names[:4], names[-1]] == _XLM_ROBERTA:
+            begin, _, end, unknown, *pieces = model.pieces
             del model.pieces[:]
             model.pieces.extend([unknown, begin, end, *pieces[:-1]])
             (folder / "sentencepiece.bpe.model").write_bytes(model.SerializeToString())

@@ -164,7 +164,11 @@ def _write_pieces(
         shutil.copy(Path(other, "onnx", "model_quantized.onnx"), package / onnx_client.MODEL)
         shutil.copy(Path(other, "tokenizer.json"), package / onnx_client.TOKENIZER)
     shutil.copy(onnx_client.__file__, package)
-    settings = {"dim": source.model.encoder.hidden_dim, "prompts": source.model.info.role_prompts}
+    settings = {
+        "dim": source.model.encoder.hidden_dim,
+        "prompts": source.model.info.role_prompts,
+        "max_bytes": source.model.tokenizer.rules()["max_bytes"],
+    }
     write_json(package / onnx_client.SETTINGS, settings)
     return onnx_client.OnnxEncoder(package).encode(texts), {
         "client": "onnx_client",
