@@ -159,9 +159,7 @@ _MULTILINGUAL = replace(
     tasks={
         "translation_ranking": _RECIPE.task("translation_ranking"),
         "inference": replace(_RECIPE.task("inference"), in_targets=True),
-        "question_answering": QuestionAnsweringConfig(
-            examples_per_batch=128, loss_weight=0.1, head_rate=10.0
-        ),
+        "question_answering": replace(_RECIPE.task("question_answering"), with_context=True),
     },
     # Measured (docs/experiments.md, "How should `multilingual` start"): the entries of this table are five
     # times as large as those of the recipe's encoders.
@@ -185,12 +183,11 @@ _MULTILINGUAL_LARGE = replace(
     training=replace(_RECIPE.training, minutes=60.0),
 )
 
-# Trains the published weights further, to beat them; docs/experiments.md has the
-# measurements. Ranking and distillation align translations. Entailment, and people's scores if the data have
-# any, teach semantic similarity.
+# Trains the published weights further, to beat them; docs/experiments.md has the measurements. Ranking and
+# distillation align translations. Entailment, and people's scores if the data have any, teach semantic
+# similarity.
 _BEST = replace(
     _RECIPE,
-    data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
     tokenizer=None,
     encoder=None,
     initial=InitialConfig(model=PUBLISHED, average=0.25),
@@ -202,9 +199,7 @@ _BEST = replace(
         "entailment_ranking": InferenceConfig(examples_per_batch=64),
         "graded_similarity": TaskConfig(weight=3, examples_per_batch=128),
     },
-    optimizer=OptimizerConfig(
-        name="adam", learning_rate=3e-4, embedding_learning_rate=0.0, warmup=0.05, decay="linear"
-    ),
+    optimizer=replace(_OPTIMIZER, learning_rate=3e-4, embedding_learning_rate=0.0, warmup=0.05),
     # More steps memorise the 33,000 questions: 8,193 steps find fewer answers than 1,500.
     training=TrainingConfig(steps=1500, minutes=60.0),
 )
@@ -229,14 +224,7 @@ _E5 = replace(
         ),
         "graded_similarity": TaskConfig(weight=2, examples_per_batch=64),
     },
-    optimizer=OptimizerConfig(
-        name="adam",
-        learning_rate=4e-5,
-        embedding_learning_rate=0.0,
-        warmup=0.08,
-        decay="linear",
-        clip_norm=1.0,
-    ),
+    optimizer=replace(_BEST.optimizer, learning_rate=4e-5, warmup=0.08, clip_norm=1.0),
     training=TrainingConfig(steps=700, minutes=120.0),
 )
 
