@@ -88,10 +88,19 @@ class Model:
         """
         start_tensorflow()
         folder = find_model(name)
-        read = next(read for is_format, read in _FORMATS if is_format(folder))
-        config, read_file, read_weights_of = read(folder, model_name(name))
-        model = cls.from_config(config, read_file)
-        assign_weights(model.weights, read_weights_of(model), str(folder))
+        if (folder / RUNTIME_SETTINGS).is_file():
+            raise UserError(
+                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model "
+                "that it was exported from, or load it with xling_tf.load"
+            )
+        if is_foreign(folder):
+            config, files, weights = read_model(folder)
+            config["info"]["description"] = f"{model_name(name)}, imported"
+            model = cls.from_config(config, files.__getitem__)
+        else:
+            model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
+            weights = _read_weights(folder, model)
+        assign_weights(model.weights, weights, str(folder))
         return model
 
     @classmethod
@@ -221,48 +230,6 @@ class Model:
                 (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-# The content of `config.json`, the function that reads a tokenizer file by name, and that of the weights.
-_Source = tuple[dict[str, Any], Callable[[str], bytes], Callable[[Model], Weights]]
-
-
-def _read_runtime(folder: Path, name: str) -> _Source:
-    raise UserError(
-        f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model that it was "
-        "exported from, or load it with xling_tf.load"
-    )
-
-
-def _read_foreign(folder: Path, name: str) -> _Source:
-    config, files, weights = read_model(folder)
-    config["info"]["description"] = f"{name}, imported"
-    return config, files.__getitem__, lambda model: weights
-
-
-def _read_exported(folder: Path, name: str) -> _Source:
-    def restore(model: Model) -> Weights:
-        exported = read_saved_model_weights(folder)
-        return restored_tables(exported, model.tokenizer, model.encoder)
-
-    return *_read_folder(folder, name)[:2], restore
-
-
-def _read_folder(folder: Path, name: str) -> _Source:
-    return (
-        read_config(folder),
-        lambda file: (folder / file).read_bytes(),
-        lambda model: read_weights(_weights_file(folder)),
-    )
-
-
-# The formats of `Model.from_pretrained`: a test of a folder, and the reader; the first that fits is used.
-_FORMATS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str], _Source]], ...] = (
-    (lambda folder: (folder / RUNTIME_SETTINGS).is_file(), _read_runtime),
-    (is_foreign, _read_foreign),
-    (lambda folder: (folder / SAVED_MODEL).is_file(), _read_exported),
-    (lambda folder: True, _read_folder),
-)
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """Returns the content of a `config.json` of this version; raises a `UserError` if there is none."""
     path = folder / CONFIG
@@ -298,12 +265,14 @@ def newest_first(folder: Path) -> list[Path]:
     return sorted(steps, reverse=True)
 
 
-def _weights_file(folder: Path) -> Path:
-    """Returns the weights file of a model folder, or of a run's newest checkpoint."""
+def _read_weights(folder: Path, model: Model) -> Weights:
+    """Returns the weights of an exported model, of a model folder, or of a run's newest checkpoint."""
+    if (folder / SAVED_MODEL).is_file():
+        return restored_tables(read_saved_model_weights(folder), model.tokenizer, model.encoder)
     if (folder / WEIGHTS).is_file():
-        return folder / WEIGHTS
+        return read_weights(folder / WEIGHTS)
     if newest := newest_first(folder / CHECKPOINTS):
-        return newest[0] / WEIGHTS
+        return read_weights(newest[0] / WEIGHTS)
     raise UserError(
         f"expected a model of xling_tf, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
         "checkpoint of a training"
