@@ -36,6 +36,7 @@ class Tokenizer(tf.Module, ABC):
     """
 
     num_words: int  # number of rows of the word table
+    known_words: tuple[str, ...] = ()  # of its first rows, if tokens are words; hash buckets of others follow
     num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
     ngram_rows: NDArray[np.int32] | None = None  # of each bucket of n-grams; None if words have no n-grams
     file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
@@ -44,11 +45,6 @@ class Tokenizer(tf.Module, ABC):
     def __init__(self, config: Any) -> None:
         super().__init__()
         self.config = config
-
-    @property
-    def known_words(self) -> tuple[str, ...]:
-        """The words of the first rows, if tokens are words; hash buckets of all other words follow."""
-        return ()
 
     @classmethod
     @abstractmethod
@@ -126,24 +122,19 @@ class VocabularyTokenizer(Tokenizer):
         return {name: "".join(f"{word}\n" for word in self.vocabulary).encode()}
 
 
-def framed(
-    rows: tf.RaggedTensor, max_tokens: int, *, begin: Sequence[int], end: Sequence[int], empty: int | None
-) -> tf.RaggedTensor:
-    """Cuts sentences, `[batch, (tokens)]` int32 rows, and puts marks around them.
+class Frame(NamedTuple):
+    """What is put around sentences of pieces, as rows of the word table."""
 
-    Args:
-        rows: Rows of the word table.
-        max_tokens: Maximum number of tokens of a sentence, marks included.
-        begin: Rows of the marks before each sentence.
-        end: Rows of the marks after each sentence.
-        empty: Row that stands for a sentence without tokens; None for marks alone.
+    begin: tuple[int, ...]  # marks before each sentence
+    end: tuple[int, ...]  # marks after each sentence
+    empty: int | None  # stands for a sentence without tokens; None for marks alone
 
-    Returns:
-        `[batch, (tokens)]` int32 rows.
-    """
-    if empty is not None:
-        is_empty = tf.equal(rows.row_lengths(), 0)
-        fill = tf.fill([tf.math.count_nonzero(is_empty)], empty)
-        rows = tf.concat([rows, tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))], axis=1)
-    before, after = (tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in (begin, end))
-    return tf.concat([before, rows[:, : max_tokens - len(begin) - len(end)], after], axis=1)
+    def put_around(self, rows: tf.RaggedTensor, max_tokens: int) -> tf.RaggedTensor:
+        """Cuts `[batch, (tokens)]` int32 rows to `max_tokens`, marks included, and puts marks around them."""
+        if self.empty is not None:
+            is_empty = tf.equal(rows.row_lengths(), 0)
+            fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)
+            filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
+            rows = tf.concat([rows, filled], axis=1)
+        begin, end = (tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in self[:2])
+        return tf.concat([begin, rows[:, : max_tokens - len(self.begin) - len(self.end)], end], axis=1)

@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.tokenizers.base import Tokenizer, framed
+from xling_tf.tokenizers.base import Frame, Tokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
 # Number of texts to learn from, 8 million in Yang et al. 2019, sec. 3.2. Time and memory grow with it: these
@@ -112,12 +112,11 @@ class SentencePieceTokenizer(Tokenizer):
                 "has neither; set tokenizer.sentence_marks=false, or learn a model with them"
             )
         unknown = next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN)
-        self._begin, self._end = (begin, end) if config.sentence_marks else ((), ())
         # Without marks, the end of a sentence, which no text contains, stands for an empty sentence. Between
         # marks, it is the unknown piece in the published encoders, where that is the first piece.
-        self._empty: int | None = next(iter(end), unknown)
+        self._frame = Frame((), (), next(iter(end), unknown))
         if config.sentence_marks:
-            self._empty = unknown if unknown == 0 else None
+            self._frame = Frame(begin, end, unknown if unknown == 0 else None)
 
     @classmethod
     def fit(
@@ -155,9 +154,7 @@ class SentencePieceTokenizer(Tokenizer):
             "kind": "pieces",
             "max_tokens": self.config.max_tokens,
             "max_bytes": BYTES_PER_TOKEN * self.config.max_tokens,
-            "begin": self._begin,
-            "end": self._end,
-            "empty": self._empty,
+            **self._frame._asdict(),
             "fills_prefix": self._fills_prefix,
         }
 
@@ -178,7 +175,7 @@ class SentencePieceTokenizer(Tokenizer):
             out_type=tf.int32,
         )
         rows = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
-        return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
+        return self._frame.put_around(rows, max_tokens)
 
 
 class _ModelResource(tf.saved_model.experimental.TrackableResource):

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.base import VocabularyTokenizer, framed
+from xling_tf.tokenizers.base import Frame, VocabularyTokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, first_bytes
 
 UNKNOWN, BEGIN, END = "[UNK]", "[CLS]", "[SEP]"
@@ -62,9 +62,9 @@ class WordPieceTokenizer(VocabularyTokenizer):
                 f"a WordPiece vocabulary must have {', '.join(required)}, but this one of {len(rows)} pieces "
                 f"lacks {', '.join(missing)}; use the vocab.txt of a BERT"
             )
-        self._begin: tuple[int, ...] = (rows[BEGIN],) if config.sentence_marks else ()
-        self._end: tuple[int, ...] = (rows[END],) if config.sentence_marks else ()
-        self._empty: int | None = None if config.sentence_marks else rows[UNKNOWN]
+        self._frame = Frame((), (), rows[UNKNOWN])
+        if config.sentence_marks:
+            self._frame = Frame((rows[BEGIN],), (rows[END],), None)
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant([*rows]), tf.constant([*rows.values()], tf.int64)
         )
@@ -92,7 +92,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         is_long = tf.strings.length(distinct, unit="UTF8_CHAR") > _MAX_CHARACTERS
         pieces = tf.gather(self._splitter.tokenize(tf.where(is_long, UNKNOWN, distinct)), positions)
         rows = tf.cast(words.with_values(pieces).merge_dims(1, 2), tf.int32)
-        return framed(rows, max_tokens, begin=self._begin, end=self._end, empty=self._empty)
+        return self._frame.put_around(rows, max_tokens)
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""
@@ -104,9 +104,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
             "lowercase": config.lowercase,
             "strip_accents": config.strip_accents,
             "split_chinese": config.split_chinese,
-            "begin": self._begin,
-            "end": self._end,
-            "empty": self._empty,
+            **self._frame._asdict(),
         }
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:

@@ -48,6 +48,7 @@ class WordTokenizer(VocabularyTokenizer):
 
     def __init__(self, vocabulary: Sequence[str], config: WordsConfig) -> None:
         super().__init__(vocabulary, config)
+        self.known_words = self.vocabulary
         self.num_words = len(self.vocabulary) + config.num_oov_buckets
         initializer = tf.lookup.KeyValueTensorInitializer(
             tf.constant(self.vocabulary, tf.string), tf.range(len(vocabulary), dtype=tf.int64)
@@ -61,11 +62,6 @@ class WordTokenizer(VocabularyTokenizer):
             self.ngram_rows = np.zeros(config.num_ngram_buckets, np.int32)
             self.ngram_rows[buckets] = 1 + np.arange(len(buckets))
             self._rows = tf.constant(self.ngram_rows)
-
-    @property
-    def known_words(self) -> tuple[str, ...]:
-        """See `Tokenizer.known_words`."""
-        return self.vocabulary
 
     @classmethod
     def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "WordTokenizer":
