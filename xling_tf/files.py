@@ -2,6 +2,7 @@
 
 import fcntl
 import glob
+import hashlib
 import json
 import os
 import re
@@ -136,6 +137,12 @@ def read_json(path: Path) -> Any:
         raise ValueError("brackets are nested too deeply") from None
     except UnicodeDecodeError as error:  # its `repr` holds the whole file
         raise ValueError(str(error)) from None
+
+
+def file_digest(path: Path, algorithm: str = "blake2b") -> str:
+    """Returns the digest of a file's content in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -24,7 +24,7 @@ from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Record, RecordType, columns_of
 from xling_tf.corpora.split import HashedCorpus, Part, divide, text_hash, text_hashes
 from xling_tf.errors import UserError
-from xling_tf.files import read_json, recover_folder, replacing_folder
+from xling_tf.files import file_digest, read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when the content of the files or the division of the corpora changes.
@@ -356,11 +356,7 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    digests = {}
-    for name in (_TEXTS, *_NUMBERS):
-        with (folder / name).open("rb") as file:
-            digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+    return {name: file_digest(folder / name, "sha256") for name in (_TEXTS, *_NUMBERS)}
 
 
 def _numbers(folder: Path, name: str) -> NDArray[Any]:

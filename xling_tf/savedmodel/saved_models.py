@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, folder_of_this_process, read_json
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, file_digest, folder_of_this_process, read_json
 from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
@@ -190,9 +190,7 @@ def checksum(folder: Path) -> str:
     is_whole = (folder / RUNTIME_SETTINGS).is_file()  # such an export has files of many names
     names = ("*",) if is_whole else (SAVED_MODEL, "variables/**/*", "assets/**/*")
     for path in sorted(filter(Path.is_file, (path for name in names for path in folder.glob(name)))):
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "blake2b").hexdigest()
-        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return digest.hexdigest()
 
 

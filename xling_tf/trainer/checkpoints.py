@@ -1,6 +1,5 @@
 """Checkpoints, written completely or not at all; if one is damaged, the one before it is used."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Mapping
@@ -11,13 +10,14 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.errors import UserError, one_line
-from xling_tf.files import read_json, replacing_folder
+from xling_tf.files import file_digest, read_json, replacing_folder
 from xling_tf.model import WEIGHTS, newest_first
 from xling_tf.weights import arrays, assign_weights, read_weights, write_weights
 
 _MAX_CHECKPOINTS = 2
 _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
+_DIGITS = 32  # of a digest
 
 # Errors of reading a damaged checkpoint. Other errors, such as missing rights, say nothing about its content.
 _DAMAGE = (AttributeError, FileNotFoundError, NotADirectoryError, LookupError, TypeError, ValueError)
@@ -52,7 +52,7 @@ class Checkpoints:
             with replacing_folder(path) as temporary:
                 for name, variables in self._parts.items():
                     write_weights(temporary / name, arrays(variables))
-                digests = {name: _digest(temporary / name) for name in self._parts}
+                digests = {name: file_digest(temporary / name)[:_DIGITS] for name in self._parts}
                 content = json.dumps({**state, "digests": digests})
                 (temporary / _STATE).write_text(content, encoding="utf-8")
         except (OSError, tf.errors.OpError) as error:
@@ -97,15 +97,10 @@ def _read_state(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or state.get("step", step) != step:
         raise ValueError(f"{_STATE} is not from step {step}")
     for name, digest in state["digests"].items():
-        if _digest(path / name) != digest:
+        if file_digest(path / name)[:_DIGITS] != digest:
             raise ValueError(f"{name} has changed since it was written")
     return state
 
 
 def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {f"{file}: {name}": value for file, part in parts.items() for name, value in part.items()}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
