@@ -96,8 +96,7 @@ def encoder_kind(folder: Path) -> str:
     """Returns the kind of encoder that a model of another library becomes, without reading its weights."""
     modules, config = read_settings(folder / _MODULES, []), read_settings(folder / _CONFIG, {})
     first = modules[0].get("type", "") if modules else ""
-    is_static = first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec"
-    if is_static:
+    if first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec":
         return "static"
     return FAMILIES[kind].kind if (kind := config.get("model_type")) in FAMILIES else "bert"
 

@@ -57,10 +57,7 @@ class KerasEncoder(keras.layers.Layer):
         """The dtype of the inputs that a `Sequential` model makes for its first layer."""
         return "string"
 
-    @property
-    def variable_dtype(self) -> str:
-        """The same as `compute_dtype`: Keras casts the variables of layers where the two differ."""
-        return "string"
+    variable_dtype = compute_dtype  # Keras casts the variables of layers where the two differ
 
     def build(self, texts_shape: _Shape) -> None:
         """Remembers if the number of texts in a row varies, because `[n, 1]` is then not a column."""
