@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
-from xling_tf.trainer.input_pipeline import Examples, TaskExamples, task_examples
+from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
@@ -63,6 +63,16 @@ class Run:
     def folder(self) -> RunFolder:
         """The run folder, with the decisions that a restart needs."""
         return RunFolder(self.run_dir)
+
+
+class Parts(NamedTuple):
+    """What a run trains, and on which examples."""
+
+    store: CorpusStore
+    model: Model
+    tasks: list[Task]  # those that have examples
+    examples: dict[str, TaskExamples]  # by task
+    new_heads: dict[str, Heads]  # by task, the heads that are not the starting model's
 
 
 def run_experiment(run: Run) -> dict[str, Any] | None:
@@ -114,49 +124,46 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
             lambda: run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
         )
     with progress("making the model"):
-        model, tasks, examples, new_heads = _build(run, data, workers, resolved, store)
+        parts = _build(run, data, workers, resolved, store)
     if teacher:
-        examples = _with_teacher(run, workers, teacher, model, tasks, examples)
+        parts = _with_teacher(run, workers, teacher, parts)
         del teacher  # frees its memory for the training
-    train = {task: parts.train for task, parts in examples.items()}
-    held_out = {task: parts.held_out for task, parts in examples.items()}
     trainer = Trainer(
-        model=model, tasks=tasks, config=run.config, examples=train, workers=workers, run_dir=run.run_dir
+        model=parts.model,
+        tasks=parts.tasks,
+        config=run.config,
+        examples={task: examples.train for task, examples in parts.examples.items()},
+        workers=workers,
+        run_dir=run.run_dir,
     )
-    _start(run, workers, resolved, model, tasks, store)
+    _start(run, workers, resolved, parts)
     if not trainer.train():
         logging.warning("stopped at step %d; the same command continues there", trainer.step)
         return None
     with progress("exporting and scoring"):
         if workers.is_chief and run.config.initial.average:
-            average_with_start(run.run_dir, model, run.config.initial.average, new_heads)
-        results = _finish(run, data, trainer, model, tasks, held_out, store) if workers.is_chief else {}
+            average_with_start(run.run_dir, parts.model, run.config.initial.average, parts.new_heads)
+        results = _finish(run, data, trainer, parts) if workers.is_chief else {}
     workers.gather(None)  # waits: the chief would consider a process that ends earlier as lost
     return results
 
 
-def _with_teacher(
-    run: Run,
-    workers: Workers,
-    teacher: Teacher,
-    model: Model,
-    tasks: Sequence[Task],
-    examples: dict[str, TaskExamples],
-) -> dict[str, TaskExamples]:
-    """Returns all examples, with the teacher's vectors; also initialises a new average of words with them."""
+def _with_teacher(run: Run, workers: Workers, teacher: Teacher, parts: Parts) -> Parts:
+    """Adds the teacher's vectors to the examples; also initialises a new average of words with them."""
+    model = parts.model
     folder = run.run_dir / "teacher" if workers.is_chief else None
     if run.cache and teacher.is_fixed:
         folder = run.cache
-    learners = [task for task in tasks if task.teacher]
+    learners = [task for task in parts.tasks if task.teacher]
     for task in learners:
         task.require_teacher(teacher.system.name, teacher.dim, model.encoder.hidden_dim)
-    examples = with_vectors(learners, examples, teacher, folder)
+    examples = with_vectors(learners, parts.examples, teacher, folder)
     has_average = getattr(model.encoder.bow_encoder, "is_separate", False)
     if model.tokenizer.known_words and has_average and not run.config.initial.model:
         if workers.is_chief:
             start_words(model, teacher, folder, [examples[task.name].train for task in learners])
         workers.share([v.value for v in model.encoder.trainable_variables])
-    return examples
+    return parts._replace(examples=examples)
 
 
 def read_start(run: Run) -> None:
@@ -212,14 +219,8 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
     )
 
 
-def _build(
-    run: Run, data: DataConfig, workers: Workers, resolved: Resolved, store: CorpusStore
-) -> tuple[Model, list[Task], dict[str, TaskExamples], dict[str, Heads]]:
-    """Makes the model, with random or starting weights, and the tasks that have examples.
-
-    Returns:
-        The model, the tasks, their examples by name, and by task the heads that are not the starting model's.
-    """
+def _build(run: Run, data: DataConfig, workers: Workers, resolved: Resolved, store: CorpusStore) -> Parts:
+    """Makes the model, with random or starting weights, and the tasks that have examples."""
     config = run.config
     random.seed(config.training.seed)  # Keras draws the seeds of layers from it
     keras.config.set_dtype_policy(resolved.precision)
@@ -240,22 +241,20 @@ def _build(
         if workers.is_chief:
             model.encoder.assign_word_vectors(**np.load(run.run_dir / VECTORS))
         workers.share([table.value for table in model.encoder.table_variables])
-    return model, tasks, examples, new_heads
+    return Parts(store, model, tasks, examples, new_heads)
 
 
-def _start(
-    run: Run, workers: Workers, resolved: Resolved, model: Model, tasks: Sequence[Task], store: CorpusStore
-) -> None:
+def _start(run: Run, workers: Workers, resolved: Resolved, parts: Parts) -> None:
     """Saves what a restart needs; until then, the folder accepts other settings, to correct mistakes."""
     if not workers.is_chief or ((run.run_dir / TRAINED_ON).exists() and run.folder.resolved() is not None):
         return
-    trained_on = _trained_on(run.config, tasks, store)
+    trained_on = _trained_on(run.config, parts.tasks, parts.store)
     if run.config.initial.model:
-        check_scores(lambda texts: model(texts).numpy(), store.corpora)
+        check_scores(lambda texts: parts.model(texts).numpy(), parts.store.corpora)
         # The texts of the starting model were trained on, too.
         trained_on = trained_on.joined(TrainedOn.read(find_model(run.config.initial.model)) or trained_on)
     run.folder.write(TRAINED_ON, trained_on.to_bytes())
-    run.folder.start(run.config, store.contents(), resolved)
+    run.folder.start(run.config, parts.store.contents(), resolved)
 
 
 def start_weights(workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]) -> None:
@@ -346,16 +345,9 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
     return trained
 
 
-def _finish(
-    run: Run,
-    data: DataConfig,
-    trainer: Trainer,
-    model: Model,
-    tasks: Sequence[Task],
-    held_out: Mapping[str, Examples],
-    store: CorpusStore,
-) -> dict[str, Any]:
+def _finish(run: Run, data: DataConfig, trainer: Trainer, parts: Parts) -> dict[str, Any]:
     """Exports a trained model, then scores it."""
+    model, corpora = parts.model, parts.store.corpora
     module = model.module()
     # Exported models compute in bfloat16 on CPUs alone.
     precision = keras.config.dtype_policy().name
@@ -363,17 +355,18 @@ def _finish(
     encoder = SentenceEncoder(module, "bfloat16" if in_bfloat16 else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
-    line, reliability = ((), {}) if run.corpora else fit_same_meaning(encode, store.corpora)
+    line, reliability = ((), {}) if run.corpora else fit_same_meaning(encode, corpora)
     if line:
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)
-    _, files = _describe(run, trainer, model, module, store, {})
+    _, files = _describe(run, trainer, module, parts, {})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
     logging.info("%s holds the model; now it is scored", run.output)
     seconds = max(SCORING_SECONDS, SCORING_SHARE * trainer.seconds)
-    scores = evaluate(model, tasks, data.languages, encode, held_out, store.corpora, run.data, seconds)
+    held_out = {task: examples.held_out for task, examples in parts.examples.items()}
+    scores = evaluate(model, parts.tasks, data.languages, encode, held_out, corpora, run.data, seconds)
     scores |= {"same_meaning": reliability} if line else {}
-    results, files = _describe(run, trainer, model, module, store, scores)
+    results, files = _describe(run, trainer, module, parts, scores)
     for name, content in files.items():
         with replacing(run.output / name) as temporary:
             temporary.write_text(content, "utf-8")
@@ -382,22 +375,17 @@ def _finish(
 
 
 def _describe(
-    run: Run,
-    trainer: Trainer,
-    model: Model,
-    module: ExportedModule,
-    store: CorpusStore,
-    scores: Mapping[str, Any],
+    run: Run, trainer: Trainer, module: ExportedModule, parts: Parts, scores: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns a run's results, and the files that describe an export by them."""
-    config = run.config
+    config, model = run.config, parts.model
     # Exports contain no paths or settings of this machine.
     published = {
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
         "scores": scores,
-        "corpora": {corpus.title: corpus.num_records for corpus in store.corpora},
+        "corpora": {corpus.title: corpus.num_records for corpus in parts.store.corpora},
         "config": to_dict(config),
     }
     results = {
