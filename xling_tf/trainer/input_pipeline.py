@@ -286,6 +286,7 @@ class TrainingInput:
     def __init__(
         self, task: Task, examples: Examples, graphs: BatchGraphs, config: ExperimentConfig, workers: Workers
     ) -> None:
+        self.task = task
         self._examples = examples
         self._graphs = graphs
         self._strategy = workers.strategy

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
@@ -23,10 +22,9 @@ from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Anchor, Batch, Task
-from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import Workers
-from xling_tf.trainer.input_pipeline import BatchGraphs, Examples, TrainingInput, batch_graphs
+from xling_tf.trainer.input_pipeline import Examples, TrainingInput, batch_graphs
 from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Schedule, learning_rate_factor, sampling_weights
@@ -54,7 +52,10 @@ class Phase:
     """A share of the training budget, in which an encoder is trained on some tasks.
 
     Args:
+        name: "bow" or "whole".
         encoder: The encoder, or the part of it, that is trained.
+        inputs: The batches of each task, by its name.
+        schedule: The task of each step.
         end: Share of the budget at which the phase ends, if it has had `min_steps` steps by then.
         min_steps: Minimum number of steps; shortens the later phases if the budget is small.
         bow_rate: Multiplies the learning rates of the average of words.
@@ -64,29 +65,20 @@ class Phase:
         self,
         name: str,
         encoder: TokenEncoder,
-        tasks: Sequence[Task],
+        inputs: Mapping[str, TrainingInput],
+        schedule: Schedule,
         *,
         end: float = 1.0,
         min_steps: int = 0,
         bow_rate: float = 1.0,
-        tokenizer: Tokenizer,
-        graphs: BatchGraphs,
-        config: ExperimentConfig,
-        examples: Mapping[str, Examples],
-        workers: Workers,
     ) -> None:
         self.name = name
         self.encoder = encoder
-        self.tasks = {task.name: task for task in tasks}
+        self.inputs, self._schedule = inputs, schedule
+        self.tasks = {name: part.task for name, part in inputs.items()}
         self.begin, self.end, self.min_steps = 0.0, end, min_steps
         self.bow_rate = bow_rate
         self.steps = 0
-        self._schedule = make_schedule(tasks, {t.name: len(examples[t.name]) for t in tasks}, config)
-        self.inputs = {
-            task.name: TrainingInput(task, examples[task.name], graphs, config, workers) for task in tasks
-        }
-        for task in tasks:
-            task.prepare(tokenizer, self.inputs[task.name].sample(_SAMPLED))
         self._streams: dict[str, Iterator[Batch]] = {}
         self._is_closed = threading.Event()
 
@@ -378,15 +370,15 @@ def _make_phases(
     examples: Mapping[str, Examples],
     workers: Workers,
 ) -> list[Phase]:
-    training, encoder = config.training, model.encoder
-    make = partial(
-        Phase,
-        tokenizer=model.tokenizer,
-        graphs=batch_graphs(model.tokenizer),
-        config=config,
-        examples=examples,
-        workers=workers,
-    )
+    training, encoder, graphs = config.training, model.encoder, batch_graphs(model.tokenizer)
+
+    def make(name: str, encoder: TokenEncoder, tasks: Sequence[Task], **options: Any) -> Phase:
+        inputs = {t.name: TrainingInput(t, examples[t.name], graphs, config, workers) for t in tasks}
+        for task in tasks:
+            task.prepare(model.tokenizer, inputs[task.name].sample(_SAMPLED))
+        schedule = make_schedule(tasks, {task.name: len(examples[task.name]) for task in tasks}, config)
+        return Phase(name, encoder, inputs, schedule, **options)
+
     if not training.bow_share:
         return [make("whole", encoder, tasks)]
     bow_tasks = [copy.copy(task) for task in tasks]
