@@ -48,8 +48,7 @@ NotNegative = Annotated[float, _NOT_NEGATIVE]
 Count = Annotated[int, _NOT_NEGATIVE]
 _SHARE = Check("at least 0 and below 1", lambda share: 0 <= share < 1)
 Share = Annotated[float, _SHARE]
-_DIFFERENT = Check("different numbers", lambda sizes: len(set(sizes)) == len(sizes))
-DifferentSizes = Annotated[Sizes, _DIFFERENT]
+DifferentSizes = Annotated[Sizes, Check("different numbers", lambda sizes: len(set(sizes)) == len(sizes))]
 
 
 class Section:
@@ -90,7 +89,6 @@ class Registry:
         self._kinds: dict[str, tuple[type, Any]] = dict(kinds)
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the names."""
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type | str) -> None:

@@ -112,10 +112,9 @@ class RecordType:
 
     def make(self, texts: Sequence[str], label: int) -> Record:
         """Makes a record of its texts (fields, then negatives) and its label, if the type has one."""
-        values: list[Any] = [*texts[: len(self.fields)]]
-        more = {"negatives": tuple(texts[len(self.fields) :]), "label": label}
-        values += [more[name] for name in self.record._fields[len(self.fields) :]]
-        return self.record(*values)
+        count = len(self.fields)
+        more = {"negatives": tuple(texts[count:]), "label": label}
+        return self.record(*texts[:count], *(more[name] for name in self.record._fields[count:]))
 
     def missing(self, languages: Sequence[str]) -> str:
         """Returns the message for users whose data lack this type in some languages or pairs."""

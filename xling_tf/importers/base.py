@@ -68,14 +68,13 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     if similarity != "cosine":
         logging.warning("%s compares vectors by %s: use `raw`, which does not normalise", folder, similarity)
     weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
-    info = {
-        "languages": [name for name in read_front_matter(folder, "language") if name != "multilingual"],
-        "similarity": {"normalize": True},
-        "prompts": prompts,
-        "default_prompt_name": default_prompt,
-    }
     config = {
-        "info": info,
+        "info": {
+            "languages": [name for name in read_front_matter(folder, "language") if name != "multilingual"],
+            "similarity": {"normalize": True},
+            "prompts": prompts,
+            "default_prompt_name": default_prompt,
+        },
         "tokenizer": kind_to_dict(TOKENIZERS, tokenizer),
         "encoder": encoder_settings(kind_from_dict(ENCODERS, settings), fitted),
         "heads": {},

@@ -64,9 +64,8 @@ def mine_hard_negatives(
     """
     encode, pairs = _in_order(model, pairs)
     require_positive(num_negatives, "num_negatives")
-    margin = relative_margin
-    if margin is not None and not (isinstance(margin, Real) and 0 <= margin <= 1):
-        raise UserError(f"relative_margin must be a number from 0 to 1, got {margin!r}")
+    if relative_margin is not None and not (isinstance(relative_margin, Real) and 0 <= relative_margin <= 1):
+        raise UserError(f"relative_margin must be a number from 0 to 1, got {relative_margin!r}")
     rows = read_pairs(pairs)
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
         raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
@@ -83,7 +82,7 @@ def mine_hard_negatives(
     answers = np.unique(group_starts + positives)
     num_answers = np.unique(answers // len(candidates), return_counts=True)[1]
     num_right = min(int(num_answers.max(initial=0)), _MAX_ANSWERS)
-    k = min(num_negatives * (1 if margin is None else _OVERSAMPLING) + num_right, len(candidates))
+    k = min(num_negatives * (1 if relative_margin is None else _OVERSAMPLING) + num_right, len(candidates))
     negatives: list[tuple[str, ...]] = []
     dropped: Counter[str] = Counter()
     for scores, indices in nearest_in_chunks(
@@ -94,8 +93,8 @@ def mine_hard_negatives(
         is_answer = np.isin(group_starts[part, None] + indices, answers) & is_found
         dropped["right_answer"] += int(np.sum(is_answer & (indices != positives[part, None])))
         passes = is_found & ~is_answer
-        if margin is not None:
-            fails = scores > 1 - margin + _ROUNDING
+        if relative_margin is not None:
+            fails = scores > 1 - relative_margin + _ROUNDING
             dropped["relative_margin"] += int(np.sum(passes & fails))
             passes &= ~fails
         passes &= np.cumsum(passes, axis=1) <= num_negatives

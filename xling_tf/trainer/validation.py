@@ -80,8 +80,7 @@ def evaluate(
     """Scores tasks, then retrieval and similarity by `encode`, and leaves out what `seconds` do not reach."""
     end = time.monotonic() + seconds
     logging.info("evaluating the tasks")
-    task_scores = held_out_scores(model, tasks, held_out)
-    scores = {f"task/{name}": values for name, values in task_scores.items()}
+    scores = {f"task/{name}": values for name, values in held_out_scores(model, tasks, held_out).items()}
     evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
     if data:
         evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
