@@ -70,7 +70,7 @@ class ExportedEncoder(tf.Module):
 
     def __init__(self, tokenizer: Tokenizer, encoder: TokenEncoder, tables: str = "float32") -> None:
         super().__init__()
-        self.tokenizer = tokenizer
+        self.tokenizer, self.hidden_dim = tokenizer, encoder.hidden_dim
         body = float32_copy(encoder)
         self._body: _EncoderGetter = lambda: body
         self.words = _WordTables(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
@@ -90,11 +90,6 @@ class ExportedEncoder(tf.Module):
     def trainable_variables(self) -> list[tf.Variable]:
         """The variables that a caller may train further."""
         return [variable for variable in self.named_weights.values() if variable.trainable]
-
-    @property
-    def hidden_dim(self) -> int:
-        """Width of the vectors."""
-        return self._body().hidden_dim
 
     # A tf.function, so that all signatures of an export share one graph.
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)

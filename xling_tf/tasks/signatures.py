@@ -46,17 +46,13 @@ class Signature(tf.train.Checkpoint):
     def __init__(self, parts: ModelParts, description: SignatureDescription) -> None:
         super().__init__()
         self.encoder = parts.encoder
-        # Hidden in functions, so that TensorFlow does not add Keras' serving functions to the export.
-        self._model_parts, self._description = (lambda: parts), (lambda: description)
+        self.description = description
+        # Hidden in a function, so that TensorFlow does not add Keras' serving functions to the export.
+        self._model_parts = lambda: parts
         heads = [variable.value for head in parts.heads.values() for variable in head.variables]
         self.trainable_variables = [*parts.encoder.trainable_variables, *heads]
         self.variables = [*parts.encoder.named_weights.values(), *heads]
         self.regularization_losses: list[tf.Tensor] = []
-
-    @property
-    def description(self) -> SignatureDescription:
-        """Name, inputs and description."""
-        return self._description()
 
     @property
     def prompt(self) -> str:

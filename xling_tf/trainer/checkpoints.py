@@ -39,11 +39,7 @@ class Checkpoints:
     ) -> None:
         self._folder = folder
         self._parts = {WEIGHTS: weights, _OPTIMIZER: optimizer}
-
-    @property
-    def variables(self) -> list[tf.Variable]:
-        """All variables that are saved."""
-        return [variable for part in self._parts.values() for variable in part.values()]
+        self.variables = [*weights.values(), *optimizer.values()]
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Writes a checkpoint with further JSON values, and removes all but the newest two."""

@@ -138,12 +138,9 @@ class Workers:
         self.cluster = cluster
         self.is_chief = cluster.is_chief
         self._together = len(cluster.names) > 1
-
-    @property
-    def replicas(self) -> range:
-        """The positions of this process' replicas among all replicas."""
-        count = self.strategy.num_replicas_in_sync // len(self.cluster.names)
-        return range(self.cluster.rank * count, (self.cluster.rank + 1) * count)
+        count = strategy.num_replicas_in_sync // len(cluster.names)
+        # The positions of this process' replicas among all replicas.
+        self.replicas = range(cluster.rank * count, (cluster.rank + 1) * count)
 
     def add_up(self, numbers: Sequence[float]) -> list[float]:
         """Returns the sums of the numbers of all processes, position by position."""

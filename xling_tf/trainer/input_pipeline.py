@@ -290,7 +290,7 @@ class TrainingInput:
         self._examples = examples
         self._graphs = graphs
         self._strategy = workers.strategy
-        self._replicas = workers.replicas  # positions of this process' replicas among all
+        self._replicas = workers.replicas
         self._sampler = make_sampler(examples, task, config)
 
     def spec(self) -> Any:
