@@ -265,10 +265,8 @@ _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 class BertConfig(EncoderConfig):
     """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models with the same layers."""
 
-    # At a higher rate, a BERT forgets more of what it knows, but learns a new language sooner:
-    # all-MiniLM-L6-v2, trained for 40 steps on 270 pairs with 4e-5 / 2e-4, finds .890 / .886 of the answers
-    # to 500 other questions (.878 before) or .362 / .456 of 500 Spanish translations (.204). On a third of
-    # STSb dev it scores .878 / .873 after the questions and .886 / .867 after the translations (.879).
+    # At a higher rate, a BERT forgets more of what it knows, but learns a new language sooner
+    # (docs/experiments.md, "Which learning rate for an imported BERT").
     fine_tuning_rate = 4e-5
 
     embedding_dim: Positive = 384  # of the tables and the blocks
