@@ -74,8 +74,7 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
             values[section] = kind_from_dict(registry, values[section])
     tasks = values.get("tasks", {})
     values["tasks"] = {name: from_mapping(TASKS.config_type(name), task) for name, task in tasks.items()}
-    config: ExperimentConfig = from_mapping(ExperimentConfig, values)
-    return config
+    return from_mapping(ExperimentConfig, values)
 
 
 def kind_to_dict(registry: Registry, settings: Any) -> dict[str, Any]:

@@ -70,8 +70,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
             pair=[*begin, "$A", *end, "$B", *end],
             special_tokens=[(tokens[row], row) for row in marks],
         )
-    content: dict[str, Any] = json.loads(built.to_str())
-    return content
+    return json.loads(built.to_str())
 
 
 def _wordpiece(tokenizers: Any, tokenizer: Any) -> _Parts:
