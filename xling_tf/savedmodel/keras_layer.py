@@ -38,6 +38,10 @@ class KerasEncoder(keras.layers.Layer):
         >>> model.compile("adam", "mse")  # doctest: +SKIP
     """
 
+    # A `Sequential` model makes inputs of this dtype for its first layer; Keras casts the variables of layers
+    # where the two differ.
+    compute_dtype = variable_dtype = "string"
+
     def __init__(self, path: str | os.PathLike[str], trainable: bool = True, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         # Private: Keras converts inputs to floats, and has no public way to turn that off.
@@ -51,13 +55,6 @@ class KerasEncoder(keras.layers.Layer):
         self._shared = [_shared(variable, str(i)) for i, variable in enumerate(encode.trainable_variables)]
         self._number_varies = False
         self.trainable = trainable  # set last, so that it applies to the variables too
-
-    @property
-    def compute_dtype(self) -> str:
-        """The dtype of the inputs that a `Sequential` model makes for its first layer."""
-        return "string"
-
-    variable_dtype = compute_dtype  # Keras casts the variables of layers where the two differ
 
     def build(self, texts_shape: _Shape) -> None:
         """Remembers if the number of texts in a row varies, because `[n, 1]` is then not a column."""
