@@ -143,8 +143,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("sentences", 100_000, "Number of others on each side.", lower_bound=1)
     flags.DEFINE_float("memory", 4, "GiB to use.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
-    run(
-        lambda: write_figures(flags.FLAGS.output, measure),
-        "the same command starts again",
-        extra="bulk",
-    )
+    run(lambda: write_figures(flags.FLAGS.output, measure), "the same command starts again", extra="bulk")

@@ -46,8 +46,8 @@ _DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_string("target", "es", "Target language.")
 _PYTHON = flags.DEFINE_string("python", None, "Interpreter of other libraries, as make peers has it.")
-_MODEL = flags.DEFINE_list("model", [], "Published CNN beside its ONNX file or, with --peer, the models.")
-_PEER = flags.DEFINE_string("peer", None, "Folder of the first --model for sentence-transformers.")
+_MODEL = flags.DEFINE_string("model", None, "Published CNN beside its ONNX file or, with --peer, the model.")
+_PEER = flags.DEFINE_string("peer", None, "Folder of --model for sentence-transformers.")
 _TEXTS = flags.DEFINE_string("texts", None, "With --peer: file of sentences, a line each.")
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
 
@@ -62,29 +62,23 @@ def measure() -> dict[str, Any]:
         raise UserError("--peer, --texts, --model and --python are needed together; give all of them")
     with quiet_start():
         import tensorflow  # noqa: F401
-    return (
-        _measure_imported(_PEER.value, _TEXTS.value) if _PEER.value and _TEXTS.value else _measure_trained()
-    )
+    if _PEER.value and _MODEL.value and _TEXTS.value:
+        return _measure_imported(_PEER.value, _MODEL.value, _TEXTS.value)
+    return _measure_trained()
 
 
-def _measure_imported(peer: str, file: str) -> dict[str, Any]:
+def _measure_imported(peer: str, folder: str, file: str) -> dict[str, Any]:
     from xling_tf.trainer.resolution import matmul_gflops
 
     texts = read_texts(file)
-    model, *others = (SentenceEncoder(path) for path in _MODEL.value)
-    ours = {
-        "encoding": {"xling_tf": _all(model, texts)},
-        "one sentence": {"xling_tf": _each(model, texts)},
-        "others": {
-            Path(path).name: _all(other, texts) for path, other in zip(_MODEL.value[1:], others, strict=True)
-        },
-    }
+    model = SentenceEncoder(folder)
+    ours = {"encoding": {"xling_tf": _all(model, texts)}, "one sentence": {"xling_tf": _each(model, texts)}}
     pairs = _sample() if get_preset(_PRESET.value).initial.model else []
     inputs = {"texts": texts, "pairs": pairs, "model": str(Path(peer).absolute())}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as work:
         if pairs:
-            start = f"initial.model={_MODEL.value[0]}"
-            ours["training"] = {"xling_tf": lambda: _training_rate(pairs, folder, start)}
+            start = f"initial.model={folder}"
+            ours["training"] = {"xling_tf": lambda: _training_rate(pairs, work, start)}
         # Without hardware for bfloat16, a step of PyTorch takes hours.
         is_faster = matmul_gflops("bfloat16") > 1.2 * matmul_gflops("float32")
         figures = _compare(ours, inputs, ("float32", "bfloat16")[: 1 + is_faster])
@@ -123,7 +117,7 @@ def _measure_trained() -> dict[str, Any]:
             paths["average of words"] = Path(folder, "average")
             _train(pairs, paths["average of words"], "encoder.kind=static")
         if _MODEL.value:
-            paths["published CNN"] = Path(_MODEL.value[0])
+            paths["published CNN"] = Path(_MODEL.value)
         trained = Model.from_pretrained(paths["encoding"])
         # bfloat16 only if training finds it faster.
         dtypes = ("float32", "bfloat16")[: 1 + (steps["precision"] == "mixed_bfloat16")]

@@ -15,13 +15,7 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from evaluation.workloads import (
-    RANKING_ALONE,
-    ROUNDS,
-    flops_per_token,
-    peers,
-    seconds_of,
-)
+from evaluation.workloads import RANKING_ALONE, ROUNDS, flops_per_token, peers, seconds_of
 from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store

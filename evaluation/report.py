@@ -353,8 +353,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
     flags.DEFINE_string(
-        "papers",
-        None,
-        "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
+        "papers", None, "Scores of our systems, to add to and to compare with the papers'; default papers.md."
     )
     run(main, "the same command makes the report again", extra="evaluation", takes_files=True)
