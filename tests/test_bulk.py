@@ -122,6 +122,14 @@ def test_a_killed_program_continues(model, tmp_path):
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
+def test_a_dry_run_says_what_would_be_done(model, tmp_path):
+    write_files(tmp_path, {"texts.txt": "Hola\n" * 5000})
+    flags = ("--dry_run", f"--model={model}", "--input=texts.txt", "--output=vectors")
+    done = run_python(tmp_path, str(ROOT / "export" / "encode.py"), *flags)
+    assert done.output.startswith("about 5,000 rows, "), done.errors
+    assert {path.name for path in tmp_path.iterdir()} == {"texts.txt"}
+
+
 def test_a_full_disk_loses_nothing(model, tmp_path, monkeypatch):
     @contextmanager
     def full_disk(path: Path) -> Any:

@@ -1,0 +1,141 @@
+"""The training program: what a run leaves, and that a killed or stopped one continues and ends like it."""
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from programs import Run, read_lines, train, train_until
+
+STEPS = 100
+# Two tasks, so that the restart must find its place in the cycle and in each one's batches.
+SETTINGS = (
+    *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0", "encoder.num_layers=1"),
+    *("tasks.translation_ranking.examples_per_batch=16", "tasks.inference.examples_per_batch=16"),
+)
+FLAGS = ("--preset=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
+SIGNATURES = {"serving_default", "default", "raw", "question_encoder", "response_encoder", "inference"}
+
+
+def checkpoints(run_dir: Path) -> list[str]:
+    """The names in the folder of checkpoints, oldest first."""
+    return sorted(path.name for path in run_dir.glob("checkpoints/*"))
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory):
+    """A run that nothing disturbs."""
+    return train(tmp_path_factory.mktemp("smoke"), *FLAGS)
+
+
+def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke):
+    assert smoke.status == 0, smoke.errors
+    assert not [line for line in smoke.errors.splitlines() if not re.match(r"[\d:]{8} INFO ", line)]
+    lines = smoke.output.splitlines()
+    assert lines[0].split() == ["suite", "metric", "value"]
+    score = r"retrieval/en-es/all +en-es/precision_at_1 +[01]\.\d+$"
+    assert any(re.match(score, line) for line in lines)
+    assert "exported/smoke" in lines[-1]
+
+
+def test_results_hold_scores_corpora_versions_machine_and_config(smoke):
+    results = smoke.results
+    assert (results["preset"], results["steps"]) == ("smoke", STEPS)
+    assert re.match(rf"python \S*training/main.py --preset=smoke --steps={STEPS} ", results["command"])
+    assert results["corpora"]["parallel/everyday.en-es"] > 100
+    assert {"minutes", "num_parameters", "versions", "machine"} <= set(results)
+    task = results["scores"]["task/translation_ranking_en-es"]
+    assert set(task) == {"loss", "accuracy", "num_examples"}
+
+
+def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke):
+    records = read_lines(smoke.run_dir / "metrics.jsonl")
+    assert [record["step"] for record in records] == list(range(STEPS))
+    assert {record["task"] for record in records} == {"translation_ranking_en-es", "inference"}
+    assert np.isfinite([record["loss"] for record in records]).all()
+    assert checkpoints(smoke.run_dir) == [f"step-{STEPS:09d}"]
+    assert list((smoke.run_dir / "tensorboard").glob("events*"))
+    assert list(smoke.folder.rglob(".*")) == []  # no temporary file stays
+
+
+def test_the_exported_model_loads_with_its_card_and_config(smoke):
+    model = tf.saved_model.load(str(smoke.model))
+    vectors = model(["Hola", "Hello", ""]).numpy()
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert set(model.signatures) == SIGNATURES
+    card = (smoke.model / "README.md").read_text(encoding="utf-8")
+    parts = ("`smoke`", "parallel/everyday", "retrieval/en-es/all", "(losses.svg)", f"{STEPS} steps in ")
+    assert all(part in card for part in parts)
+    config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
+    assert config == smoke.results["model"]
+
+
+class Stage(NamedTuple):
+    """What one of the runs in a row left behind."""
+
+    ended: Run
+    metrics: list[dict]
+    checkpoints: list[str]
+
+
+def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) -> Stage:
+    """Runs the command with many checkpoints, and sends it a signal once it has trained `at` steps."""
+    run_dir = folder / "runs" / "smoke"
+
+    def ready() -> bool:
+        return len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1
+
+    (ended,) = train_until(ready, stop, [folder], [*FLAGS, "--set=training.checkpoint_minutes=0.002"])
+    return Stage(ended, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir))
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    """The same command: killed in the first phase, asked to stop in the second, and let to its end."""
+    folder = tmp_path_factory.mktemp("resume")
+    killed, stopped = run(folder, stop=signal.SIGKILL, at=8), run(folder, stop=signal.SIGTERM, at=40)
+    return {"killed": killed, "stopped": stopped, "finished": run(folder)}
+
+
+# In processes of their own; test_static.py has restarts within one.
+@pytest.mark.slow
+def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages):
+    before, after = stages["killed"], stages["stopped"]
+    step = int(before.checkpoints[-1].removeprefix("step-"))
+    assert 0 < step <= len(before.metrics)
+    assert f"continuing at step {step}," in after.ended.errors
+    assert after.metrics[:step] == before.metrics[:step]
+
+
+@pytest.mark.slow
+def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages):
+    stopped = stages["stopped"]
+    steps = len(stopped.metrics)
+    assert stopped.ended.status == 1
+    assert 40 <= steps < STEPS
+    assert stopped.checkpoints[-1] == f"step-{steps:09d}"
+    assert f"stopped at step {steps}; the same command continues" in stopped.ended.errors
+    assert "Traceback" not in stopped.ended.errors
+
+
+@pytest.mark.slow
+def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(stages, smoke):
+    ended, curve, last = stages["finished"]
+    assert ended.status == 0, ended.errors
+    assert last[-1] == checkpoints(smoke.run_dir)[-1]
+    expected = read_lines(smoke.run_dir / "metrics.jsonl")
+    assert [line["step"] for line in curve] == list(range(STEPS))
+    for key in ("step", "task", "sentences", "learning_rate"):
+        assert [line[key] for line in curve] == [line[key] for line in expected]
+    for key in ("loss", "gradient_norm"):
+        values = [[line[key] for line in lines] for lines in (curve, expected)]
+        np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-5)
+    scores, expected = ended.results["scores"], smoke.results["scores"]
+    assert scores.keys() == expected.keys()
+    for suite, values in expected.items():
+        # One of the 35 held-out pairs may fall the other way on a tie.
+        assert scores[suite] == pytest.approx(values, abs=0.03), suite
