@@ -3,6 +3,7 @@
 import itertools
 import logging as std_logging
 import signal
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
 from xling_tf.trainer.loop import Trainer, _stop_requests, make_schedule
+from xling_tf.trainer.schedule import Schedule, learning_rate_factor
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -121,6 +123,29 @@ def test_a_language_is_drawn_by_its_size_and_the_temperature():
     steps = make_schedule(tasks, sizes, config).cycle
     # Roots of 900 and 100 are 30 and 10: of 2 languages' 10 steps each, 15 and 5; inference has 10.
     assert [*map(steps.count, sizes)] == [15, 5, 10]
+
+
+def test_the_batches_of_a_task_before_a_step_are_counted_without_its_steps():
+    schedule = Schedule.from_weights({"a": 5, "b": 2, "c": 1})
+    for steps in range(60):
+        counted = Counter(schedule.task(step) for step in range(steps))
+        for name in "abcd":
+            assert schedule.count(name, steps) == counted[name]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "warmup", "decay", "factor"),
+    [
+        (0.0, 0.025, 0.1, "constant", 0.25),  # the first step: a quarter of the rise is over at its end
+        (0.55, 0.56, 0.1, "linear", 0.5),  # half of the 0.9 that are left after the rise
+        (0.9, 1.0, 0.0, "linear", 0.1),  # the last of ten steps
+        (0.0, 1.0, 0.1, "linear", 1.0),  # the only step
+        (0.0, 0.5, 1.0, "linear", 0.5),
+    ],
+)
+def test_learning_rates_rise_and_fall_with_the_budget(begin, end, warmup, decay, factor):
+    computed = learning_rate_factor(begin, end, warmup=warmup, decay=decay)
+    assert computed == pytest.approx(factor, abs=1e-4)
 
 
 def test_the_first_signal_asks_to_stop_and_the_second_interrupts():
