@@ -100,6 +100,13 @@ def run_python(folder: Path, *arguments: str, timeout: int = 600, python: str | 
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
 
+def run_program(folder: Path, program: str, *flags: str) -> Run:
+    """Runs a program, by its path in the checkout, in `folder`; it must succeed."""
+    run = run_python(folder, str(ROOT / program), *flags)
+    assert run.status == 0, run.errors
+    return run
+
+
 def run_peers(folder: Path, code: str, *arguments: str) -> str:
     """The output of code that needs libraries of `PEERS`, in `folder`; without them, the test is skipped."""
     if not PEERS.exists():

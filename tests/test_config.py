@@ -71,7 +71,6 @@ def test_kinds_that_are_found_by_their_settings_need_settings_of_their_own(monke
     [
         ("encoder.kind=transfromer", "transformer"),
         ("tasks.translation_rankin.weight=1", "translation_ranking"),
-        ("tokenizer.max_token=3", "max_tokens"),
     ],
 )
 def test_a_misspelt_name_gets_a_suggestion(setting, near):

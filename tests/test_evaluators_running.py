@@ -1,6 +1,7 @@
-"""Runs: which data sets they evaluate, what they write, and how they continue."""
+"""Runs: which data sets they evaluate, what they write, how they continue; and the program."""
 
 import json
+import re
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from encode_functions import constant
 from evaluation_data import write_evaluation_data
+from programs import run_program
 from raw_files import write_files
 
 from xling_tf.corpora.split import text_hashes
@@ -189,3 +191,28 @@ def test_results_of_another_model_or_seed_are_put_aside(world, change):
     aside = {path.name: path.read_text() for path in world.output.parent.glob("model.?.json")}
     assert aside.keys() == {"model.1.json", "model.2.json"}
     assert list(json.loads(aside["model.1.json"])["scores"]["a"]) == ["one", "two"]
+
+
+# A module in the current folder: numbers of vowels.
+VOWELS = """
+import numpy as np
+
+def encode(texts):
+    return np.array([[text.count(vowel) for vowel in "aeiou"] for text in texts], np.float32)
+"""
+
+
+def test_an_evaluation_prints_a_table_and_writes_results(tmp_path):
+    write_evaluation_data(tmp_path / "data")
+    (tmp_path / "vowels.py").write_text(VOWELS, encoding="utf-8")
+    flags = ("--model=python:vowels:encode", "--data=data", "--suite=sts,bitext,reqa")
+    run = run_program(tmp_path, "evaluation/main.py", *flags)
+    lines = run.output.splitlines()
+    assert lines[0].split() == ["suite", "metric", "value"]
+    assert re.search(r"^sts/stsb.en.dev +pearson_angular +-?[01]\.\d{4}$", run.output, re.MULTILINE)
+    assert lines[-1].split()[:2] == ["python", "evaluation/report.py"]
+    path = tmp_path / "runs/evaluation/vowels.encode.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
+    assert results["complete"]
+    assert set(results["scores"]) == {"sts", "bitext", "reqa"}
+    assert re.match(r"python \S*evaluation/main.py --model=python", results["command"])

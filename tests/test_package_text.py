@@ -21,7 +21,6 @@ def test_plain_text():
     expected = {
         "_Open the file": "Open the file",
         "打开(_O)": "打开",
-        "E_xit now": "Exit now",
         "It is called a file_name; no accelerator.": "It is called a file_name; no accelerator.",
         "female^The <i>brave</i> witch": "The brave witch",
         "Cats &amp; dogs": "Cats & dogs",

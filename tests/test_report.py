@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 import report
-from programs import ROOT, run_python
+from programs import ROOT, run_program
 
 from evaluation import paper_tables
 from evaluation.comparison import interval_of_score
 from xling_tf.errors import UserError
 
-PROGRAM = ROOT / "evaluation" / "report.py"
 # As evaluations write them.
 RESULTS = {
     "system": {"name": "mine", "checksum": "c0ffee", "description": {"preset": "en-es"}},
@@ -212,9 +211,7 @@ def test_the_page_in_the_docs_is_made_of_its_files():
 
 def test_the_program_writes_both_forms(tmp_path):
     path = write(tmp_path, results())
-    flags = ["--output=page.html", "--markdown=tables.md"]
-    run = run_python(tmp_path, str(PROGRAM), str(path), *flags)
-    assert run.status == 0, run.errors
+    run_program(tmp_path, "evaluation/report.py", str(path), "--output=page.html", "--markdown=tables.md")
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
 
