@@ -151,6 +151,21 @@ def test_gradients_in_training_are_those_of_tensorflow(make):
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("gpus", "is_of_cudnn"), [([], False), (["GPU:0"], True)])
+def test_convolutions_have_the_gradient_of_cudnn_on_a_gpu(gpus, is_of_cudnn, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
+    branch, mask = ConvolutionBranch(4, 3, 1), tf.ones((2, 5, 1))
+
+    @tf.function(input_signature=[tf.TensorSpec([2, 5, 4])])
+    def gradients(inputs: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(branch(inputs, mask, training=True))
+        return tape.gradient(loss, branch.trainable_variables)
+
+    graph = gradients.get_concrete_function().graph.as_graph_def()
+    assert ("Conv2DBackpropFilter" in str(graph)) == is_of_cudnn
+
+
 def test_masked_mean_by_hand():
     inputs = np.array([[[1, 2], [3, 4], [100, 100]], [[5, 6], [7, 7], [8, 8]]], np.float32)
     mask = np.array([[True, True, False], [True, False, False]])

@@ -54,7 +54,6 @@ SENTENCES = ["Hola", "el gato duerme.", "Kängurus hüpfen!", "the kangaroo is s
 # Files beside an exported model.
 CARD_FILES = {"README.md": "# A card\n"}
 
-
 # A corpus of English and Spanish.
 TEXTS = (
     "the cat sleeps on the mat",
