@@ -8,7 +8,7 @@ import benchmark_mining
 import pandas as pd
 import pytest
 from load import serving, summary
-from programs import ROOT, run_python
+from programs import run_program
 
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
@@ -47,9 +47,7 @@ def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
     figures = {}
     for part in ("replicas", "loss"):  # the others take minutes, or share their code
         output = tmp_path / f"{part}.json"
-        program = ROOT / "evaluation" / "benchmark_gpu.py"
-        run = run_python(tmp_path, str(program), f"--part={part}", f"--output={output}", timeout=600)
-        assert run.status == 0, run.errors
+        run_program(tmp_path, "evaluation/benchmark_gpu.py", f"--part={part}", f"--output={output}")
         figures[part] = json.loads(output.read_text("utf-8"))
         assert "error" not in json.dumps(figures[part])
     # The same batches, and weights of the same seed, on one replica and on two.
@@ -83,8 +81,7 @@ def test_a_server_that_does_not_start_is_an_error():
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 def test_a_server_is_measured(hub_folder, tmp_path):
     flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
-    run = run_python(tmp_path, str(ROOT / "evaluation" / "load.py"), f"--model={hub_folder}", *flags)
-    assert run.status == 0, run.errors
+    run_program(tmp_path, "evaluation/load.py", f"--model={hub_folder}", *flags)
     figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
     (row,) = figures["rows"]
     assert (row["how"], row["errors"], row["to_first"]) == ("server", 0, 1)

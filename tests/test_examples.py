@@ -18,17 +18,16 @@ LINES = {
     "keras_layer": 2,
 }
 
-
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
 @pytest.fixture(scope="module")
-def arguments(hub_folder):
+def arguments(hub_folder, headless):
     with server_in_thread({"m": hub_folder}) as server:
         yield {
             **{name: [hub_folder] for name in LINES},
             "vector_database": [hub_folder, "sentences.txt", "made.duckdb", "sentence 7"],
-            "fine_tune": [hub_folder, "faq.csv", "tuned", 2],
+            "fine_tune": [headless, "faq.csv", "tuned", 2],
             "openai_client": [f"{server.url}/v1", "m"],
             "keras_layer": [hub_folder, "reviews.keras"],
         }

@@ -1,4 +1,4 @@
-"""Exports to other libraries: the vectors of the SavedModel, shown by the libraries themselves."""
+"""Exports with smaller tables, and to other libraries, which show that the vectors are the SavedModel's."""
 
 import json
 import shutil
@@ -14,12 +14,15 @@ from testing import SENTENCES, build_model, tiny_config
 from tricky_texts import FRAGMENTS
 
 from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
+from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
+from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.exporters import model2vec
 from xling_tf.exporters.base import Source, export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
+from xling_tf.savedmodel.encoder import QuantizedTable
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -72,6 +75,7 @@ def folder_of(exports, tmp_path_factory):
         keras.utils.set_random_seed(1)
         texts = {"en": SAMPLE[::2], "es": SAMPLE[1::2]}
         model = make_bert() if kind == "bert" else build_model(tiny_config(*MODELS[kind]), texts)
+        model.heads.clear()  # exporters leave them out, and to export them takes half the time
         random = np.random.default_rng(1)
         for variable in model.weights.values():
             variable.assign(variable + random.normal(0, 0.1, variable.shape))
@@ -150,6 +154,45 @@ def test_flags_that_do_not_fit_are_refused(tmp_path):
     }.items():
         run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", *flags)
         assert message in the_error(run)
+
+
+def outputs(folder):
+    """What its signatures give for sentences."""
+    model = open_embedder(str(folder))
+    sides = model.encode_questions(SENTENCES), model.encode_responses(SENTENCES, SENTENCES)
+    return model(SENTENCES), *sides, model.infer(SENTENCES, SENTENCES[::-1])
+
+
+@pytest.mark.slow
+def test_with_smaller_tables_every_signature_gives_nearly_what_it_did(hub_folder, tmp_path):
+    folder = shutil.copytree(hub_folder, tmp_path / "whole")
+    output = tmp_path / "small"
+    hashes = TrainedOn.from_hashes([]).to_bytes()
+    (folder / TRAINED_ON).write_bytes(hashes)
+    export(folder, "savedmodel", output, tables="int8")
+    assert (output / TRAINED_ON).read_bytes() == hashes
+    whole, small = load_saved_model(folder), load_saved_model(output)
+    assert {*small.signatures} == {*whole.signatures}
+    for found, expected in zip(outputs(output), outputs(folder), strict=True):
+        np.testing.assert_allclose(found, expected, atol=3e-2)
+    assert 1 in {variable.dtype.size for variable in small.variables}
+    # The tables cannot be trained, everything else can.
+    assert len(small.trainable_variables) < len(whole.trainable_variables)
+    assert "fewer bytes" in (output / "README.md").read_text()
+    # All can be trained again in float32.
+    np.testing.assert_allclose(Model.from_pretrained(output)(SENTENCES), small(SENTENCES), atol=1e-5)
+    with pytest.raises(UserError, match="another folder"):
+        export(folder, "savedmodel", folder, tables="int8")
+
+
+@pytest.mark.parametrize("size", [1.0, 1e6, 1e-9])
+def test_rows_are_as_near_as_half_a_step_of_127_or_three_digits_of_their_largest_number(size):
+    rows = size * np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    rows[3] = 0
+    largest = np.abs(rows).max(axis=1, keepdims=True)
+    for tables, step in (("int8", 1 / 127), ("float16", 2.0**-10)):
+        kept = QuantizedTable(rows, tables)(np.arange(20)).numpy()
+        assert (np.abs(kept - rows) <= largest * step / 2 * (1 + 1e-5)).all()
 
 
 # Encodes the texts of texts.json with the model in each folder, whose name begins with the library's.

@@ -11,18 +11,12 @@ from serving_servers import server_in_thread
 from testing import SENTENCES
 
 from xling_tf import Model, SentenceEncoder
-from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig
-from xling_tf.corpora.folder import SAMPLE_FOLDER
-from xling_tf.errors import UserError
-from xling_tf.exporters.base import export
-from xling_tf.settings import apply_overrides
-from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS
 
 SETTINGS = (
     *("tokenizer.kind=letters", "tokenizer.max_tokens=20", "encoder.kind=max", "encoder.hidden_dim=24"),
     *("tasks.hypothesis_only.weight=1", "training.precision=float32", *ONE_TASK),
 )
-
 
 # A training in a process of its own.
 pytestmark = pytest.mark.slow
@@ -70,17 +64,3 @@ def test_is_called_served_and_read_back_as_it_was_exported(run, tmp_path):
     for name, variable in model.weights.items():
         np.testing.assert_array_equal(again.weights[name], variable, name)
     assert "heads/hypothesis_only/labels/kernel" in again.weights
-
-
-def test_a_kind_that_needs_word_vectors_gets_them_and_says_what_cannot_express_it(tmp_path):
-    settings = ["encoder.kind=given", "tokenizer.ngram_sizes=", "training.precision=float32"]
-    with pytest.raises(UserError, match=r"needs word vectors: .*initial\.vectors"):
-        apply_overrides(ExperimentConfig(), settings)
-    (tmp_path / "words.vec").write_text("the 1 2\nel 3 4\n")
-    config = apply_overrides(ExperimentConfig(), [*settings, f"initial.vectors={tmp_path}/words.vec"])
-    model = tmp_path / "model"
-    run_experiment(Run(name="x", config=config, data=SAMPLE_FOLDER, run_dir=tmp_path / "run", output=model))
-    expected = np.array([[1, 2], [4, 6]]) / np.sqrt([[5], [52]])
-    np.testing.assert_allclose(SentenceEncoder(model).encode(["the", "the el"]), expected, atol=1e-6)
-    with pytest.raises(UserError, match="expects an encoder that somebody trained"):
-        export(model, "onnx", tmp_path / "onnx")

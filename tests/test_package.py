@@ -163,6 +163,7 @@ print(json.dumps([[rows.tolist() for rows in vectors], hits[0]["corpus_id"], err
 def test_exports_are_installed_and_used_without_tensorflow(wheel, tmp_path):
     settings = ("encoder.kind=static", "encoder.embedding_dim=12", "encoder.hidden_dim=16")
     model = build_model(tiny_config(*settings, "tokenizer.num_oov_buckets=1"))
+    model.heads.clear()
     model.export(tmp_path / "model", {})
     for form, options in {"onnx": {}, "litert": {}, "wheel": {"name": "tiny-model"}}.items():
         export(tmp_path / "model", form, tmp_path / form, **options)

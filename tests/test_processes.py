@@ -13,16 +13,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import huggingface_hub
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from raw_files import write_files
+from huggingface_hub.utils import filter_repo_objects
+from raw_files import read_files, write_files
 from testing import SENTENCES
 
 import xling_tf
 from xling_tf import processes
 from xling_tf.errors import UserError
+from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.importers.base import read_base_model
 from xling_tf.savedmodel import saved_models
 from xling_tf.savedmodel.saved_models import find_model, model_name
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -44,7 +48,7 @@ def process_state():
 
 
 @pytest.mark.slow
-def test_a_library_call_leaves_the_process_as_it_is(hub_folder, tmp_path, monkeypatch):
+def test_a_library_call_leaves_the_process_as_it_is(hub_folder, headless, tmp_path, monkeypatch):
     """Also if threads load at once, and without standard error, as under pythonw."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stderr", None)
@@ -58,7 +62,7 @@ def test_a_library_call_leaves_the_process_as_it_is(hub_folder, tmp_path, monkey
     settings = ["training.precision=float32"]
     with ThreadPoolExecutor(1) as thread:  # signal handlers need the main thread
         options = {"output": "tuned", "steps": 1, "settings": settings}
-        assert thread.submit(xling_tf.fine_tune, hub_folder, PAIRS, **options).result()
+        assert thread.submit(xling_tf.fine_tune, headless, PAIRS, **options).result()
     assert process_state() == before
 
 
@@ -201,6 +205,29 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         with tarfile.open(archive, "w:gz", dereference=True) as file:
             file.add(tmp_path / "served" / number, f"served/{number}")
         assert find_model(archive).name == number
+
+
+def test_a_model_at_hugging_face_is_loaded_by_its_name(hub_folder, hub_vectors, tmp_path, monkeypatch):
+    repository = shutil.copytree(hub_folder, tmp_path / "repository")
+    for name in ("pytorch_model.bin", "onnx/model.onnx"):  # formats that nobody reads
+        (repository / name).parent.mkdir(exist_ok=True)
+        (repository / name).touch()
+
+    def download(name, revision, ignore_patterns):
+        if name != "a/b":
+            raise OSError("404")
+        names = read_files(repository).keys()
+        for name in names - filter_repo_objects(names, ignore_patterns=ignore_patterns):
+            (repository / name).unlink()
+        return str(repository)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    assert read_files(repository) == read_files(hub_folder)
+    assert open_embedder("hf://a/b@main").name == "b"
+    assert (read_base_model("hf://a/b@main"), read_base_model(hub_folder)) == ("a/b", "")
+    with pytest.raises(UserError, match="hf://a/other cannot be downloaded"):
+        xling_tf.load("hf://a/other")
 
 
 def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatch):

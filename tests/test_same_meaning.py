@@ -102,11 +102,11 @@ def test_a_calibrated_model_gives_probabilities(hub_model, tmp_path):
 
 
 @pytest.mark.slow
-def test_calibrating_an_exported_model(hub_folder, tmp_path):
+def test_calibrating_an_exported_model(headless, tmp_path):
     with pytest.raises(UserError, match=r"xling_tf\.calibrate"):
-        xling_tf.load(hub_folder).probability("a", "b")
+        xling_tf.load(headless).probability("a", "b")
     source = tmp_path / "source"
-    shutil.copytree(hub_folder, source)
+    shutil.copytree(headless, source)
     pairs = [(text, text) for text in dict.fromkeys(SENTENCES) if text.strip()]
     xling_tf.calibrate(source, pairs, output=tmp_path / "calibrated")
     encoder = xling_tf.load(tmp_path / "calibrated")

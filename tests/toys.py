@@ -26,7 +26,7 @@ from xling_tf.config import (
 )
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.embeddings import WordEmbedding
-from xling_tf.layers.pooling import masked_max, masked_mean, token_mask
+from xling_tf.layers.pooling import masked_max, token_mask
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task
 from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, texts
@@ -101,30 +101,6 @@ class MaxEncoder(TokenEncoder):
         return self.dense(masked_max(inputs, token_mask(inputs, lengths)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenConfig(EncoderConfig):
-    """The mean of word vectors that are given."""
-
-    needs_vectors = True
-
-
-@keras.saving.register_keras_serializable(package="toys")
-class GivenEncoder(TokenEncoder):
-    """The mean of the word vectors that training starts from."""
-
-    config_type = GivenConfig
-    sizes = ("num_words", "space_dims")
-    unsupported = {"onnx": "an encoder that somebody trained"}
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.hidden_dim = sum(self.space_dims)
-        self.embedding = WordEmbedding(self.num_words, self.hidden_dim, name="embedding")
-
-    def encode_tokens(self, inputs: Any, lengths: Any, training: bool = False) -> keras.KerasTensor:
-        return masked_mean(inputs, token_mask(inputs, lengths))
-
-
 class LabelSignature(Signature):
     """Strings to the probabilities of three labels."""
 
@@ -164,7 +140,6 @@ def register() -> None:
     """Registers the kinds in this process."""
     TOKENIZERS.register("letters", LettersConfig, LetterTokenizer)
     ENCODERS.register("max", MaxConfig, MaxEncoder)
-    ENCODERS.register("given", GivenConfig, GivenEncoder)
     TASKS.register("hypothesis_only", TaskConfig, HypothesisOnly)
 
 
