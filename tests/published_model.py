@@ -21,9 +21,8 @@ SENTENCES = [
     "今天下午我们去公园散步。",
     "Das Wetter wird morgen wieder besser.",
 ]
-WIDTHS = (2, 3, 5)
 SMALL = CnnConfig(
-    filter_widths=(1, *WIDTHS), embedding_dim=8, hidden_dim=8, num_filters=4, intermediate_dim=5, num_layers=2
+    filter_widths=(1, 2, 3, 5), embedding_dim=8, hidden_dim=8, num_filters=4, intermediate_dim=5, num_layers=2
 )
 
 

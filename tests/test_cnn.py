@@ -1,9 +1,9 @@
-"""The CNN: against NumPy, by hand, and its average of words."""
+"""The CNN: its convolutions by hand, and its average of words; test_published.py has published vectors."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from published_model import SENTENCES, WIDTHS, random_model
+from published_model import SENTENCES, random_model
 from testing import encode
 from use_weights import named_layers
 
@@ -36,6 +36,14 @@ def test_a_convolution_sees_its_neighbours_and_nothing_beyond_the_ends(width, ex
     assert branch(inputs, mask)[0, :3, 0].numpy().tolist() == expected
 
 
+def test_a_text_has_one_vector_whatever_its_company_and_each_variable_a_name():
+    model = random_model()
+    for text, vector in zip(TEXTS, encode(model, TEXTS), strict=True):
+        np.testing.assert_allclose(encode(model, [text])[0], vector, atol=1e-4)
+    named = [variable for layer in named_layers(model.encoder).values() for variable in layer.weights]
+    assert {id(variable) for variable in named} == {id(v) for v in model.encoder.dense_variables}
+
+
 def test_without_its_convolutions_it_is_an_average_of_words():
     model = random_model()
     encoder, (words, tokens, lengths) = model.encoder, model.tokenizer(tf.constant(TEXTS))
@@ -49,51 +57,3 @@ def test_without_its_convolutions_it_is_an_average_of_words():
         variable.assign(tf.zeros_like(variable.value))
     whole = encoder.encode(encoder.embed_words(words), tokens, lengths)
     np.testing.assert_allclose(before, whole, atol=1e-4)
-
-
-def test_against_numpy():
-    model = random_model()
-    parts = named_layers(model.encoder).values()
-    assert {id(v) for layer in parts for v in layer.weights} == {id(v) for v in model.encoder.dense_variables}
-    table = model.encoder.table_variables[0].numpy()
-    layers = {name: part.get_weights() for name, part in named_layers(model.encoder).items()}
-    for text, vector in zip(TEXTS, encode(model, TEXTS), strict=True):
-        np.testing.assert_allclose(encode(model, [text])[0], vector, atol=1e-4)
-        pieces_of_text = model.tokenizer.tokenize(tf.constant([text]))[0].numpy()
-        np.testing.assert_allclose(numpy_cnn(table[pieces_of_text], layers), vector, atol=1e-4)
-
-
-def numpy_cnn(tokens, layers):
-    """Maps `[tokens, dim]` embeddings to a sentence vector."""
-
-    def dense(inputs, name):
-        kernel, bias = layers[name]
-        return inputs @ kernel + bias
-
-    def norm(inputs, name):
-        scale, offset = layers[name]
-        deviation = inputs.std(axis=1, keepdims=True)
-        return (inputs - inputs.mean(axis=1, keepdims=True)) / deviation * scale + offset
-
-    def convolve(inputs, width, name):
-        kernel, bias = layers[name]
-        outputs = np.tile(bias, (len(inputs), 1))
-        for place in range(len(inputs)):
-            for offset in range(width):
-                neighbour = place + offset - (width - 1) // 2
-                if 0 <= neighbour < len(inputs):
-                    outputs[place] += inputs[neighbour] @ kernel[offset]
-        return np.maximum(outputs, 0)
-
-    outputs = [tokens]
-    for width in WIDTHS:
-        hidden = norm(dense(tokens, f"projection_{width}"), f"norm_{width}")
-        for index in range(2):
-            hidden = hidden + convolve(hidden, width, f"convolution_{width}_{index}")
-        outputs.append(hidden)
-    projected = dense(norm(np.concatenate(outputs, axis=1), "norm"), "pooled_projection")
-    pooled = projected.sum(axis=0) / len(tokens) ** 0.5
-    first = np.maximum(pooled @ layers["first"][0], 0)
-    second = np.maximum(pooled @ layers["second_shortcut"][0] + first @ layers["second"][0], 0)
-    third = np.maximum(second @ layers["third"][0], 0)
-    return np.tanh(second @ layers["output_shortcut"][0] + third @ layers["output_projection"][0])

@@ -34,7 +34,6 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "eigen_similarity": (0.0, (0.2, 2.0)),
 }
 
-
 PERFECT = by_meaning(meaning, 256)
 
 

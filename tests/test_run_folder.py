@@ -20,7 +20,6 @@ GARBAGE = [b"", b"[]", b"{}", b"null", b"\xff\xfe", b"[" * 100_000]
 PAIRS = [TranslationPair(f"sentence {n}", f"frase {n}") for n in range(100)]
 CORPUS = corpus("parallel", PAIRS)
 
-
 DAMAGES = {"cut": lambda content: content[: len(content) // 2], "one byte": flipped}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import ROOT, run_python
+from programs import run_program
 from testing import SENTENCES, TINY
 from tricky_texts import FRAGMENTS
 
@@ -175,9 +175,7 @@ def test_the_program_compares_them(spelt, tmp_path):
     for name in ("litert", "onnx"):
         spelt.encoder(name)
         flags.append(f"--{name}={spelt.place / name}")
-    program = str(ROOT / "evaluation" / "benchmark_runtimes.py")
-    run = run_python(tmp_path, program, f"--model={spelt.folder}", *flags)
-    assert run.status == 0, run.errors
+    run_program(tmp_path, "evaluation/benchmark_runtimes.py", f"--model={spelt.folder}", *flags)
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert figures["texts"] == len([*filter(None, SENTENCES)])
     assert min(figures[name]["least_cosine"] for name in ("litert", "onnx")) > 0.9999

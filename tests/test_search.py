@@ -35,9 +35,6 @@ def ids(hits):
     return [[hit["corpus_id"] for hit in row] for row in hits]
 
 
-# --- vectors
-
-
 def test_cosines_derived_by_hand():
     # |(3, 4)| = 5, |(6, 8)| = 10: (3*8 + 4*6) / 50 = 0.96, and each with itself 1.
     found = cosine_similarity([[3.0, 4.0], [0.0, 0.0]], [[8.0, 6.0], [3.0, 4.0]])
@@ -84,9 +81,6 @@ def test_rows_in_any_form_are_one_matrix(vectors):
     assert as_vectors(vectors, "corpus") == pytest.approx(MATRIX)
 
 
-# --- quantized vectors
-
-
 def test_int8_derived_by_hand():
     # Steps of 10 / sqrt(4) / 255 = 0.0196 from -2.5: 0.01 -> 128.01 -> 0; 0.5 -> 153 -> 25.
     codes = quantize_units(np.float32([[0.01, 0.5, -7, 7]]), "int8")
@@ -103,9 +97,6 @@ def test_bits_derived_by_hand():
         quantize_units(np.ones((2, 20)), "ubinary")
 
 
-# --- neighbours
-
-
 def test_nearest_with_ties_and_fewer_candidates():
     candidates = np.array([[0, 1], [1, 0], [1, 0]], np.float32)
     scores, indices = nearest(np.array([[1.0, 0.0]]), candidates, 4)
@@ -120,9 +111,6 @@ def test_clusters_find_nearly_all_that_the_exact_search_finds():
     found = nearest(vectors[:200], vectors, 10, kind="ivf").indices
     recall = np.mean([len({*a} & {*b}) / 10 for a, b in zip(exact, found, strict=True)])
     assert recall >= 0.9
-
-
-# --- semantic search
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.integers(1, 12), st.integers(0, 5))
@@ -170,9 +158,6 @@ def test_empty_inputs_give_empty_results():
     assert semantic_search(units(0, 1), []) == [[], []]
     assert bitext_mining([], units(0)) == bitext_mining(units(0), np.zeros((0, 2))) == []
     assert paraphrase_mining(Model(), ["0"]) == paraphrase_mining(Model(), []) == []
-
-
-# --- paraphrases and translations
 
 
 @given(st.integers(0, 12), st.integers(1, 12), st.integers(1, 80), st.integers(0, 3))

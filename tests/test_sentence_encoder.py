@@ -11,25 +11,12 @@ from testing import SENTENCES, response_encoder
 
 import xling_tf
 from xling_tf.errors import UserError
-from xling_tf.search.neighbours import truncated
-from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
 @pytest.fixture(scope="module")
 def loaded(hub_folder):
     return xling_tf.load(str(hub_folder))
-
-
-def test_vectors_are_shortened_and_quantized_batch_by_batch():
-    sentences = [" ".join(map(str, row)) for row in np.random.default_rng(0).normal(size=(9, 24))]
-    encoder = SentenceEncoder(numbers)
-    shortened = truncated(encoder.encode(sentences), 16)
-    for precision in ("float32", "int8", "binary"):
-        vectors = encoder.encode(sentences, batch_size=2, precision=precision, truncate_dim=16)
-        expected = quantize_units(shortened, precision)
-        assert vectors.dtype == expected.dtype
-        assert np.array_equal(vectors, expected)
 
 
 def test_a_loaded_model_encodes_like_the_saved_model(loaded, hub_vectors):

@@ -105,9 +105,6 @@ def test_models_without_marks_and_what_is_no_model_are_told(model):
         SentencePieceTokenizer(buffer.getvalue(), MARKED)
 
 
-# --- learning pieces
-
-
 def test_languages_are_drawn_alike_as_far_as_they_go():
     numbers = {"en": map(str, range(1000)), "es": map(str, range(100)), "zh": ["a", "b"]}
     drawn = draw_balanced(numbers, 60)

@@ -21,7 +21,6 @@ WORDS = [f"sentence {number}" for number in range(400)]
 TRAINED = [word for word in WORDS if not held_out(word)]
 HELD = [word for word in WORDS if held_out(word)]
 
-
 PAIRS = corpus(
     "parallel",
     [

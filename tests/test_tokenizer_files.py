@@ -97,9 +97,6 @@ def write(folder: Path, content: Any) -> Path:
     return write_json_files(folder, tokenizer=content)
 
 
-# --- SentencePiece
-
-
 def test_xlm_roberta_has_its_ids(tmp_path, pieces):
     reference = fairseq(pieces)
     reference.save(str(tmp_path / "tokenizer.json"))
@@ -213,9 +210,6 @@ def test_spaces_that_sentencepiece_cannot_treat_so_are_refused(tmp_path, content
         read_tokenizer(write(tmp_path, with_charsmap(content, b"")), 16, is_static=True)
 
 
-# --- BPE
-
-
 def add(content: Any, token: str, **flags: Any) -> None:
     row = content["model"]["vocab"].setdefault(token, len(content["model"]["vocab"]))
     plain = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
@@ -292,9 +286,6 @@ def test_bpe_that_sentencepiece_does_not_have_is_refused(tmp_path, gemma, learne
     add(gemma, "<table>", lstrip=True)
     with pytest.raises(UserError, match='does not find the added token "<table>"'):
         read(write(tmp_path, gemma))
-
-
-# --- WordPiece
 
 
 def test_a_bert_has_its_ids_from_either_file(tmp_path):
@@ -394,9 +385,6 @@ def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
         read_tokenizer(tmp_path, 16, is_static=True)
 
 
-# --- The way out
-
-
 @pytest.mark.parametrize("kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"])
 def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pieces):
     tokenizer: OurTokenizer
@@ -420,9 +408,6 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pie
     again = read(write(tmp_path, content))
     assert rows(again, texts) == ours
     assert tokenizer_json(again) == content
-
-
-# --- What cannot be read
 
 
 TYPED = {

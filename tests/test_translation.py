@@ -32,7 +32,6 @@ from xling_tf.settings import apply_overrides
 YU = tiny_config(*LSTM, "tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 
-
 # What the tasks see of their corpora before they are trained.
 SEEN = [text for pair in rows_of(EXAMPLES) for text in pair]
 
