@@ -1,4 +1,4 @@
-"""Tiny SavedModels whose answers can be derived by hand."""
+"""Tiny SavedModels: their answers can be derived by hand, or differ between texts."""
 
 import atexit
 import shutil
@@ -113,4 +113,22 @@ def put_export(folder: Path, version: int, *, wrecked: bool = False) -> Path:
         folder.rename(folder.with_name(f".{folder.name}.leaving"))
     arriving.rename(folder)
     shutil.rmtree(folder.with_name(f".{folder.name}.leaving"), ignore_errors=True)
+    return folder
+
+
+DIM = 8
+
+
+def hashed(texts: tf.Tensor) -> tf.Tensor:
+    """Returns a unit vector `[texts, DIM]` of each text's hashes."""
+    keys = [tf.strings.to_hash_bucket_strong(texts, 1 << 20, [seed, 1]) for seed in range(DIM)]
+    vectors = tf.cast(tf.stack(keys, axis=1), tf.float32) / (1 << 20) - 0.5
+    return tf.math.l2_normalize(vectors, axis=1)
+
+
+def save_hashed(folder: Path) -> Path:
+    """Saves a model of `hashed`; returns its folder."""
+    module, spec = tf.Module(), tf.TensorSpec([None], tf.string)
+    module.__call__ = tf.function(hashed, input_signature=[spec], autograph=False)
+    tf.saved_model.save(module, str(folder))
     return folder

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 from encode_functions import Counting
-from hashed_model import DIM, hashed, save_hashed
 from programs import ROOT, run_and_kill, run_python
 from pyarrow import parquet
 from raw_files import read_files, write_files
+from serving_models import DIM, hashed, save_hashed
 
 from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of

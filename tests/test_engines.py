@@ -11,9 +11,9 @@ from importlib.util import find_spec
 import numpy as np
 import pyarrow as pa
 import pytest
-from hashed_model import save_hashed
 from programs import ROOT, run_python
 from pyarrow import parquet
+from serving_models import save_hashed
 
 from xling_tf.bulk.record_batches import encode_batches
 

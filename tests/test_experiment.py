@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from raw_files import read_files
+from raw_files import read_files, write_files
 from testing import accept, tiny_config, tiny_model
 from testing import corpus as corpus_of
 
@@ -73,19 +73,32 @@ def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_pa
         assert known.share_of_texts(hypotheses) == share
 
 
-@pytest.mark.parametrize("output", ["runs/x", "runs", "run/../runs/x"])
-def test_an_output_that_would_replace_the_run_is_refused(output, run, tmp_path):
-    with pytest.raises(UserError, match="would replace the run folder"):
-        run_experiment(replace(run, output=tmp_path / output, run_dir=tmp_path / "runs" / "x"))
-    assert not (tmp_path / "runs").exists()
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        ({"output": "runs/x", "run_dir": "runs/x"}, "would replace the run folder"),
+        ({"output": "runs", "run_dir": "runs/x"}, "would replace the run folder"),
+        ({"output": "run/../runs/x", "run_dir": "runs/x"}, "would replace the run folder"),
+        ({"output": "mine"}, "`output` must be a new folder, .*mine holds something else"),
+        ({"run_dir": "mine"}, "mine has files, but none of a run"),
+        ({"run_dir": "mine/todo.txt/run"}, r"todo\.txt/run must be a writable folder, .*run_dir"),
+        ({"data": "empty"}, "/empty"),
+    ],
+)
+def test_folders_that_will_not_do_are_refused_at_once(folders, message, run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    before = read_files(write_files(tmp_path, {"mine/todo.txt": "mine"}))
+    with pytest.raises(UserError, match=message):
+        run_experiment(replace(run, **{name: tmp_path / folder for name, folder in folders.items()}))
+    after = read_files(tmp_path)
+    after.pop("run/lock", None)
+    assert after == before
 
 
-def test_a_folder_of_other_files_is_no_run_folder(run, tmp_path):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.tex").touch()
-    with pytest.raises(UserError, match="mine has files, but none of a run"):
-        run_experiment(replace(run, run_dir=tmp_path / "mine"))
-    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
+def test_a_training_needs_a_budget(run):
+    without = apply_overrides(run.config, ["training.steps=0"])
+    with pytest.raises(UserError, match=r"training\.minutes or training\.steps"):
+        run_experiment(replace(run, config=without))
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):

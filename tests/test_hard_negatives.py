@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from encode_functions import Counting
 from hard_negatives import mine_folder
-from programs import ROOT, run_python
+from programs import run_program
 from raw_files import write_files
+from serving_models import save_hashed
 
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.readers import mined_path, read_mined
@@ -87,8 +88,6 @@ def test_equal_vectors_are_within_a_margin_of_zero_though_they_are_rounded():
     assert [len(found) for found in mined] == [2] * 150
 
 
-# --- a file of mined negatives
-
 MINED = [
     TranslationPair("one", "uno", ("dos", "tres")),
     TranslationPair("two", "dos", ("tres",)),
@@ -124,8 +123,6 @@ def test_pairs_get_their_negatives_where_they_are_asked_for(tmp_path, caplog):
     with pytest.raises(UserError, match=r"'two' of .* is not in the corpus .*--source en --target es"):
         load(with_mined=True)
 
-
-# --- a folder
 
 # Sources that the split keeps for training, and some that it holds out.
 WORDS = [f"sentence number {number}" for number in range(200)]
@@ -198,16 +195,12 @@ def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
     assert sizes(num_negatives=1) == [4]
 
 
-# --- the program
-
-
 @pytest.mark.slow
-def test_the_program_mines_and_prints_counts(hub_folder, tmp_path):
+def test_the_program_mines_and_prints_counts(tmp_path):
+    model = save_hashed(tmp_path / "model")
     data = write_corpus(tmp_path / "data", ROWS)
-    flags = (str(ROOT / "data/hard_negatives.py"), f"--model={hub_folder}", "--data=data", "--top=1")
-    first = run_python(tmp_path, *flags)
-    assert first.status == 0, first.errors
+    first = run_program(tmp_path, "data/hard_negatives.py", f"--model={model}", "--data=data", "--top=1")
     assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
     assert [len(found) for _, _, found in mined(data)] == [1] * 5
     record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))
-    assert record["recipe"]["model"] == checksum(hub_folder)
+    assert record["recipe"]["model"] == checksum(model)

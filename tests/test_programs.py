@@ -8,21 +8,19 @@ from dataclasses import asdict
 
 import pytest
 import yaml
-from programs import ONE_TASK, ROOT, run_python, the_error, train
+from programs import ROOT, run_python, the_error, train
 from raw_files import write_files
 
 from training.curves import write_curves
 from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
-from xling_tf.errors import UserError
 from xling_tf.exporters import compact
 from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.serving.app import ServerConfig
 from xling_tf.serving.batching import BatchingParameters
-from xling_tf.settings import apply_overrides
-from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.experiment import Run
 
 
 @pytest.mark.parametrize(
@@ -61,30 +59,6 @@ def test_a_limit_on_the_command_line_leaves_the_other_one(given, minutes, steps)
     )
     done = run_python(ROOT / "training", "-c", code, "--preset=multilingual-best", *given)
     assert [float(number) for number in done.output.split()] == [minutes, steps]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"data": "empty"}, ["empty"]),
-        ({"run_dir": "file/run"}, ["run_dir", "file/run"]),
-        ({"output": "notes"}, ["output", "notes"]),
-        ({"run_dir": "other"}, ["training.minutes", "training.steps"]),  # without a budget
-    ],
-)
-def test_folders_and_budgets_that_will_not_do_are_refused_at_once(changes, said, tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "notes").mkdir()
-    for name in ("file", "notes/todo.txt"):
-        (tmp_path / name).write_text("mine")
-    steps = 0 if "training.steps" in said else 1
-    config = apply_overrides(get_preset("smoke"), [*ONE_TASK, f"training.steps={steps}"])
-    folders = {"run_dir": "run", "output": "model"} | changes
-    with pytest.raises(UserError) as caught:
-        run_experiment(Run(name="smoke", config=config, **{n: tmp_path / f for n, f in folders.items()}))
-    assert all(words in str(caught.value) for words in said)
-    assert "\n" not in str(caught.value)
-    assert (tmp_path / "notes" / "todo.txt").read_text() == "mine"
 
 
 def defaults(function):

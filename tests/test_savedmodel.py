@@ -7,6 +7,7 @@ import tensorflow as tf
 from hostile_bytes import FEW
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from serving_models import hashed, save
 from testing import (
     CARD_FILES,
     SENTENCES,
@@ -20,6 +21,9 @@ from testing import (
     tiny_model,
 )
 
+import xling_tf
+from xling_tf.encoders import base
+from xling_tf.errors import UserError
 from xling_tf.layers.pooling import unit_length
 
 DIM = TINY.encoder.hidden_dim
@@ -88,6 +92,21 @@ def test_nothing_gives_no_rows(hub_loaded, loaded_answering):
         assert hub_loaded(inputs).shape == hub_loaded.response_encoder(inputs).shape == (0, DIM)
         assert hub_loaded.inference(inputs, inputs).shape == (0, 3)
         assert loaded_answering.response_encoder(inputs).shape == (0, DIM)
+
+
+@pytest.mark.parametrize(("index", "rows"), [(0, [2, 1, 1]), (1, [4])])
+def test_an_export_encodes_as_much_at_once_as_its_device_takes(index, rows, monkeypatch):
+    monkeypatch.setattr(base, "_MICRO_BATCHES", {"CPU": 2, "GPU": 8})
+    monkeypatch.setattr(tf.raw_ops, "DeviceIndex", lambda device_names: index)
+    encoded = []
+
+    def encode(tokens: tf.RaggedTensor) -> tf.Tensor:
+        encoded.append(tokens.nrows())
+        return tf.cast(tokens.row_lengths(), tf.float32)[:, None]
+
+    tokens = tf.ragged.constant([[1, 1], [1], [1], [1, 1]])
+    assert base.in_micro_batches(encode, tokens, 1).numpy().tolist() == [[2], [1], [1], [2]]
+    assert encoded == rows
 
 
 @settings(FEW, max_examples=6)
@@ -185,3 +204,54 @@ def test_a_user_fine_tunes_both_sides(answering):
         for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
             variable.assign_sub(0.02 * tf.convert_to_tensor(gradient))
     assert losses == sorted(losses, reverse=True)
+
+
+TEXTS = ["a good day", "bad", ""]
+
+
+def sentiment(text):
+    good = tf.cast(tf.strings.regex_full_match(text, ".*good.*"), tf.float32)
+    return {"outputs": tf.stack([good, 1 - good], axis=1)}
+
+
+def described(text, unit):
+    lengths = tf.strings.length(text)
+    return {"label": tf.strings.join([tf.strings.as_string(lengths), unit], " "), "length": lengths}
+
+
+def test_calls_with_lists_and_arrays_of_any_size_trace_nothing(hub_loaded):
+    hub_loaded(["a"])
+    traces = hub_loaded.__call__.experimental_get_tracing_count()
+    for size in range(1, 20):
+        hub_loaded([f"a {number}" for number in range(size)])
+        hub_loaded(np.full([size, 2], "a", object))
+    assert hub_loaded.__call__.experimental_get_tracing_count() == traces
+
+
+def test_the_client_calls_any_signature(tmp_path):
+    strings = tf.TensorSpec([None], tf.string)
+    signatures = {
+        "serving_default": (lambda inputs: {"outputs": hashed(inputs)}, {"inputs": strings}),
+        "sentiment": (sentiment, {"text": strings}),
+        "described": (described, {"text": strings, "unit": strings}),
+    }
+    model = tf.Module()
+    model.__call__ = tf.function(hashed, input_signature=[strings])
+    save(model, signatures, tmp_path)
+    encoder = xling_tf.load(tmp_path)
+    assert encoder.call("sentiment", text=TEXTS, batch_size=2).tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert encoder.call("sentiment", text="good").tolist() == [1, 0]
+    assert encoder.call("sentiment", text=[]).shape == (0, 2)
+    answer = encoder.call("described", text=TEXTS, unit="bytes")
+    assert answer["label"] == ["10 bytes", "3 bytes", "0 bytes"]
+    assert answer["length"].tolist() == [10, 3, 0]
+    for name, inputs, message in (
+        ("sentiment", {"texts": TEXTS}, "takes text: string, but got texts"),
+        ("sentiment", {}, "but got nothing"),
+        ("described", {"text": TEXTS, "unit": ["a", "b"]}, "got 2 for 3"),
+        ("inference", {"premise": "a"}, "no signature inference.* it has described, sentiment"),
+    ):
+        with pytest.raises(UserError, match=message):
+            encoder.call(name, **inputs)
+    with pytest.raises(UserError, match="no signature raw"):
+        encoder.encode(TEXTS, normalize_embeddings=False)

@@ -4,7 +4,6 @@ import json
 import re
 import signal
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -74,23 +73,17 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
     assert config == smoke.results["model"]
 
 
-class Stage(NamedTuple):
-    """What one of the runs in a row left behind."""
-
-    ended: Run
-    metrics: list[dict]
-    checkpoints: list[str]
-
-
-def run(folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS) -> Stage:
-    """Runs the command with many checkpoints, and sends it a signal once it has trained `at` steps."""
+def run(
+    folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS
+) -> tuple[Run, list[dict], list[str]]:
+    """Runs the command, which gets a signal after `at` steps; returns its end, metrics and checkpoints."""
     run_dir = folder / "runs" / "smoke"
 
     def ready() -> bool:
         return len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1
 
     (ended,) = train_until(ready, stop, [folder], [*FLAGS, "--set=training.checkpoint_minutes=0.002"])
-    return Stage(ended, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir))
+    return ended, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir)
 
 
 @pytest.fixture(scope="module")
@@ -104,22 +97,22 @@ def stages(tmp_path_factory):
 # In processes of their own; test_static.py has restarts within one.
 @pytest.mark.slow
 def test_after_a_kill_it_continues_at_the_newest_checkpoint(stages):
-    before, after = stages["killed"], stages["stopped"]
-    step = int(before.checkpoints[-1].removeprefix("step-"))
-    assert 0 < step <= len(before.metrics)
-    assert f"continuing at step {step}," in after.ended.errors
-    assert after.metrics[:step] == before.metrics[:step]
+    (_, before, saved), (ended, after, _) = stages["killed"], stages["stopped"]
+    step = int(saved[-1].removeprefix("step-"))
+    assert 0 < step <= len(before)
+    assert f"continuing at step {step}," in ended.errors
+    assert after[:step] == before[:step]
 
 
 @pytest.mark.slow
 def test_sigterm_stops_with_a_checkpoint_and_says_what_to_do(stages):
-    stopped = stages["stopped"]
-    steps = len(stopped.metrics)
-    assert stopped.ended.status == 1
+    ended, metrics, saved = stages["stopped"]
+    steps = len(metrics)
+    assert ended.status == 1
     assert 40 <= steps < STEPS
-    assert stopped.checkpoints[-1] == f"step-{steps:09d}"
-    assert f"stopped at step {steps}; the same command continues" in stopped.ended.errors
-    assert "Traceback" not in stopped.ended.errors
+    assert saved[-1] == f"step-{steps:09d}"
+    assert f"stopped at step {steps}; the same command continues" in ended.errors
+    assert "Traceback" not in ended.errors
 
 
 @pytest.mark.slow
