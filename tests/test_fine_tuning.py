@@ -75,7 +75,7 @@ def test_a_model_is_tuned_and_tuned_again_in_its_place(start, tmp_path, monkeypa
     kept = "optimizer.embedding_learning_rate=0"
     settings = (*SETTINGS, kept, "training.precision=mixed_bfloat16")
     handler = signal.getsignal(signal.SIGINT)  # test_processes.py has more that a call must leave as it was
-    changes = {"run_dir": tmp_path / "again", "steps": 1, "settings": settings}
+    changes = {"run_dir": tmp_path / "again", "steps": 4, "settings": settings}
     assert tune(mine, tmp_path, pairs=others, **changes).encode(TEXTS).shape == (len(TEXTS), 8)
     assert signal.getsignal(signal.SIGINT) == handler
     third, known = weights(mine), open_embedder(str(mine)).trained_on

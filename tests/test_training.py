@@ -126,7 +126,8 @@ def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(stages, s
         assert [line[key] for line in curve] == [line[key] for line in expected]
     for key in ("loss", "gradient_norm"):
         values = [[line[key] for line in lines] for lines in (curve, expected)]
-        np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-5)
+        # Threads add numbers up in another order, which a hundred steps magnify.
+        np.testing.assert_allclose(*values, rtol=5e-4, atol=1e-5)
     scores, expected = ended.results["scores"], smoke.results["scores"]
     assert scores.keys() == expected.keys()
     for suite, values in expected.items():
