@@ -72,8 +72,7 @@ def make_workloads(
     return {
         **{
             f"training: {peer}, {dtype}": _Training(models["float32"], pairs, dtype)
-            for dtype in _DTYPES
-            if pairs
+            for dtype in (_DTYPES if pairs else ())
         },
         **{
             f"encoding: {peer}, {dtype}": _timed(partial(model.encode, texts), len(texts))

@@ -17,6 +17,7 @@ from xling_tf.config import SentencePieceConfig
 from xling_tf.encoders import modernbert
 from xling_tf.encoders.base import build_encoder
 from xling_tf.errors import UserError
+from xling_tf.exporters import sentence_transformers
 from xling_tf.exporters.base import export
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.bert import FAMILIES, read_bert
@@ -34,7 +35,7 @@ DISTILUSE = [(32, 20, "Tanh", True)]
 TWO = [(32, 24, "GELU", False), (24, 9, "Identity", True)]
 # Windows of two tokens on each side: texts of more than 16 are computed in blocks.
 MODERN = {"model_type": "modernbert", **SIZES, "num_hidden_layers": 4, "local_attention": 4}
-SHORT = {**MODERN, "num_hidden_layers": 2}
+SHORT = {**MODERN, "num_hidden_layers": 2, "pieces": "bpe"}
 BIASES = {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "norm_eps": 1e-3}
 BASES = {"global_attn_every_n_layers": 2, "global_rope_theta": 500.0, "local_rope_theta": 77.0}
 # Settings of transformers for random models of each architecture; pooling and dense layers, if they are other
@@ -51,14 +52,7 @@ ROWS = {
     "camembert": {"model_type": "camembert", **ROBERTA},
     "distilbert": {**DISTILBERT, "dense": DISTILUSE},
     "modernbert": MODERN,
-    "modernbert-biases": {
-        **SHORT,
-        **BIASES,
-        **BASES,
-        "hidden_activation": "silu",
-        "pooling": "cls",
-        "pieces": "bpe",
-    },
+    "modernbert-biases": {**SHORT, **BIASES, **BASES, "hidden_activation": "silu", "pooling": "cls"},
     "modernbert-global": {**MODERN, "global_attn_every_n_layers": 1, "num_attention_heads": 2},
     "modernbert-wide": {**MODERN, "local_attention": 128, "hidden_activation": "gelu_new", "pooling": "max"},
     "modernbert-itself": {**MODERN, "local_attention": 1, "global_attn_every_n_layers": 9},
@@ -123,15 +117,15 @@ np.save("vectors.npy", SentenceTransformer("sentence-transformers", device="cpu"
 """
 
 
-def learn_pieces(kind):
+def learn_pieces(kind, rules="nmt_nfkc"):
     """A tokenizer of the special pieces and rules of an XLM-RoBERTa, or of a Gemma, which also has bytes."""
     model, options = io.BytesIO(), {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600}
     if kind == "bpe":
         spaces = dict.fromkeys(("add_dummy_prefix", "remove_extra_whitespaces"), False)
-        options |= {"byte_fallback": True, "normalization_rule_name": "identity", **spaces}
+        rules, options = "identity", {**options, "byte_fallback": True, **spaces}
     sentencepiece.SentencePieceTrainer.train(
         **{"sentence_iterator": iter(TEXTS), "model_writer": model, "model_type": kind, **options},
-        **{"hard_vocab_limit": False, "minloglevel": 2},
+        **{"hard_vocab_limit": False, "minloglevel": 2, "normalization_rule_name": rules},
     )
     proto = model_proto(model.getvalue())
     proto.pieces.add(piece="<mask>", type=CONTROL)
@@ -191,6 +185,12 @@ def test_keras_hub_loads_what_is_exported(name, folder, tmp_path):
     texts = [text for text in TEXTS if text.isascii()]  # keras-hub keeps accents
     vectors = embedder.predict(texts, verbose=0)
     np.testing.assert_allclose(vectors, model(texts), atol=1e-3)  # and approximates the activation
+
+
+def test_transformers_is_told_of_an_xlm_roberta_only_if_its_rules_are_those_of_one(tmp_path):
+    write = sentence_transformers._write_vocabulary
+    assert write(tmp_path, learn_pieces("unigram")) == {"tokenizer_class": "XLMRobertaTokenizer"}
+    assert write(tmp_path, learn_pieces("bpe")) == write(tmp_path, learn_pieces("unigram", "identity")) == {}
 
 
 def encoder_of(**settings):

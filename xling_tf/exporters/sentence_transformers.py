@@ -22,7 +22,7 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.sentencepiece import model_proto
+from xling_tf.tokenizers.sentencepiece import UNIGRAM, model_proto
 from xling_tf.weights import Weights, arrays, write_weights
 
 _CARD = """# A sentence encoder for sentence-transformers
@@ -41,7 +41,6 @@ float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers` library. 
 _REPEATED = "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."
 _STATES = "`last_hidden_state` has the\noutputs of the last block."
 _PROMPTED = "`encode_query` and `encode_document` of sentence-transformers put it there.\n"
-_BATCH = 32
 # transformers' names of our activations.
 _ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu": "relu", "silu": "silu"}
 # Special pieces of an XLM-RoBERTa: the first four, and the last.
@@ -95,7 +94,26 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     settings = {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
     write_json(folder / "config_sentence_transformers.json", {**settings, "similarity_fn_name": "cosine"})
 
-    graph = _Graph(model)
+    tokenizer, encode, cosine = _write_onnx(source, folder)
+    texts, cost = list(PROBES), ""
+    if model.tokenizer.known_words:
+        unknown = tokenizer.token_to_id(UNKNOWN_WORD)
+        cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)
+    card = _CARD.format(
+        dim=encoder.hidden_dim,
+        backend="" if family else ', backend="onnx"',
+        states=_STATES if family else _REPEATED,
+        cosine=cosine,
+        prompts=source.about_prompts and source.about_prompts + _PROMPTED,
+        cost=cost,
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    return texts, encode
+
+
+def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
+    """Writes the model exactly and in 8 bits; returns a tokenizer, an encoder and the two's mean cosine."""
+    graph = _Graph(source.model)
     (folder / "onnx").mkdir()
     exact, quantized = (folder / "onnx" / name for name in ("model.onnx", "model_quantized.onnx"))
     exact.write_bytes(to_onnx(graph.encode, graph.tables, graph.signature))
@@ -106,22 +124,11 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
         quantization.quantize_dynamic(exact, quantized, per_channel=True)
     finally:
         logging.disable(logging.NOTSET)
-    tokenizer, encode = _load(folder, exact, source.prompt)
-    texts, cost = list(PROBES), ""
-    cosines = np.sum(encode(texts) * _load(folder, quantized, source.prompt)[1](texts), axis=1)
-    if model.tokenizer.known_words:
-        unknown = tokenizer.token_to_id(UNKNOWN_WORD)
-        cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)
-    card = _CARD.format(
-        dim=encoder.hidden_dim,
-        backend="" if family else ', backend="onnx"',
-        states=_STATES if family else _REPEATED,
-        cosine=np.mean(cosines),
-        prompts=source.about_prompts and source.about_prompts + _PROMPTED,
-        cost=cost,
-    )
-    (folder / "README.md").write_text(card, encoding="utf-8")
-    return texts, encode
+    open_model = library("xling_tf.savedmodel.onnx_client", "onnxruntime", "export").open_model
+    tokenizer, encode = open_model(exact, folder / "tokenizer.json")
+    _, encode_quantized = open_model(quantized, folder / "tokenizer.json")
+    cosine = float(np.mean(np.sum(encode(PROBES) * encode_quantized(PROBES), axis=1)))
+    return tokenizer, lambda texts: encode([source.prompt + text for text in texts]), cosine
 
 
 class _Graph:
@@ -169,10 +176,7 @@ class _Graph:
             ids = tf.where(is_empty[:, None], empty, ids)[:, : tf.reduce_max(lengths)]
         vectors = unit_length(body.encode_tokens(self._embed(tables, ids), lengths))
         width = tf.maximum(tf.shape(input_ids)[1], 1)
-        return {
-            "last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]),
-            "sentence_embedding": vectors,
-        }
+        return {"last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]), "sentence_embedding": vectors}
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
@@ -185,29 +189,6 @@ def vocabulary_rows(model: Model) -> NDArray[np.float32]:
     table = model.encoder.embedding.words.table.numpy()
     table[num_known] = table[num_known:].mean(axis=0)
     return table
-
-
-def _load(folder: Path, model: Path, prompt: str) -> tuple[Any, Encode]:
-    """Returns the tokenizer, and a function that encodes texts with an ONNX model."""
-    tokenizers = library("tokenizers", "tokenizers", "export")
-    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.enable_padding()
-    runtime = library("onnxruntime", "onnxruntime", "export")
-    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        batches = []
-        for begin in range(0, len(texts), _BATCH):
-            encodings = tokenizer.encode_batch([prompt + text for text in texts[begin : begin + _BATCH]])
-            inputs = {
-                "input_ids": [encoding.ids for encoding in encodings],
-                "attention_mask": [encoding.attention_mask for encoding in encodings],
-            }
-            arrays = {name: np.array(rows, np.int64) for name, rows in inputs.items()}
-            batches += session.run(["sentence_embedding"], arrays)
-        return np.concatenate(batches)
-
-    return tokenizer, encode
 
 
 def write_modules(folder: Path, kinds: Mapping[str, str]) -> None:
@@ -249,8 +230,10 @@ def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         return {"do_lower_case": tokenizer.config.lowercase}
     if isinstance(tokenizer.config, SentencePieceConfig):
         model = model_proto(content)
-        names = [piece.piece for piece in model.pieces]
-        if [*names[:4], names[-1]] == _XLM_ROBERTA:
+        names, rules = [piece.piece for piece in model.pieces], model.normalizer_spec
+        # transformers gives this class the rules of XLM-RoBERTa, whatever tokenizer.json says.
+        has_rules = rules.precompiled_charsmap and rules.add_dummy_prefix and rules.remove_extra_whitespaces
+        if model.trainer_spec.model_type == UNIGRAM and has_rules and names[:4] + names[-1:] == _XLM_ROBERTA:
             begin, _, end, unknown, *pieces = model.pieces
             del model.pieces[:]
             model.pieces.extend([unknown, begin, end, *pieces[:-1]])

@@ -32,11 +32,7 @@ _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
 _NGRAM_SHARE = 0.2  # of the size
 _TIME = 1_577_836_800  # 2020-01-01
 
-_PROJECT = """[build-system]
-requires = ["flit_core>=3.11"]
-build-backend = "flit_core.buildapi"
-
-[project]
+_PROJECT = """[project]
 name = "{name}"
 version = "{version}"
 description = "{description}"
@@ -72,9 +68,7 @@ _CARD = """# {name}
 {how}The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of {texts:,}
 texts are below {least:.3f}. Made by xling_tf.
 """
-_AVERAGES = """A vector is the average of the words' vectors, {words:,} of which are stored. {spelled}It needs
-NumPy alone.
-"""
+_AVERAGES = "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
 _SPELLED = "Other words get theirs from their character n-grams. "
 _PIECES = "It needs ONNX Runtime and `tokenizers`; its weights have 8 bits.\n"
 
@@ -126,9 +120,8 @@ def _write_averages(
     source: Source, package: Path, megabytes: float, texts: Sequence[str]
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
     """Writes a client for NumPy alone; returns its vectors of texts, turned back, and its description."""
-    model = source.model
-    tokenizer = model.tokenizer
-    if source.prompt or source.model.encoder_settings["kind"] != "static":
+    model, tokenizer = source.model, source.model.tokenizer
+    if source.prompt or model.encoder_settings["kind"] != "static":
         reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
     # The client computes no other hashes.
     if tokenizer.config.num_oov_buckets != 1 or max(tokenizer.config.ngram_sizes, default=0) > 4:
@@ -157,8 +150,7 @@ def _write_pieces(
     source: Source, package: Path, texts: Sequence[str]
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
     """Writes a client for ONNX Runtime; returns its vectors of texts, and its description."""
-    from xling_tf.savedmodel import onnx_client
-
+    onnx_client = library("xling_tf.savedmodel.onnx_client", "onnxruntime", "export")
     with tempfile.TemporaryDirectory() as other:
         sentence_transformers.export(source, Path(other))
         shutil.copy(Path(other, "onnx", "model_quantized.onnx"), package / onnx_client.MODEL)

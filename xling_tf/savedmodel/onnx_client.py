@@ -4,8 +4,9 @@ The wheels of `export --to wheel` contain a copy of both.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -31,19 +32,26 @@ class OnnxEncoder(Client):
         self.dim = settings["dim"]
         self._prompts = settings["prompts"]  # by the roles of texts
         self._max_bytes = settings["max_bytes"]  # of a text, before it is cut into pieces
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / TOKENIZER))
-        self._tokenizer.enable_padding()
-        self._session = onnxruntime.InferenceSession(folder / MODEL, providers=["CPUExecutionProvider"])
+        _, self._run = open_model(folder / MODEL, folder / TOKENIZER)
 
     def _encode(self, texts: Sequence[str], role: str) -> NDArray[np.float32]:
-        vectors = np.empty((len(texts), self.dim), np.float32)
+        return self._run([self._prompts[role] + first_bytes(text, self._max_bytes) for text in texts])
+
+
+def open_model(model: Path, tokenizer: Path) -> tuple[Any, Callable[[Sequence[str]], NDArray[np.float32]]]:
+    """Returns a tokenizer of `tokenizers`, and a function that encodes one or more texts by an ONNX model."""
+    opened = tokenizers.Tokenizer.from_file(str(tokenizer))
+    opened.enable_padding()
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         order = np.argsort([len(text) for text in texts], kind="stable")
+        batches = []
         for begin in range(0, len(texts), _BATCH):
-            rows = order[begin : begin + _BATCH]
-            batch = self._tokenizer.encode_batch(
-                [self._prompts[role] + first_bytes(texts[row], self._max_bytes) for row in rows]
-            )
+            batch = opened.encode_batch([texts[row] for row in order[begin : begin + _BATCH]])
             ids, mask = ([getattr(text, name) for text in batch] for name in ("ids", "attention_mask"))
-            inputs = {"input_ids": np.array(ids), "attention_mask": np.array(mask)}
-            (vectors[rows],) = self._session.run(["sentence_embedding"], inputs)
-        return vectors
+            inputs = {"input_ids": np.array(ids, np.int64), "attention_mask": np.array(mask, np.int64)}
+            batches += session.run(["sentence_embedding"], inputs)
+        return np.concatenate(batches)[np.argsort(order)]
+
+    return opened, encode

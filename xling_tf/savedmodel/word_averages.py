@@ -7,6 +7,7 @@ import codecs
 import json
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -26,7 +27,7 @@ _MAX_KEPT = 100_000  # runs of characters whose words are kept, and unknown word
 codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
 
 
-class Client:
+class Client(ABC):
     """What the clients in wheels have in common; `dim` is the width of the vectors."""
 
     dim: int
@@ -62,12 +63,11 @@ class Client:
         Returns:
             For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first.
         """
-        vectors = (
-            corpus if isinstance(corpus, np.ndarray) else np.atleast_2d(self._vectors(corpus, "document"))
-        )
+        if not isinstance(corpus, np.ndarray):
+            corpus = np.atleast_2d(self._vectors(corpus, "document"))
         results = []
         for query in np.atleast_2d(self._vectors(queries, "query")):
-            scores = vectors @ query
+            scores = corpus @ query
             best = np.argsort(-scores, kind="stable")[:top_k]
             results.append([{"corpus_id": int(i), "score": float(scores[i])} for i in best])
         return results
@@ -92,9 +92,9 @@ class Client:
             vectors[begin : begin + len(some)] = self._encode(some, role)
         return vectors[0] if is_single else vectors
 
+    @abstractmethod
     def _encode(self, texts: Sequence[str], role: str) -> NDArray[np.float32]:
-        """Returns `[texts, dim]` vectors of queries, documents or, by default, texts in general."""
-        raise NotImplementedError
+        """Returns `[texts, dim]` unit vectors; `role` is "query", "document" or "default"."""
 
 
 class WordAverages(Client):

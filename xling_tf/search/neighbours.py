@@ -47,11 +47,7 @@ def index_kind(num_candidates: int) -> IndexKind:
 
 
 def nearest(
-    queries: NDArray[np.floating],
-    candidates: NDArray[np.floating],
-    k: int,
-    *,
-    kind: IndexKind | None = None,
+    queries: NDArray[np.floating], candidates: NDArray[np.floating], k: int, *, kind: IndexKind | None = None
 ) -> Neighbours:
     """Finds the candidates with the highest inner products, which are cosines if all are unit vectors.
 
