@@ -50,8 +50,9 @@ _MAX_SAME_RESPONSES = 10
 _MAX_NEAR_DUPLICATES = 3
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _MIN_UNSPACED = 0.3
-# Frequent English words that are not words of Spanish, French or German.
+# Frequent English words, and which of them are also words of other languages.
 _ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by|from|when")
+_ALSO = {"nl": {"of", "is"}, "pl": {"to", "by"}, "tr": {"it", "be"}}
 _MAX_ENGLISH_WORDS = 0.15
 
 
@@ -70,7 +71,8 @@ class Source:
 
     def patterns(self, *languages: str) -> tuple[str, ...]:
         """Returns the regular expressions of the packages for some languages."""
-        codes = [{"zh": "zh-cn"}.get(language, language) for language in languages]
+        names = {"pt": "pt-br", "zh": "zh-cn", "zh_TW": "zh-tw"}  # of languages in packages' names
+        codes = [names.get(language, language) for language in languages]
         return tuple(dict.fromkeys(p.replace("{}", code) for p in self.packages for code in codes))
 
 
@@ -397,7 +399,8 @@ def in_another_language(text: str, language: str) -> bool:
     if is_unspaced(language):
         return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * num_letters(text)
     words = cleaning.WORD.findall(text.lower())
-    english = sum(map(bool, map(_ENGLISH_WORD.fullmatch, words)))
+    also = _ALSO.get(language, ())
+    english = sum(bool(_ENGLISH_WORD.fullmatch(word)) and word not in also for word in words)
     return without_country(language) != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 

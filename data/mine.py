@@ -26,12 +26,16 @@ _OUTPUT = flags.DEFINE_string(
 )
 _THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Smallest margin of a pair.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Says how much there is to search, and exits.")
 
 
 def main() -> None:
     """Mines what the flags describe, and prints the counts."""
-    from xling_tf.bulk.mining import mine_translations
+    from xling_tf.bulk.mining import describe_mining, mine_translations
 
+    if _DRY_RUN.value:
+        print(describe_mining(Path(_SOURCE.value), Path(_TARGET.value), memory=_MEMORY.value))
+        return
     with progress("mining") as report:
         paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
         counts = mine_translations(*paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report)

@@ -22,10 +22,14 @@ from xling_tf.files import read_json
 # The names of a language in locale folders, the better one first.
 LOCALES = {
     "en": ("en", "en-US", "en_US", "C"),
-    "es": ("es", "es_ES"),
-    "fr": ("fr", "fr_FR"),
-    "de": ("de", "de_DE"),
+    **{code: (code, f"{code}_{code.upper()}") for code in ("es", "fr", "de", "it", "nl", "pl", "ru", "tr")},
+    "th": ("th",),
+    "ar": ("ar",),
+    "ja": ("ja", "ja_JP"),
+    "ko": ("ko", "ko_KR"),
+    "pt": ("pt_BR", "pt-BR", "pt", "pt_PT"),
     "zh": ("zh_CN", "zh-CN", "zh_Hans"),
+    "zh_TW": ("zh_TW", "zh-TW", "zh_Hant"),
 }
 
 _DAMAGED = (AttributeError, LookupError, OSError, TypeError, ValueError, LxmlError, struct.error)

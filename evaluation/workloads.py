@@ -70,9 +70,10 @@ def seconds_of(function: Callable[[], object]) -> float:
 
 def flops_per_token(encoder: Mapping[str, Any]) -> int:
     """The operations of a token's forward pass through the layers' weights; 0 if unknown."""
-    if encoder["kind"] in ("transformer", "bert"):
-        width = encoder["embedding_dim" if encoder["kind"] == "bert" else "hidden_dim"]
-        return 2 * encoder["num_layers"] * width * (4 * width + 2 * encoder["intermediate_dim"])
+    if encoder["kind"] in ("transformer", "bert", "modernbert"):
+        width = encoder["hidden_dim" if encoder["kind"] == "transformer" else "embedding_dim"]
+        matrices = 3 if encoder["kind"] == "modernbert" else 2  # of the feed-forward layer; one is a gate
+        return 2 * encoder["num_layers"] * width * (4 * width + matrices * encoder["intermediate_dim"])
     if encoder["kind"] == "cnn":  # only its convolutions: the rest is computed once per distinct piece
         widths = sum(width for width in encoder["filter_widths"] if width > 1)
         return 2 * encoder["num_layers"] * encoder["num_filters"] ** 2 * widths

@@ -1,11 +1,12 @@
 """The card of an exported model, as Hugging Face's library and our importers read it."""
 
 import huggingface_hub
+import numpy as np
 from import_model import read_licence
 
 from xling_tf.exporters.base import _metadata
 from xling_tf.importers.base import read_base_model
-from xling_tf.savedmodel.card import model_card, training_card
+from xling_tf.savedmodel.card import example_cosines, model_card, training_card
 from xling_tf.savedmodel.saved_models import read_front_matter
 
 RESULTS = {
@@ -13,6 +14,7 @@ RESULTS = {
     "config": {"optimizer": {"name": "adam", "learning_rate": 0.002}, "tasks": {}},
     "corpora": {"parallel/bible-web.en-es": 3, "documents/bible-web.en": 4, "nli/facebook_xnli.en": 1},
     "scores": {"task/inference": {"loss": 1}, "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500}},
+    "cosines": example_cosines(lambda texts: texts, ["it"]),
 }
 
 
@@ -39,6 +41,19 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, tmp_path)
     assert exported.data.to_dict() == card.data.to_dict() | expected
 
 
-def test_a_card_is_written_before_there_are_scores():
-    assert "## Scores" in training_card(RESULTS)
+def test_the_parts_that_a_run_has_are_in_its_card():
+    card = training_card(RESULTS)
+    assert "\n## Scores" in card
+    assert card.endswith("trains.\n")
     assert "Scores" not in training_card(RESULTS | {"scores": {}})
+    assert "Cosines" not in card  # a model of Italian alone
+
+    def encode(texts):  # one direction for each language
+        return np.array([[1.0, 0.0] if text.isascii() else [0.6, 0.8] for text in texts])
+
+    cosines = example_cosines(encode, ["en", "it", "zh"])
+    assert cosines.pop("车站在哪里？") == 0.6
+    assert list(cosines.values()) == [1, 1, 1]
+    card = training_card(RESULTS | {"cosines": example_cosines(encode, ["en", "it", "zh"])})
+    assert 'Cosines with "Where is the station?"' in card
+    assert "\n     0.60  车站在哪里？\n" in card

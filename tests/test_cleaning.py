@@ -32,6 +32,8 @@ def test_sentence_faults():
     other = "another language"
     assert sentence_fault("The size of the image is changed.", "de") == other
     assert sentence_fault("Die Größe des Bildes wird geändert.", "de") is None
+    assert sentence_fault("The size of the image is changed.", "nl") == other
+    assert sentence_fault("Dit huis is klein.", "nl") is None  # "is" is Dutch, too
     assert sentence_fault("After applying the filter", "zh") == other
     assert sentence_fault("The size of the image is changed.", "en_GB") is None
     for code in ("zh", "zh_TW"):

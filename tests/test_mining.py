@@ -1,6 +1,7 @@
 """Mining of translations out of folders of vectors: margins, memory, duplicates, a kill, faults."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from programs import ROOT, run_and_kill
 from pyarrow import parquet
 
 from xling_tf.bulk import mining
-from xling_tf.bulk.mining import mine_translations
+from xling_tf.bulk.mining import describe_mining, mine_translations
 from xling_tf.errors import UserError
 from xling_tf.search.quantization import quantize_units
 from xling_tf.search.search import bitext_mining
@@ -91,6 +92,13 @@ def test_margins_by_hand_where_the_same_sentence_counts_once(tmp_path):
         assert counts == {"sources": 2, "targets": 2, "pairs": num_pairs}
         pairs = [(pytest.approx(score, abs=1e-5), *pair) for score, *pair in expected]
         assert read(tmp_path / "out.tsv") == pairs[:num_pairs]
+
+
+def test_a_plan_says_how_often_the_memory_is_filled(tmp_path):
+    folders = write_sides(tmp_path, random_sides(1500), rows=10)
+    blocks = [re.findall(r"in (\d+)", describe_mining(*folders, memory=memory)) for memory in (4, SMALL)]
+    assert blocks[0] == ["1", "1"]
+    assert 1 < int(blocks[1][0]) == int(blocks[1][1]) <= 150
 
 
 def test_nothing_to_find(tmp_path):

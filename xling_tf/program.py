@@ -26,6 +26,7 @@ from xling_tf.errors import UserError, is_disk_full, is_out_of_memory, missing_p
 from xling_tf.length_batches import available_cpus
 from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 
+STARTED = time.monotonic()  # programs import this module before TensorFlow
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.
 _LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))

@@ -77,27 +77,44 @@ def mine_translations(
     """
     if output.suffix == ".parquet":
         raise UserError(f"`output` is for lines of text; name it .tsv, not {output.name}")
-    folders = [VectorFolder.open(source), VectorFolder.open(target)]
-    _require_comparable(*folders)
     work = output.with_name(f"{output.name}.neighbours")
+    forward, backward = searches = _plan(source, target, work, memory)
+    sides = [search.queries for search in searches]
     require_writable_file(output, "choose another `output`")
     require_writable_folder(work, "choose another `output`")
     with locked(work, "output"):
-        sides = [_Side(folder) for folder in folders]
-        descriptions = (json.dumps(dict(folder.description), sort_keys=True) for folder in folders)
+        descriptions = (json.dumps(dict(side.folder.description), sort_keys=True) for side in sides)
         digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
         settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
         continue_with(work / "search.json", settings)
-        room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * sum(map(len, sides))
-        forward = _Search(sides[0], sides[1], work / "forward", room)
-        backward = _Search(sides[1], sides[0], work / "backward", room)
-        for search in (forward, backward):
+        for search in searches:
             search.run(report)
         report("choosing pairs")
         margins, *rows = best_pairs(forward, backward, threshold)
         report(f"writing {len(margins):,} pairs")
         _write(output, sides, margins, rows)
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
+
+
+def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
+    """Says what `mine_translations` would search, in how many blocks, and the disk that this takes."""
+    searches = _plan(source, target, Path(), memory)
+    sizes = [len(search.queries) for search in searches]
+    blocks = [-(-search.candidates.folder.num_shards // search.shards_at_once) for search in searches]
+    gigabytes = 12e-9 * NUM_NEIGHBOURS * sum(sizes)  # 4 bytes for a score, 8 for a number
+    return (
+        f"{sizes[0]:,} distinct sentences are searched in {blocks[0]} blocks of the other side, {sizes[1]:,} "
+        f"in {blocks[1]}; the neighbours take {gigabytes:.2g} GB beside the output"
+    )
+
+
+def _plan(source: Path, target: Path, work: Path, memory: float) -> tuple["_Search", "_Search"]:
+    """Returns the searches from the source and from the target, which keep their results in `work`."""
+    folders = [VectorFolder.open(source), VectorFolder.open(target)]
+    _require_comparable(*folders)
+    first, second = (_Side(folder) for folder in folders)
+    room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * (len(first) + len(second))
+    return _Search(first, second, work / "forward", room), _Search(second, first, work / "backward", room)
 
 
 class _Side:
@@ -159,8 +176,8 @@ class _Search:
         longest = max(len(queries.folder), len(candidates.folder), 1)
         shard_rows = min(description["rows_per_shard"], longest)
         room -= 3 * size * dim * shard_rows  # to read a shard
-        self._shards_at_once = int(room / row_bytes / shard_rows)
-        if self._shards_at_once < 1:
+        self.shards_at_once = int(room / row_bytes / shard_rows)
+        if self.shards_at_once < 1:
             more = (row_bytes * shard_rows - room) / _GIB
             raise UserError(
                 f"shards of {shard_rows:,} rows need {more:.2g} GiB more; raise `memory`, or encode with a "
@@ -174,7 +191,7 @@ class _Search:
         # An earlier run, perhaps with another `memory`, may have searched some queries up to a later shard: a
         # block ends there, so that all queries continue from the same place.
         while (begin := min(done, default=total)) < total:
-            end = min(begin + self._shards_at_once, total, *(each for each in done if each > begin))
+            end = min(begin + self.shards_at_once, total, *(each for each in done if each > begin))
             block = None
             for shard, shards_searched in enumerate(done):
                 if shards_searched == begin:

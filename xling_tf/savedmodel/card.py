@@ -1,7 +1,7 @@
 """The model card: the README of an exported model, with the metadata for Hugging Face's search."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xling_tf.program import format_table
@@ -44,12 +44,37 @@ The licences of these corpora may have conditions for the weights; those of the 
 in `SOURCES.md` in their folder below `data/prepared`. `config.json` describes the model. `trained_on.npz` has
 hashes of the training texts, with which evaluation/main.py detects texts that the model has seen.
 """
+_COSINES = """
+## Cosines with "{sentence}"
+
+    {cosines}
+"""
+# Not from the corpora, which may be private.
+_SENTENCES = (
+    ("en", "Where is the station?"),
+    ("en", "How do I get to the station?"),
+    ("en", "Tomorrow it will rain."),
+    ("es", "¿Dónde está la estación?"),
+    ("fr", "Où est la gare ?"),
+    ("de", "Wo ist der Bahnhof?"),
+    ("zh", "车站在哪里？"),
+)
 _SCORES = """
 ## Scores on held-out data
 
     {scores}
 
 Retrieval ranks the right translation among `num_candidates`.
+"""
+_CITATION = """
+## Citation
+
+    @software{xling_tf,
+      title = {xling_tf: cross-lingual sentence encoders in TensorFlow},
+      author = {{The xling_tf authors}},
+    }
+
+`docs/papers.md` of xling_tf names the papers whose systems it trains.
 """
 
 
@@ -135,6 +160,19 @@ def training_card(results: Mapping[str, Any]) -> str:
     tasks = results["config"]["tasks"].items()
     batches = (f"{task['examples_per_batch']} of {name}" for name, task in tasks if task["weight"])
     corpora = "\n    ".join(f"{name} {count}" for name, count in results["corpora"].items())
-    training = _TRAINING.format(run=results, batches=", ".join(batches), corpora=corpora)
-    scores = format_table(results["scores"]).replace("\n", "\n    ")
-    return training + _SCORES.format(scores=scores) if results["scores"] else training
+    parts = [_TRAINING.format(run=results, batches=", ".join(batches), corpora=corpora)]
+    if results["cosines"]:
+        (sentence, _), *others = results["cosines"].items()
+        lines = (f"{cosine:5.2f}  {text}" for text, cosine in others)
+        parts.append(_COSINES.format(sentence=sentence, cosines="\n    ".join(lines)))
+    if results["scores"]:
+        parts.append(_SCORES.format(scores=format_table(results["scores"]).replace("\n", "\n    ")))
+    return "".join([*parts, _CITATION])
+
+
+def example_cosines(encode: Callable[[list[str]], Any], languages: Sequence[str]) -> dict[str, float]:
+    """Returns sentences in some languages, with their cosines with the first of them."""
+    texts = [text for language, text in _SENTENCES if language in languages]
+    return (
+        dict(zip(texts, (encode(texts) @ encode(texts[:1]).T)[:, 0].tolist(), strict=True)) if texts else {}
+    )

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -27,8 +28,8 @@ from xling_tf.files import locked, replacing, require_writable_folder
 from xling_tf.importers.base import read_base_model
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.processes import start_tensorflow
-from xling_tf.program import progress, provenance
-from xling_tf.savedmodel.card import model_card, training_card
+from xling_tf.program import STARTED, progress, provenance
+from xling_tf.savedmodel.card import example_cosines, model_card, training_card
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -359,23 +360,27 @@ def _finish(run: Run, data: DataConfig, trainer: Trainer, parts: Parts) -> dict[
     if line:
         model.info = replace(model.info, same_meaning=line)
         module.calibrate(line)
-    _, files = _describe(run, trainer, module, parts, {})
+    cosines = example_cosines(encode, data.languages)
+    _, files = _describe(run, trainer, module, parts, {"scores": {}, "cosines": cosines})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
+    minutes = (time.monotonic() - STARTED) / 60
     logging.info("%s holds the model; now it is scored", run.output)
     seconds = max(SCORING_SECONDS, SCORING_SHARE * trainer.seconds)
     held_out = {task: examples.held_out for task, examples in parts.examples.items()}
     scores = evaluate(model, parts.tasks, data.languages, encode, held_out, corpora, run.data, seconds)
     scores |= {"same_meaning": reliability} if line else {}
-    results, files = _describe(run, trainer, module, parts, scores)
+    measured = {"scores": scores, "cosines": cosines}
+    results, files = _describe(run, trainer, module, parts, measured)
     for name, content in files.items():
         with replacing(run.output / name) as temporary:
             temporary.write_text(content, "utf-8")
+    results["minutes_until_export"] = minutes  # since the program's start; a restart begins again
     run.folder.write("results.json", json.dumps(results, indent=2) + "\n")
     return results
 
 
 def _describe(
-    run: Run, trainer: Trainer, module: ExportedModule, parts: Parts, scores: Mapping[str, Any]
+    run: Run, trainer: Trainer, module: ExportedModule, parts: Parts, measured: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns a run's results, and the files that describe an export by them."""
     config, model = run.config, parts.model
@@ -384,7 +389,7 @@ def _describe(
         "preset": run.name,
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
-        "scores": scores,
+        **measured,
         "corpora": {corpus.title: corpus.num_records for corpus in parts.store.corpora},
         "config": to_dict(config),
     }
