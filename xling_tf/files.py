@@ -139,6 +139,14 @@ def read_json(path: Path) -> Any:
         raise ValueError(str(error)) from None
 
 
+def read_json_dict(path: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; {} if the file is missing, damaged or of other content."""
+    with suppress(OSError, ValueError):
+        if isinstance(content := read_json(path), dict):
+            return content
+    return {}
+
+
 def file_digest(path: Path, algorithm: str = "blake2b") -> str:
     """Returns the digest of a file's content in hexadecimal digits."""
     with path.open("rb") as file:
