@@ -147,6 +147,11 @@ def read_json_dict(path: Path) -> dict[str, Any]:
     return {}
 
 
+def folder_bytes(folder: Path) -> int:
+    """Returns the size of all files in a folder and below it."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def file_digest(path: Path, algorithm: str = "blake2b") -> str:
     """Returns the digest of a file's content in hexadecimal digits."""
     with path.open("rb") as file:
