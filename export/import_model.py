@@ -54,11 +54,10 @@ _WEIGHTS = """
 
 {origin}
 
-{licence}
+The licence of these weights is that of the original: {licence}.
 
 `config.json` describes the model; `--init` starts a training from it.
 """
-_LICENCE = "The licence of these weights is that of the original: {}."
 
 
 def main(*sources: str) -> None:
@@ -115,7 +114,7 @@ def import_model(source: str | None, output: Path) -> str:
     licence_name = licence or "not stated in its files"
     if source and (similarity := read_similarity(find_model(source))) != "cosine":
         origin += f" It compares vectors by {similarity}: use the signature `raw`, which does not normalise."
-    section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))
+    section = _WEIGHTS.format(origin=origin, licence=licence_name)
     model.export(output, {**files, "README.md": card + section}, module)
     return f"{_describe(model)}, licence {licence_name}"
 
