@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import combinations
+from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from xling_tf.errors import UserError, require_known
@@ -112,10 +113,7 @@ class Registry:
     def implementation(self, name: str) -> Any:
         """Returns the class of a kind; an unknown name raises a `UserError`."""
         implementation = self._find(name)[1]
-        if isinstance(implementation, str):
-            module, _, class_name = implementation.partition(":")
-            implementation = getattr(import_module(module), class_name)
-        return implementation
+        return resolve_name(implementation) if isinstance(implementation, str) else implementation
 
     def implementation_of(self, config: object) -> Any:
         """Returns the class of a kind by its settings."""

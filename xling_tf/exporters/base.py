@@ -3,10 +3,10 @@
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -110,9 +110,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     )
     if expected := source.model.encoder.unsupported.get(form):
         reject(source, form, expected)
-    module, _, function = exporter.partition(":")
     with replacing_folder(output) as temporary:
-        write = getattr(import_module(f"xling_tf.exporters.{module}"), function)
+        write = resolve_name(f"xling_tf.exporters.{exporter}")
         texts, encode = write(source, temporary, **options) or ((), source.encode)
         if texts:
             difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
