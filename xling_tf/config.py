@@ -21,13 +21,11 @@ from xling_tf.errors import UserError, require_known
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
-# Kinds, presets, word vectors and a suite of evaluations that only papers' baselines need; may be missing.
-_BASELINES = "xling_tf.baselines"
 
 
 def baselines() -> Any:
-    """Imports and returns the package of baselines; None if it is missing."""
-    return import_module(_BASELINES) if find_spec(_BASELINES) else None
+    """Imports what only papers' baselines need (kinds, presets, word vectors, a suite); None without it."""
+    return import_module("xling_tf.baselines") if find_spec("xling_tf.baselines") else None
 
 
 class Check(NamedTuple):
