@@ -19,7 +19,6 @@ from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import read_config
 from xling_tf.settings import from_mapping, kind_to_dict
-from xling_tf.tokenizers.base import Tokenizer
 
 # bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
 # A smaller gain is not worth the lost precision.
@@ -57,17 +56,14 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
         model["info"] = dataclasses.asdict(info)
     else:
-        decided: dict[str, Any] = {}
-        tokenizer: Tokenizer
+        decided: dict[str, Any] = {} if num_layers is None else {"num_layers": num_layers}
+        tokenizer_class = TOKENIZERS.implementation_of(config.tokenizer)
         if config.initial.vectors:
             vectors = _fit_vectors(config, store, run_dir)
-            tokenizer = TOKENIZERS.implementation_of(config.tokenizer)(vectors.words, config.tokenizer)
+            tokenizer = tokenizer_class(vectors.words, config.tokenizer)
             decided["space_dims"] = vectors.dims
         else:
-            texts = store.training_texts_by_language()
-            tokenizer = TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
-        if num_layers is not None:
-            decided["num_layers"] = num_layers
+            tokenizer = tokenizer_class.fit(config.tokenizer, store.training_texts_by_language())
         model = {
             "info": dataclasses.asdict(info),
             "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
