@@ -129,14 +129,10 @@ class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
     takes_vectors = False  # true if the words of `initial.vectors` can make the tokenizer
+    ngram_sizes = tuple[int, ...]()  # lengths of words' n-grams, which few encoders take
 
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
     lowercase: bool = False
-
-    @property
-    def has_ngrams(self) -> bool:
-        """True if words have n-grams, which few encoders take."""
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,11 +147,6 @@ class WordsConfig(TokenizerConfig):
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
     ngram_sizes: DifferentSizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
-
-    @property
-    def has_ngrams(self) -> bool:
-        """See `TokenizerConfig.has_ngrams`."""
-        return bool(self.ngram_sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -596,12 +587,12 @@ class ExperimentConfig:
             return
         if tokenizer is None or encoder is None:
             raise UserError("this preset starts from a model: set initial.model")
-        if tokenizer.has_ngrams and not encoder.takes_ngrams:
+        if tokenizer.ngram_sizes and not encoder.takes_ngrams:
             raise UserError(
                 "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
                 "tokenizer.kind=sentencepiece"
             )
-        if vectors and (tokenizer.has_ngrams or not tokenizer.takes_vectors):
+        if vectors and (tokenizer.ngram_sizes or not tokenizer.takes_vectors):
             raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
         if encoder.needs_vectors and not vectors:
             raise UserError(
