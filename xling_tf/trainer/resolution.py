@@ -1,7 +1,7 @@
 """The decisions that a run makes once, from its config, data and machine."""
 
 import dataclasses
-import time
+import timeit
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -136,9 +136,5 @@ def matmul_gflops(dtype: str) -> float:
         return tf.while_loop(lambda number, _: number < count, add, (0, tf.zeros([], dtype)))[1]
 
     product()
-    seconds = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        product().numpy()
-        seconds.append(time.perf_counter() - begin)
-    return 2 * count * rows * inner * columns / min(seconds) / 1e9
+    seconds = min(timeit.repeat(lambda: product().numpy(), number=1, repeat=5))
+    return 2 * count * rows * inner * columns / seconds / 1e9
