@@ -36,7 +36,7 @@ from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_co
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError
-from xling_tf.files import read_json, recover_folder, replacing_folder
+from xling_tf.files import read_json_dict, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when extraction or cleaning changes, so that older folders are prepared again.
@@ -112,12 +112,8 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
 
 def _failed_before(folder: Path) -> list[str] | None:
     """Returns the packages that could not be downloaded for a folder; None if it is not prepared."""
-    try:
-        content = read_json(folder / "preparation.json")
-        is_current = content["preparation_version"] == PREPARATION_VERSION
-        return list(content["failed"]) if is_current else None
-    except (LookupError, OSError, TypeError, ValueError):
-        return None
+    content = read_json_dict(folder / "preparation.json")
+    return content.get("failed") if content.get("preparation_version") == PREPARATION_VERSION else None
 
 
 def _prepare(
@@ -382,10 +378,7 @@ class _Apt:
 
 def _version(folder: Path) -> str | None:
     """Returns the version of the package in a folder, or None if the package is not complete."""
-    try:
-        return str(read_json(folder / _MARKER)["version"])
-    except (LookupError, OSError, TypeError, ValueError):
-        return None
+    return read_json_dict(folder / _MARKER).get("version")
 
 
 def _complaint(process: _Process) -> str:

@@ -25,7 +25,7 @@ from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import MINED_FOLDER, mined_path
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
-from xling_tf.files import read_json, require_writable_folder, write_json
+from xling_tf.files import read_json_dict, require_writable_folder, write_json
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_hard_negatives
@@ -86,10 +86,7 @@ def mine_folder(
         path, name = mined_path(data, corpus.name, corpus.languages), f"{corpus.name}.{corpus.languages}"
         record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
         recipe = {"model": model, **options, "pairs": _fingerprint(pairs)}
-        try:
-            earlier = dict(read_json(record_path)) if path.is_file() else {}
-        except (OSError, TypeError, ValueError):
-            earlier = {}
+        earlier = read_json_dict(record_path) if path.is_file() else {}
         if earlier.get("recipe") == recipe:
             logging.info("%s is kept: model, options and pairs are the same", path)
             counts[name] = earlier["counts"]

@@ -22,6 +22,7 @@ import numpy as np
 from absl import flags
 
 from evaluation.workloads import MIB, ROUNDS, read_texts, resident_bytes, write_figures
+from xling_tf.files import folder_bytes
 from xling_tf.program import run
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -68,10 +69,9 @@ def _open(folder: str) -> dict[str, float]:
     begin = time.perf_counter()
     _opened["encoder"] = SentenceEncoder(folder)
     _opened["encoder"].encode(["one"])
-    files = [path for path in Path(folder).rglob("*") if path.is_file()]
     return {
         "seconds_to_first_vector": time.perf_counter() - begin,
-        "disk_mib": sum(path.stat().st_size for path in files) / MIB,
+        "disk_mib": folder_bytes(Path(folder)) / MIB,
     }
 
 

@@ -139,8 +139,7 @@ def label(metric: str) -> str:
 
 def formatted(metric: str, value: float) -> str:
     """Formats a value as the papers do: fractions in percent, correlations unchanged."""
-    name = metric.rpartition("/")[2]
-    if any(part in name for part in _CORRELATIONS):
+    if is_correlation(metric):
         return f"{value + 1e-9:.3f}"
     if is_fraction(metric):
         return f"{100 * value + 1e-9:.1f}"

@@ -31,6 +31,7 @@ from absl import flags
 
 from xling_tf import __version__
 from xling_tf.errors import UserError
+from xling_tf.files import folder_bytes
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, licence_files, model_name, read_front_matter
 
@@ -53,11 +54,10 @@ _WEIGHTS = """
 
 {origin}
 
-{licence}
+The licence of these weights is that of the original: {licence}.
 
 `config.json` describes the model; `--init` starts a training from it.
 """
-_LICENCE = "The licence of these weights is that of the original: {}."
 
 
 def main(*sources: str) -> None:
@@ -69,9 +69,8 @@ def main(*sources: str) -> None:
     output = Path(flags.FLAGS.output or f"exported/{name}")
     with progress(f"importing {source or 'the published weights'} into {output}"):
         summary = import_model(source, output)
-    size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     quoted = shlex.quote(str(output))
-    print(_DONE.format(output=output, quoted=quoted, size=size / 1e6, summary=summary))
+    print(_DONE.format(output=output, quoted=quoted, size=folder_bytes(output) / 1e6, summary=summary))
 
 
 def import_model(source: str | None, output: Path) -> str:
@@ -115,7 +114,7 @@ def import_model(source: str | None, output: Path) -> str:
     licence_name = licence or "not stated in its files"
     if source and (similarity := read_similarity(find_model(source))) != "cosine":
         origin += f" It compares vectors by {similarity}: use the signature `raw`, which does not normalise."
-    section = _WEIGHTS.format(origin=origin, licence=_LICENCE.format(licence_name))
+    section = _WEIGHTS.format(origin=origin, licence=licence_name)
     model.export(output, {**files, "README.md": card + section}, module)
     return f"{_describe(model)}, licence {licence_name}"
 

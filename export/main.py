@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.errors import UserError
+from xling_tf.files import folder_bytes
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
@@ -116,7 +117,7 @@ def _make(model: Path) -> Iterator[str]:
             return
         is_keras = _TO.value == "keras"  # whose folder has no README.md
         loader = "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"
-        yield _EXPORTED.format(folder=output, size=_megabytes(output), loader=loader)
+        yield _EXPORTED.format(folder=output, size=folder_bytes(output) / 1e6, loader=loader)
 
 
 def _serve(model: Path, serving: Path) -> str:
@@ -127,17 +128,13 @@ def _serve(model: Path, serving: Path) -> str:
         folder, requests = publish(model, serving, name, _VERSION.value)
     return _SERVED.format(
         folder=folder,
-        size=_megabytes(folder),
+        size=folder_bytes(folder) / 1e6,
         requests=sum(requests.values()),
         name=name,
         base=folder.parent,
         absolute=folder.parent.resolve(),
         image=_IMAGE,
     )
-
-
-def _megabytes(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 if __name__ == "__main__":

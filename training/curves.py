@@ -30,10 +30,8 @@ def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> No
         _chart(number, task, np.array(steps), last_step, held_out.get(task))
         for number, (task, steps) in enumerate(losses.items())
     ]
-    width, height = (
-        (_WIDTH + _MARGIN) * _COLUMNS,
-        _MARGIN + (_HEIGHT + 2 * _MARGIN) * -(-len(charts) // _COLUMNS),
-    )
+    width = (_WIDTH + _MARGIN) * _COLUMNS
+    height = _MARGIN + (_HEIGHT + 2 * _MARGIN) * -(-len(charts) // _COLUMNS)
     ends = ", ".join(f"{task.replace('_', ' ')} {steps[-1][1]:.2f}" for task, steps in losses.items())
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
@@ -63,11 +61,10 @@ def _chart(number: int, task: str, steps: np.ndarray, last_step: int, held_out: 
         ends += f", held out {held_out:.2f}"
     left = (number % _COLUMNS) * (_WIDTH + _MARGIN) + _MARGIN / 2
     top = number // _COLUMNS * (_HEIGHT + 2 * _MARGIN) + 2.5 * _MARGIN
-    return "\n".join(
-        [
-            f'<g transform="translate({left},{top})">',
-            f'<text y="-22">{escape(task.replace("_", " "))}</text><text class="faint" y="-7">{ends}</text>',
-            *lines,
-            f'<polyline points="{curve}"/></g>',
-        ]
-    )
+    parts = [
+        f'<g transform="translate({left},{top})">',
+        f'<text y="-22">{escape(task.replace("_", " "))}</text><text class="faint" y="-7">{ends}</text>',
+        *lines,
+        f'<polyline points="{curve}"/></g>',
+    ]
+    return "\n".join(parts)

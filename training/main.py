@@ -126,9 +126,7 @@ def _config() -> ExperimentConfig:
 
 def _prepare_default_corpora(config: ExperimentConfig) -> None:
     """Runs data/default.py, which ends at once if its corpora exist."""
-    targets = config.data.targets
-    if ALL_LANGUAGES in targets:
-        targets = DEFAULT_TARGETS
+    targets = DEFAULT_TARGETS if ALL_LANGUAGES in config.data.targets else config.data.targets
     with _program("data/default.py", "--source", config.data.source, "--target", ",".join(targets)):
         pass
 

@@ -8,6 +8,7 @@ from tabulate import tabulate
 
 from xling_tf.corpora.folder import resolve_languages
 from xling_tf.corpora.store import transient_store
+from xling_tf.files import folder_bytes
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import find_model
@@ -15,11 +16,6 @@ from xling_tf.trainer.experiment import SCORING_SECONDS, SCORING_SHARE, Run, fin
 from xling_tf.trainer.resolution import resolve
 
 _CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one
-
-
-def total_bytes(folder: Path) -> int:
-    """Returns the size of a folder's files."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def plan(run: Run) -> str:
@@ -36,12 +32,12 @@ def plan(run: Run) -> str:
             counts[*key, "records"] += len(corpus.train)
             counts[*key, "held out"] += len(corpus.held_out)
         if config.initial.model:
-            weights = total_bytes(find_model(config.initial.model))
+            weights = folder_bytes(find_model(config.initial.model))
         else:
             model = resolve(config, data, store, Path(folder))
             made = Model.from_config(model.model, model.files.__getitem__)
             weights = 4 * made.encoder.count_params()
-        text = total_bytes(Path(folder))
+        text = folder_bytes(Path(folder))
     rows = [
         (
             *key,

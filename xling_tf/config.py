@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import combinations
+from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from xling_tf.errors import UserError, require_known
@@ -20,13 +21,11 @@ from xling_tf.errors import UserError, require_known
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
-# Kinds, presets, word vectors and a suite of evaluations that only papers' baselines need; may be missing.
-_BASELINES = "xling_tf.baselines"
 
 
 def baselines() -> Any:
-    """Imports and returns the package of baselines; None if it is missing."""
-    return import_module(_BASELINES) if find_spec(_BASELINES) else None
+    """Imports what only papers' baselines need (kinds, presets, word vectors, a suite); None without it."""
+    return import_module("xling_tf.baselines") if find_spec("xling_tf.baselines") else None
 
 
 class Check(NamedTuple):
@@ -112,10 +111,7 @@ class Registry:
     def implementation(self, name: str) -> Any:
         """Returns the class of a kind; an unknown name raises a `UserError`."""
         implementation = self._find(name)[1]
-        if isinstance(implementation, str):
-            module, _, class_name = implementation.partition(":")
-            implementation = getattr(import_module(module), class_name)
-        return implementation
+        return resolve_name(implementation) if isinstance(implementation, str) else implementation
 
     def implementation_of(self, config: object) -> Any:
         """Returns the class of a kind by its settings."""
@@ -133,14 +129,10 @@ class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
     takes_vectors = False  # true if the words of `initial.vectors` can make the tokenizer
+    ngram_sizes = tuple[int, ...]()  # lengths of words' n-grams, which few encoders take
 
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"
     lowercase: bool = False
-
-    @property
-    def has_ngrams(self) -> bool:
-        """True if words have n-grams, which few encoders take."""
-        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,11 +147,6 @@ class WordsConfig(TokenizerConfig):
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
     ngram_sizes: DifferentSizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
-
-    @property
-    def has_ngrams(self) -> bool:
-        """See `TokenizerConfig.has_ngrams`."""
-        return bool(self.ngram_sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -600,12 +587,12 @@ class ExperimentConfig:
             return
         if tokenizer is None or encoder is None:
             raise UserError("this preset starts from a model: set initial.model")
-        if tokenizer.has_ngrams and not encoder.takes_ngrams:
+        if tokenizer.ngram_sizes and not encoder.takes_ngrams:
             raise UserError(
                 "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
                 "tokenizer.kind=sentencepiece"
             )
-        if vectors and (tokenizer.has_ngrams or not tokenizer.takes_vectors):
+        if vectors and (tokenizer.ngram_sizes or not tokenizer.takes_vectors):
             raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
         if encoder.needs_vectors and not vectors:
             raise UserError(

@@ -139,6 +139,19 @@ def read_json(path: Path) -> Any:
         raise ValueError(str(error)) from None
 
 
+def read_json_dict(path: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file; {} if the file is missing, damaged or of other content."""
+    with suppress(OSError, ValueError):
+        if isinstance(content := read_json(path), dict):
+            return content
+    return {}
+
+
+def folder_bytes(folder: Path) -> int:
+    """Returns the size of all files in a folder and below it."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def file_digest(path: Path, algorithm: str = "blake2b") -> str:
     """Returns the digest of a file's content in hexadecimal digits."""
     with path.open("rb") as file:

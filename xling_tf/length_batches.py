@@ -79,14 +79,8 @@ def compute_in_batches(
     return results
 
 
-def encode_in_batches(
-    encode: Callable[..., ArrayLike],
-    *columns: list[str],
-    max_rows: int,
-    max_length: int = sys.maxsize,
-    show_progress: bool = False,
-) -> NDArray[Any]:
-    """Encodes rows of texts, given in columns, in the batches of `compute_in_batches`.
+def encode_in_batches(encode: Callable[..., ArrayLike], *columns: list[str], **options: Any) -> NDArray[Any]:
+    """Encodes rows of texts, given in columns, in batches; takes the options of `compute_in_batches`.
 
     Returns:
         The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.
@@ -106,6 +100,5 @@ def encode_in_batches(
             raise UserError(f"expected a vector for each of {count} texts, got shape {[*vectors.shape]}")
         return {"vectors": vectors}
 
-    limits = {"max_rows": max_rows, "max_length": max_length}
-    arrays = compute_in_batches(compute, columns, **limits, show_progress=show_progress)
+    arrays = compute_in_batches(compute, columns, **options)
     return arrays.get("vectors", np.zeros((0, 0), np.float32))

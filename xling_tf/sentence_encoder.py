@@ -193,8 +193,7 @@ class SentenceEncoder:
             return {"vectors": quantize_units(vectors, precision)}
 
         outputs = call_in_batches(encode, columns, batch_size, show_progress_bar, self._to_input)
-        vectors = outputs["vectors"]
-        vectors = vectors[0] if is_one else vectors
+        vectors = outputs["vectors"][0] if is_one else outputs["vectors"]
         if convert_to_numpy and not convert_to_tensor:
             return vectors
         tensor = start_tensorflow().constant(vectors)

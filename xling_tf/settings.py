@@ -59,8 +59,7 @@ def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     """Returns an experiment as nested dictionaries of JSON values."""
     values = dataclasses.asdict(config)
     for section, registry in BY_KIND.items():
-        settings = getattr(config, section)
-        if settings is not None:
+        if (settings := getattr(config, section)) is not None:
             values[section] = kind_to_dict(registry, settings)
     values["tasks"] = {name: dataclasses.asdict(task) for name, task in config.tasks.items()}
     return values

@@ -90,11 +90,10 @@ def read_weights(path: Path) -> Weights:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError) as error:
-        with path.open("rb") as content:
-            is_pointer = content.read(len(_POINTER)) == _POINTER
         fault, remedy = f"is damaged ({error})", "download it again, or restore it from a backup"
-        if is_pointer:
-            fault, remedy = "is a pointer of Git LFS", "run git lfs pull in its folder"
+        with path.open("rb") as content:
+            if content.read(len(_POINTER)) == _POINTER:
+                fault, remedy = "is a pointer of Git LFS", "run git lfs pull in its folder"
         raise UserError(f"{path} must be a safetensors file, but {fault}; {remedy}") from error
 
 

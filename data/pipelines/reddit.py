@@ -94,7 +94,6 @@ def comment_fault(comment: Comment) -> str | None:
 
 def pairs(name: str, joined: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yields a comment (not in "messages" if it was dropped) with each of its different "replies"."""
-    del name
     messages, replies = sorted(joined["messages"]), sorted(set(joined["replies"]))
     count("replies", len(joined["replies"]))
     if messages:

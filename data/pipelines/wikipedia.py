@@ -102,7 +102,6 @@ def _runs(sentences: Iterable[str]) -> Iterator[list[str]]:
 
 def documents(title: str, versions: Iterable[list[list[str]]]) -> Iterator[str]:
     """Yields the documents of the lexicographically first article of a title, the same on every runner."""
-    del title
     first, *others = sorted(versions)
     if others:
         count("articles dropped: title seen before", len(others))

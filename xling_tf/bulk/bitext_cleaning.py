@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,7 @@ def clean_bitext(
     for language in (source, target):
         require_known(language)
     require_writable_file(output, "choose another file")
-    reading, counts = read_parallel(path, (source, target)), Counter[str]()
-    counts["kept"] = 0
+    reading, counts = read_parallel(path, (source, target)), Counter(kept=0)
 
     def kept() -> Iterator[str]:
         pairs = (pair for pair, _ in reading)
@@ -67,9 +66,8 @@ def clean_bitext(
             counts.update(f"dropped: {fault}" for fault in faults if fault)
             is_kept = _margins(encode, sound) >= threshold
             counts.update({"kept": int(is_kept.sum()), "dropped: low margin": int((~is_kept).sum())})
-            for pair, keep in zip(sound, is_kept, strict=True):
-                if keep:
-                    yield f"{pair.source}\t{pair.target}"
+            for pair in compress(sound, is_kept):
+                yield f"{pair.source}\t{pair.target}"
             report(f"{reading.num_records:,} pairs")
         if not reading.num_records:
             raise reading.nothing_usable()

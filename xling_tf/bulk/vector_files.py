@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import count
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
-from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
+from xling_tf.bulk.text_files import TextFiles, find_files
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.files import locked, read_json, replacing, require_writable_folder, write_json
+from xling_tf.files import locked, read_json_dict, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.neighbours import require_positive
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -75,11 +75,12 @@ def encode_files(
     next(TextFiles(files, text_column, columns, header, skip_damaged).batches(), None)
     folder = find_model(model)
     precision = options.setdefault("precision", "float32")
+    inputs = "".join(f"{file.name}\n{file.size} {file.version}\n" for file in files)
     settings = {
         "model": checksum(folder),
         "precision": precision,
         "options": {name: value for name, value in sorted(options.items()) if name != "precision"},
-        "input": _digest(files),
+        "input": blake2b(inputs.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest(),
         "text_column": text_column,
         "columns": None if columns is None else list(columns),
         "header": header,
@@ -124,8 +125,7 @@ class VectorFolder:
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
         """Opens a folder; raises a `UserError` if it is not the finished output of `encode_files`."""
-        description = _read_description(path / _DESCRIPTION)
-        if description is None:
+        if not (description := read_json_dict(path / _DESCRIPTION)):
             raise UserError(f"expected a folder that `xling-tf encode` has written, but {path} is not one")
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
@@ -156,8 +156,7 @@ def _shard_writer(
     folder: Path, number: int, settings: Mapping[str, Any], schema: pa.Schema
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     """Yields a function that appends a batch to a shard."""
-    columns = settings["columns"]
-    names = schema.names[:-1] if columns is None else list(columns)
+    names = schema.names[:-1] if settings["columns"] is None else settings["columns"]
     stored = [*names, VECTORS]
     # By dictionaries, Parquet stores int8 in a byte; without, in four.
     has_dictionaries = schema.field(VECTORS).type.value_type != pa.float32()
@@ -186,35 +185,23 @@ def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
     return next((f"shard {number} is missing" for number in missing), None)
 
 
-def _digest(files: Sequence[InputFile]) -> str:
-    text = "".join(f"{file.name}\n{file.size} {file.version}\n" for file in files)
-    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-
-def _read_description(path: Path) -> dict[str, Any] | None:
-    with suppress(OSError, ValueError):
-        if isinstance(description := read_json(path), dict):
-            return description
-    return None
-
-
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the description of the file's folder; in an empty folder, writes these settings as such.
 
     Raises a `UserError` if the settings differ, because work in the folder then cannot be continued.
     """
-    if (description := _require_continuable(path, settings)) is None:
+    if not (description := _require_continuable(path, settings)):
         write_json(path, description := {**settings})
     return description
 
 
-def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    folder, description = path.parent, _read_description(path)
-    names = (entry.name for entry in folder.iterdir() if description is None)
+def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    folder, description = path.parent, read_json_dict(path)
+    names = (entry.name for entry in folder.iterdir() if not description)
     if others := sorted(name for name in names if name != "lock" and name[0] != "."):
         raise UserError(f"{folder} must be empty, but has {others[0]}; give another `output`")
     for name, value in settings.items():
-        if description is not None and description.get(name) != value:
+        if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
             raise UserError(f"{folder} is for {values}; give another `output`, or remove the folder")
     return description

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from xling_tf.corpora.line_files import is_unspaced, normal_form, without_country
+from xling_tf.corpora.line_files import is_unspaced, without_country
 from xling_tf.corpora.records import Record, TranslationPair, columns_of
 from xling_tf.errors import UserError, library
 
@@ -69,7 +69,7 @@ def normalise(text: str) -> str:
         text.encode()
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return _WHITE_SPACE.sub(" ", normal_form(_INVISIBLE.sub("", text))).strip()
+    return _WHITE_SPACE.sub(" ", unicodedata.normalize("NFC", _INVISIBLE.sub("", text))).strip()
 
 
 def letter_share(text: str) -> float:

@@ -99,11 +99,9 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
     Without a folder, these are the sample if the config asks for it, or else the default corpora, which
     data/default.py writes to `data/prepared` in the working folder.
     """
-    load: Callable[..., list[Corpus]] = partial(
-        load_folder, source=config.source, all_pairs=config.all_pairs, **options
-    )
+    options |= {"source": config.source, "all_pairs": config.all_pairs}
     if data or config.sample:
-        return load(data or SAMPLE_FOLDER, targets=config.targets)
+        return load_folder(data or SAMPLE_FOLDER, targets=config.targets, **options)
     corpora: dict[str, Corpus] = {}
     for target in config.targets:
         folder = _PREPARED / f"{config.source}-{target}"
@@ -112,7 +110,7 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
                 f"the default corpora of {folder} are missing; prepare them with python data/default.py "
                 f"--target {target}, or give a folder of corpora"
             )
-        for corpus in load(folder, targets=[target]):
+        for corpus in load_folder(folder, targets=[target], **options):
             # The folders of all pairs hold the same corpora in the source language.
             corpora.setdefault(corpus.title, corpus)
     return list(corpora.values())

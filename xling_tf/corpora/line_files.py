@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from xling_tf.compressed import unpacked
 from xling_tf.errors import UserError
@@ -139,11 +139,6 @@ def is_unspaced(language: str) -> bool:
     return without_country(language) in _UNSPACED_LANGUAGES
 
 
-def normal_form(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
-    """Normalises a text to a Unicode normal form."""
-    return unicodedata.normalize(form, text)
-
-
 def decoded(raw: bytes | None) -> str | Unreadable:
     r"""Decodes a line, or gives the reason for having no text; None is a line that is too long.
 
@@ -162,4 +157,4 @@ def decoded(raw: bytes | None) -> str | Unreadable:
 
 def _text(raw: bytes | None) -> str | Unreadable:
     text = decoded(raw)
-    return text if isinstance(text, Unreadable) else normal_form(text).strip(" \r\ufeff")
+    return text if isinstance(text, Unreadable) else unicodedata.normalize("NFC", text).strip(" \r\ufeff")

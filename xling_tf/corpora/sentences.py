@@ -42,9 +42,8 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
         >>> sentence_spans("One. Two.", "en")
         [(0, 5), (5, 9)]
     """
-    text = _SPACE.sub(" ", paragraph)
     splitter = library("sentencex", "sentencex", "data")
-    boundaries = splitter.get_sentence_boundaries(without_country(language), text)
+    boundaries = splitter.get_sentence_boundaries(without_country(language), _SPACE.sub(" ", paragraph))
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
 

@@ -7,6 +7,7 @@ remove mined negatives too, but keep their record. Sentences that differ in a wo
 """
 
 import hashlib
+import unicodedata
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -14,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.corpora.line_files import normal_form
 from xling_tf.corpora.records import Corpus, RecordType
 
 HELD_OUT_FRACTION = 0.1
@@ -50,7 +50,7 @@ Division = tuple[NDArray[np.int8], NDArray[np.int32]]
 
 def normalised(text: str) -> str:
     """Removes differences in spelling that leave the sentence the same: case, width and spaces."""
-    return " ".join(normal_form(text, "NFKC").casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def text_hash(text: str) -> int:

@@ -2,6 +2,7 @@
 
 import csv
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -10,14 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import (
-    Unreadable,
-    as_cell,
-    json_object,
-    normal_form,
-    read_every_line,
-    read_lines,
-)
+from xling_tf.corpora.line_files import Unreadable, as_cell, json_object, read_every_line, read_lines
 from xling_tf.errors import UserError, as_user_error, library
 
 # The endings of tables' names, without compression. A file with another ending is read as TSV.
@@ -221,6 +215,6 @@ def _text(value: Any) -> str | Unreadable:
     """Returns the value of a JSON or Parquet file as a cell of a TSV file; None is an empty one."""
     if isinstance(value, dict | list):
         return Unreadable.NOT_TEXT
-    text = as_cell(normal_form("" if value is None else str(value))).strip()
+    text = as_cell(unicodedata.normalize("NFC", "" if value is None else str(value))).strip()
     # JSON can spell half a surrogate pair.
     return Unreadable.NOT_UTF8 if re.search("[\ud800-\udfff]", text) else text

@@ -1,6 +1,7 @@
 """Retrieval question answering: finds the sentence that answers a question among all sentences."""
 
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from xling_tf.corpora.line_files import UNSPACED_RANGES, normal_form
+from xling_tf.corpora.line_files import UNSPACED_RANGES
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
@@ -177,7 +178,7 @@ def bm25(queries: Sequence[str], unit: Unit, *, negative_weights: bool = False) 
 
 def tokens_of(text: str) -> list[str]:
     """Tokenises a text: case-folded runs of letters and digits; Chinese, kana and Thai by character."""
-    return _TOKEN.findall(normal_form(text).casefold())
+    return _TOKEN.findall(unicodedata.normalize("NFC", text).casefold())
 
 
 def read_tables(tables: Mapping[str, Path]) -> ReqaData:
@@ -188,8 +189,7 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
     """
     columns = ("question", "answer_sentence_id", "question_id")
     questions = data.read_table(tables["questions"], columns, optional=1)
-    columns = ("sentence_id", "sentence", "paragraph_id")
-    rows = data.read_table(tables["sentences"], columns, optional=1)
+    rows = data.read_table(tables["sentences"], ("sentence_id", "sentence", "paragraph_id"), optional=1)
     beside = "which must be in the sentences or paragraphs beside it"
     with as_user_error(f"{tables['questions']} names {{error}}, {beside}", KeyError):
         contexts = {"": ""}

@@ -3,10 +3,10 @@
 import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -102,17 +102,11 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     if data and not data.is_dir():
         raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
     saved = load_saved_model(folder)
-    source = Source(
-        folder,
-        Model.from_pretrained(folder),
-        lambda texts: saved(tf.constant(list(texts), tf.string)).numpy(),
-        data,
-    )
+    source = Source(folder, Model.from_pretrained(folder), encode_by(saved), data)
     if expected := source.model.encoder.unsupported.get(form):
         reject(source, form, expected)
-    module, _, function = exporter.partition(":")
     with replacing_folder(output) as temporary:
-        write = getattr(import_module(f"xling_tf.exporters.{module}"), function)
+        write = resolve_name(f"xling_tf.exporters.{exporter}")
         texts, encode = write(source, temporary, **options) or ((), source.encode)
         if texts:
             difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
@@ -129,6 +123,11 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form not in ("savedmodel", "wheel"):
             card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
+
+
+def encode_by(saved: Any) -> Encode:
+    """Returns the function from texts to vectors of a loaded SavedModel."""
+    return lambda texts: saved(tf.constant(list(texts), tf.string)).numpy()
 
 
 def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[str]) -> None:

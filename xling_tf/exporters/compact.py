@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
 from xling_tf.corpora.trained_on import TRAINED_ON
-from xling_tf.exporters.base import PROBES, Encode, Source
+from xling_tf.exporters.base import PROBES, Encode, Source, encode_by
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.search.same_meaning import fit_pairs
 
@@ -54,5 +52,4 @@ def export(
     model.export(folder, files, model.module(tables))
     if tables != "float32":
         return None
-    saved = load_saved_model(folder)
-    return PROBES, lambda texts: saved(tf.constant(texts)).numpy()
+    return PROBES, encode_by(load_saved_model(folder))

@@ -113,23 +113,18 @@ class IdGraph(tf.Module):
         if self._ngram_rows is None:
             vectors = embed_ids(self._body(), tables, ids)
         else:
-            vectors = self._embed_spelled(tables, ids, *spelling)
+            known_rows, bucket_rows, ngram_rows = tables
+            buckets, ngrams = spelling
+            num_known = known_rows.shape[0]
+            ngrams = tf.gather(np.append(self._ngram_rows, ngram_rows.shape[0] - 1), ngrams)
+            sums = tf.reduce_sum(tf.gather(ngram_rows, ngrams), axis=1)
+            spelled = (tf.gather(bucket_rows, buckets) + self._body().embedding.ngram_part(sums)) / 2
+            vectors = tf.where(
+                tf.expand_dims(ids < num_known, axis=-1),
+                tf.gather(known_rows, tf.minimum(ids, num_known - 1)),
+                tf.gather(spelled, tf.maximum(ids - num_known, 0)),
+            )
         return {"outputs": unit_length(self._body().encode_tokens(vectors, lengths))}
-
-    def _embed_spelled(
-        self, tables: Sequence[tf.Tensor], ids: tf.Tensor, buckets: tf.Tensor, ngrams: tf.Tensor
-    ) -> tf.Tensor:
-        known_rows, bucket_rows, ngram_rows = tables
-        num_known = known_rows.shape[0]
-        assert self._ngram_rows is not None
-        ngrams = tf.gather(np.append(self._ngram_rows, ngram_rows.shape[0] - 1), ngrams)
-        sums = tf.reduce_sum(tf.gather(ngram_rows, ngrams), axis=1)
-        spelled = (tf.gather(bucket_rows, buckets) + self._body().embedding.ngram_part(sums)) / 2
-        return tf.where(
-            tf.expand_dims(ids < num_known, axis=-1),
-            tf.gather(known_rows, tf.minimum(ids, num_known - 1)),
-            tf.gather(spelled, tf.maximum(ids - num_known, 0)),
-        )
 
 
 def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -> tf.Tensor:

@@ -6,16 +6,8 @@ from typing import Any
 
 from xling_tf.errors import library, require_known
 from xling_tf.savedmodel.runtimes import wordpiece
+from xling_tf.tokenizers import sentencepiece as sp
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.sentencepiece import (
-    BPE,
-    CONTROL,
-    NORMAL,
-    UNKNOWN,
-    USER_DEFINED,
-    model_proto,
-    piece_pairs,
-)
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
 from xling_tf.tokenizers.wordpiece import SPECIAL
 
@@ -81,17 +73,17 @@ def _wordpiece(tokenizers: Any, tokenizer: Any) -> _Parts:
 
 def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     (serialized,) = tokenizer.files().values()
-    model = model_proto(serialized)
+    model = sp.model_proto(serialized)
     pieces, spaces, normalizers = model.pieces, model.normalizer_spec, tokenizers.normalizers
-    if model.trainer_spec.model_type == BPE:
+    if model.trainer_spec.model_type == sp.BPE:
         built = tokenizers.Tokenizer(_bpe(tokenizers.models, pieces))
-        found = [piece.piece for piece in pieces if piece.type == USER_DEFINED]
+        found = [piece.piece for piece in pieces if piece.type == sp.USER_DEFINED]
         built.add_tokens([tokenizers.AddedToken(token, normalized="▁" in token) for token in found])
     else:
         built = tokenizers.Tokenizer(
             tokenizers.models.Unigram(
                 [(piece.piece, piece.score) for piece in pieces],
-                next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN),
+                next(row for row, piece in enumerate(pieces) if piece.type == sp.UNKNOWN),
                 model.trainer_spec.byte_fallback,
             )
         )
@@ -101,25 +93,25 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     if spaces.remove_extra_whitespaces:
         steps += [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
     scheme = "always" if spaces.add_dummy_prefix else "never"
-    if model.trainer_spec.model_type == BPE and scheme == "never":  # so that added tokens can be of spaces
+    if model.trainer_spec.model_type == sp.BPE and scheme == "never":  # so that added tokens can be of spaces
         steps.append(normalizers.Replace(" ", "▁"))
     else:
-        is_split = model.trainer_spec.model_type != BPE
+        is_split = model.trainer_spec.model_type != sp.BPE
         built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=is_split)
     built.normalizer = normalizers.Sequence(steps)
     built.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme)
-    special = [row for row, piece in enumerate(pieces) if piece.type in (CONTROL, UNKNOWN)]
+    special = [row for row, piece in enumerate(pieces) if piece.type in (sp.CONTROL, sp.UNKNOWN)]
     return built, [piece.piece for piece in pieces], special
 
 
 def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
     """Returns a BPE with every pair of pieces that makes a piece, which is what SentencePiece merges."""
-    scores = {piece.piece: piece.score for piece in pieces if piece.type == NORMAL}
+    scores = {piece.piece: piece.score for piece in pieces if piece.type == sp.NORMAL}
     made = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
     return models.BPE(
         {piece.piece: row for row, piece in enumerate(pieces)},
-        [pair for piece in made for pair in piece_pairs(piece, scores)],
-        unk_token=next(piece.piece for piece in pieces if piece.type == UNKNOWN),
+        [pair for piece in made for pair in sp.piece_pairs(piece, scores)],
+        unk_token=next(piece.piece for piece in pieces if piece.type == sp.UNKNOWN),
         fuse_unk=True,
         byte_fallback=True,
     )

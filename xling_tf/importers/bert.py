@@ -133,9 +133,8 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     transformer, pooling, dense = read_modules(folder)
     path = transformer / "config.json"
     config = read_settings(path)
-    if config.get("model_type") not in FAMILIES:
+    if not (family := FAMILIES.get(config.get("model_type"))):
         raise UserError(_unknown(config, path))
-    family = FAMILIES[config["model_type"]]
     config = _in_older_names(config)
     for name, value in family.required.items():
         if config.get(name, value) != value:

@@ -11,18 +11,7 @@ from typing import Any
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
-from xling_tf.tokenizers.sentencepiece import (
-    BPE,
-    BYTE,
-    CONTROL,
-    NORMAL,
-    UNIGRAM,
-    UNKNOWN,
-    UNUSED,
-    USER_DEFINED,
-    model_proto,
-    piece_pairs,
-)
+from xling_tf.tokenizers import sentencepiece as sp
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
@@ -191,16 +180,16 @@ def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Setting
     tokens = _by_row([*((token, row) for row, (token, _) in enumerate(source["vocab"])), *special])
     begin, end = _frame(content)
     controls = {*begin, *end, *(row for _, row in special)}
-    model = model_proto()
+    model = sp.model_proto()
     is_split = _read_spaces(content, model.normalizer_spec, is_static)
     for row, token in enumerate(tokens):
         known, score = source["vocab"][row] if row < len(source["vocab"]) else (token, 0.0)
         is_used = token == known and not (is_split and "▁" in token[1:])
-        kind = CONTROL if row in controls else NORMAL if is_used else UNUSED
+        kind = sp.CONTROL if row in controls else sp.NORMAL if is_used else sp.UNUSED
         if source.get("byte_fallback") and re.fullmatch("<0x[0-9A-F]{2}>", token):
-            kind = BYTE
-        model.pieces.add(piece=token, score=score, type=UNKNOWN if row == source["unk_id"] else kind)
-    return _finished(model, UNIGRAM, (begin, end), has_bytes=bool(source.get("byte_fallback")))
+            kind = sp.BYTE
+        model.pieces.add(piece=token, score=score, type=sp.UNKNOWN if row == source["unk_id"] else kind)
+    return _finished(model, sp.UNIGRAM, (begin, end), has_bytes=bool(source.get("byte_fallback")))
 
 
 def _finished(
@@ -232,22 +221,22 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     made, pieces = _read_merges(source, found)
     if steps[2] == "true" and (several := sorted(piece for piece in pieces if "▁" in piece[1:])):
         raise UserError(f"it splits texts at spaces, but has pieces such as {several[0]}")
-    model, scores = model_proto(), {piece: -float(rank) for rank, piece in enumerate(made)}
+    model, scores = sp.model_proto(), {piece: -float(rank) for rank, piece in enumerate(made)}
     for token in tokens:
-        kind = NORMAL if token in pieces else USER_DEFINED if token in found else CONTROL
-        kind = BYTE if re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
-        kind = UNKNOWN if token == source["unk_token"] else kind
+        kind = sp.NORMAL if token in pieces else sp.USER_DEFINED if token in found else sp.CONTROL
+        kind = sp.BYTE if re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
+        kind = sp.UNKNOWN if token == source["unk_token"] else kind
         model.pieces.add(piece=token, score=scores.get(token, 0.0), type=kind)
     # Gemma has the tab in place of its byte. SentencePiece wants all: a token that no text has stands in.
-    spare = [p for row, p in enumerate(model.pieces) if p.type == CONTROL and row not in begin + end]
+    spare = [p for row, p in enumerate(model.pieces) if p.type == sp.CONTROL and row not in begin + end]
     for byte in range(256):
         if (name := f"<0x{byte:02X}>") not in vocabulary:
             _require(f"the byte {byte}", byte < 128 and chr(byte) in pieces | found.keys(), True)
             stand_in = spare.pop()
-            stand_in.piece, stand_in.type = name, BYTE
+            stand_in.piece, stand_in.type = name, sp.BYTE
     model.normalizer_spec.add_dummy_prefix = steps["scheme"] not in (None, "never")
     model.normalizer_spec.remove_extra_whitespaces = False
-    return _finished(model, BPE, (begin, end), has_bytes=True)
+    return _finished(model, sp.BPE, (begin, end), has_bytes=True)
 
 
 def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[list[str], set[str]]:
@@ -262,7 +251,7 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
     merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]  # the others never meet
     made = [piece for piece, _ in groupby(map("".join, merges))]
     pieces = {*made, *(token for token in source["vocab"] if len(token) == 1)} - found.keys()
-    other = {*merges} ^ {pair for piece in made for pair in piece_pairs(piece, pieces)}
+    other = {*merges} ^ {pair for piece in made for pair in sp.piece_pairs(piece, pieces)}
     if other or len({*made}) < len(made):
         pair = min(other, default=merges[0])
         raise UserError(

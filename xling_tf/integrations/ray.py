@@ -12,8 +12,6 @@ from xling_tf.bulk.record_batches import encode_batches, model_archive
 from xling_tf.files import folder_of_this_process
 from xling_tf.sentence_encoder import SentenceEncoder
 
-_BATCH_ROWS = 1 << 14
-
 
 def encode(
     dataset: Dataset,
@@ -47,7 +45,7 @@ def encode(
         _Worker,
         fn_constructor_args=(archive.name, content, text_column, options),
         batch_format="pyarrow",
-        **{"batch_size": _BATCH_ROWS, **map_options},
+        **{"batch_size": 1 << 14, **map_options},
     )
 
 
@@ -64,6 +62,5 @@ class _Worker:
 
     def __call__(self, table: pa.Table) -> pa.Table:
         batches = table.combine_chunks().to_batches()
-        return pa.Table.from_batches(
-            [*encode_batches(batches, self._encoder, self._text_column, **self._options)]
-        )
+        encoded = encode_batches(batches, self._encoder, self._text_column, **self._options)
+        return pa.Table.from_batches([*encoded])

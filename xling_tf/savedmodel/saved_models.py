@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, file_digest, folder_of_this_process, read_json
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, file_digest, folder_of_this_process, read_json_dict
 from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
@@ -180,7 +180,7 @@ def load_saved_model(folder: Path) -> Any:
 
 def read_info(folder: Path) -> dict[str, Any]:
     """Returns the facts that `config.json` in a model's folder has about it; {} if there are none."""
-    info = _read_config(folder).get("info")
+    info = read_json_dict(folder / "config.json").get("info")
     return info if isinstance(info, dict) else {}
 
 
@@ -204,18 +204,10 @@ def is_foreign(folder: Path) -> bool:
     """Returns True if a folder holds another library's model; whether it can be imported is not checked."""
     if (folder / SAVED_MODEL).exists():
         return False
-    config = _read_config(folder)
+    config = read_json_dict(folder / "config.json")
     if "xling_tf" in config or "model_type" in config:
         return "xling_tf" not in config
     return any(path for pattern in _FOREIGN for path in folder.glob(pattern))
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    """Returns the content of `config.json`; {} if it is missing or damaged."""
-    with suppress(OSError, ValueError):
-        if isinstance(config := read_json(folder / "config.json"), dict):
-            return config
-    return {}
 
 
 def read_front_matter(folder: Path, field: str) -> list[str]:
@@ -244,7 +236,7 @@ def _describe(folder: Path) -> str:
         return "is the run folder of a training; use what it exported, or finish it, which exports the model"
     if "tfhub_module.pb" in names:
         return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
-    if "xling_tf" in _read_config(folder):
+    if "xling_tf" in read_json_dict(folder / "config.json"):
         return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path, {})"
     if is_foreign(folder):
         return f"is a model of another library; import it with export/import_model.py {folder}"

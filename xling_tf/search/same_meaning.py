@@ -88,8 +88,7 @@ def fit_pairs(encode: Encode, pairs: Any) -> Line:
     as the cosine rises.
     """
     rows = read_pairs(pairs)
-    scores = [row.score for row in rows if row.score is not None]
-    if scores:
+    if scores := [row.score for row in rows if row.score is not None]:
         percents = np.array(percentages(scores))
         is_clear = (percents >= _SAME) | (percents <= _DIFFERENT)
         first, second = encode([row.first for row in rows]), encode([row.second for row in rows])

@@ -3,7 +3,6 @@
 import hashlib
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from random import Random
 from typing import Any
@@ -60,6 +59,9 @@ message_type {
   field { name: "normalizer_spec" number: 3 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
 }
 """
+_POOL = descriptor_pool.DescriptorPool()
+_POOL.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
+_MODEL = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("pieces.Model"))
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -196,20 +198,13 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
 
 def model_proto(serialized: bytes = b"") -> Any:
     """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others."""
-    return _message_class().FromString(serialized)
+    return _MODEL.FromString(serialized)
 
 
 def piece_pairs(piece: str, pieces: Collection[str]) -> list[tuple[str, str]]:
     """Returns the pairs of pieces that make a piece, in BPE; the longest first piece comes first."""
     pairs = ((piece[:place], piece[place:]) for place in range(len(piece) - 1, 0, -1))
     return [pair for pair in pairs if pair[0] in pieces and pair[1] in pieces]
-
-
-@cache
-def _message_class() -> Any:
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("pieces.Model"))
 
 
 def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) -> dict[str, list[str]]:

@@ -161,8 +161,7 @@ def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
 
 def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
     """Returns `EMPTY_TOKEN`, then the most frequent words; of equal counts, the alphabetically first."""
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    frequent = ranked[: config.max_words]
+    frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.max_words]
     words = [word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN]
     return [EMPTY_TOKEN, *words]
 

@@ -1,7 +1,7 @@
 """The decisions that a run makes once, from its config, data and machine."""
 
 import dataclasses
-import time
+import timeit
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.model import read_config
 from xling_tf.settings import from_mapping, kind_to_dict
-from xling_tf.tokenizers.base import Tokenizer
 
 # bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
 # A smaller gain is not worth the lost precision.
@@ -57,17 +56,14 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
         model["info"] = dataclasses.asdict(info)
     else:
-        decided: dict[str, Any] = {}
-        tokenizer: Tokenizer
+        decided: dict[str, Any] = {} if num_layers is None else {"num_layers": num_layers}
+        tokenizer_class = TOKENIZERS.implementation_of(config.tokenizer)
         if config.initial.vectors:
             vectors = _fit_vectors(config, store, run_dir)
-            tokenizer = TOKENIZERS.implementation_of(config.tokenizer)(vectors.words, config.tokenizer)
+            tokenizer = tokenizer_class(vectors.words, config.tokenizer)
             decided["space_dims"] = vectors.dims
         else:
-            texts = store.training_texts_by_language()
-            tokenizer = TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
-        if num_layers is not None:
-            decided["num_layers"] = num_layers
+            tokenizer = tokenizer_class.fit(config.tokenizer, store.training_texts_by_language())
         model = {
             "info": dataclasses.asdict(info),
             "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
@@ -140,9 +136,5 @@ def matmul_gflops(dtype: str) -> float:
         return tf.while_loop(lambda number, _: number < count, add, (0, tf.zeros([], dtype)))[1]
 
     product()
-    seconds = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        product().numpy()
-        seconds.append(time.perf_counter() - begin)
-    return 2 * count * rows * inner * columns / min(seconds) / 1e9
+    seconds = min(timeit.repeat(lambda: product().numpy(), number=1, repeat=5))
+    return 2 * count * rows * inner * columns / seconds / 1e9

@@ -7,6 +7,7 @@ before the name of another space. `cvm@DICTIONARY:` and `cca@DICTIONARY:` learn 
 import itertools
 import lzma
 import re
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from scipy import sparse
 
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.config import WordsConfig
-from xling_tf.corpora.line_files import MAX_LINE, normal_form, split_blocks
+from xling_tf.corpora.line_files import MAX_LINE, split_blocks
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.encoders.base import WordVectors
 from xling_tf.errors import UserError, library
@@ -221,7 +222,7 @@ def read_vectors(path: Path) -> Words:
     if not rows.size or not np.isfinite(rows).all():
         raise UserError(f"{path} must have finite numbers after each word; download it again")
     # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is used.
-    in_nfc = {normal_form(word): place for word, place in places.items()}
+    in_nfc = {unicodedata.normalize("NFC", word): place for word, place in places.items()}
     in_nfc.update((word, place) for word, place in places.items() if word in in_nfc)
     return Words(in_nfc, rows)
 
@@ -409,8 +410,7 @@ def _sif(space: Space, bitext: Bitext, seed: int) -> Space:
         rows[places] *= (_SIF / (_SIF + shares))[:, None]
         weighted[language] = Words(words.places, rows)
     averages = np.concatenate([side for _, sides in _averages(weighted, bitext) for side in sides])
-    _, directions = np.linalg.eigh(averages.T @ averages)
-    first = directions[:, -1]
+    first = np.linalg.eigh(averages.T @ averages).eigenvectors[:, -1]
     return {
         language: Words(words.places, words.rows - np.outer(words.rows @ first, first))
         for language, words in weighted.items()
