@@ -89,7 +89,8 @@ class Model:
         """
         start_tensorflow()
         folder = find_model(name)
-        config, read_file, read_weights_of = _read(folder, model_name(name))
+        read = next(read for is_format, read in _FORMATS if is_format(folder))
+        config, read_file, read_weights_of = read(folder, model_name(name))
         model = cls.from_config(config, read_file)
         assign_weights(model.weights, read_weights_of(model), str(folder))
         return model
@@ -221,20 +222,33 @@ class Model:
                 (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
-def _read(
-    folder: Path, name: str
-) -> tuple[dict[str, Any], Callable[[str], bytes], Callable[[Model], Weights]]:
-    """Returns the content of `config.json`, and functions that read a tokenizer file by name, and weights."""
-    if (folder / RUNTIME_SETTINGS).is_file():
-        raise UserError(
-            f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model that it "
-            "was exported from, or load it with xling_tf.load"
-        )
-    if is_foreign(folder):
-        config, files, weights = read_model(folder)
-        config["info"]["description"] = f"{name}, imported"
-        return config, files.__getitem__, lambda model: weights
+# The content of `config.json`, the function that reads a tokenizer file by name, and that of the weights.
+_Source = tuple[dict[str, Any], Callable[[str], bytes], Callable[[Model], Weights]]
+
+
+def _read_runtime(folder: Path, name: str) -> _Source:
+    raise UserError(
+        f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model that it was "
+        "exported from, or load it with xling_tf.load"
+    )
+
+
+def _read_foreign(folder: Path, name: str) -> _Source:
+    config, files, weights = read_model(folder)
+    config["info"]["description"] = f"{name}, imported"
+    return config, files.__getitem__, lambda model: weights
+
+
+def _read_own(folder: Path, name: str) -> _Source:
     return read_config(folder), lambda file: (folder / file).read_bytes(), partial(_read_weights, folder)
+
+
+# The formats of `Model.from_pretrained`: a test of a folder, and the reader; the first that fits is used.
+_FORMATS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str], _Source]], ...] = (
+    (lambda folder: (folder / RUNTIME_SETTINGS).is_file(), _read_runtime),
+    (is_foreign, _read_foreign),
+    (lambda folder: True, _read_own),
+)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
