@@ -88,7 +88,7 @@ def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
 
 
 def build_model(
-    config: ExperimentConfig, texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS)
+    config: ExperimentConfig = TINY, texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS)
 ) -> TrainedModel:
     """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
     assert config.tokenizer is not None
@@ -104,9 +104,7 @@ def build_model(
     return model
 
 
-def tiny_model(config: ExperimentConfig = TINY) -> TrainedModel:
-    """A model with random weights, whose vocabulary is WORDS."""
-    return build_model(config)
+tiny_model = build_model
 
 
 def make_model(kind: str, *, seed: int = 1) -> TrainedModel:

@@ -69,7 +69,7 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         Pieces of about 64 KiB; larger by up to 32 MiB if a kilobyte decompresses to that much.
 
     Raises:
-        UserError: The file is an archive, damaged, cut off, packed twice or followed by other bytes.
+        UserError: The file is an archive, damaged, cut off, compressed twice or followed by other bytes.
     """
     head = file.read(_PIECE)
     pieces: Iterator[bytes] = iter(partial(file.read, _PIECE), b"")
@@ -77,7 +77,7 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         pieces = _unpack(itertools.chain([head], pieces), ending, name)
         head = next(pieces, b"")
         if compression_of(f"{name} (unpacked)", head):
-            raise UserError(f"{name} must be text, packed once, but is packed twice; unpack it first")
+            raise UserError(f"{name} must be text, compressed once, but is compressed twice; decompress it first")
     yield head.removeprefix(b"\xef\xbb\xbf")
     yield from pieces
 
