@@ -150,6 +150,8 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
     vocabulary.write_bytes(contents[vocabulary])
     weights.unlink()
     require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
+    (folder / "checkpoints/step-000000001").mkdir(parents=True)
+    require_refused(r"step-000000001/model\.safetensors, but it is missing")
     config.unlink()
     require_refused("has no config.json, only vocabulary.txt")
 

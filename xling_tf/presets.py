@@ -90,7 +90,8 @@ _STATIC = replace(
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=2, examples_per_batch=1024),
         "graded_similarity": _RECIPE.task("graded_similarity"),
-        "distillation": replace(_RECIPE.task("distillation"), weight=1, examples_per_batch=1024),
+        # From one pair in 16, it learns as much as from one in 4, and starts minutes earlier.
+        "distillation": replace(_RECIPE.task("distillation"), weight=1, examples_per_batch=1024, every=16),
     },
     optimizer=_OPTIMIZER,
     training=TrainingConfig(minutes=10.0),

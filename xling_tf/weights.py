@@ -84,7 +84,9 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Returns the values in a safetensors file by name; raises a `UserError` if it is damaged."""
+    """Returns the values in a safetensors file by name; raises a `UserError` if it is missing or damaged."""
+    if not path.is_file():
+        raise UserError(f"expected weights in {path}, but it is missing; restore it from a backup")
     try:
         # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
         with safe_open(path, "numpy") as file:
