@@ -153,7 +153,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
     (folder / "checkpoints/step-000000001").mkdir(parents=True)
     require_refused(r"step-000000001/model\.safetensors, but it is missing")
     config.unlink()
-    require_refused("has no config.json, only vocabulary.txt")
+    require_refused("has no config.json, only checkpoints, vocabulary.txt")
 
 
 def test_a_model_for_another_runtime_is_named_as_one(tmp_path):
