@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import LOADERS, PEERS, ROOT, run_python, the_error
-from testing import SENTENCES, build_model, tiny_config
+from testing import SENTENCES, add_noise, build_model, tiny_config
 from tricky_texts import FRAGMENTS
 
 from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
@@ -76,9 +76,7 @@ def folder_of(exports, tmp_path_factory):
         texts = {"en": SAMPLE[::2], "es": SAMPLE[1::2]}
         model = make_bert() if kind == "bert" else build_model(tiny_config(*MODELS[kind]), texts)
         model.heads.clear()  # exporters leave them out, and to export them takes half the time
-        random = np.random.default_rng(1)
-        for variable in model.weights.values():
-            variable.assign(variable + random.normal(0, 0.1, variable.shape))
+        add_noise(model.weights.values())
         folder = tmp_path_factory.mktemp("models") / kind.replace(" ", "-")
         model.export(folder, {})
         return folder

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import SENTENCES, build_model, tiny_config
+from testing import SENTENCES, add_noise, build_model, tiny_config
 from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.errors import UserError
@@ -28,9 +28,7 @@ STATIC = (
 
 def make_source(tmp_path, *settings):
     model = build_model(tiny_config(*STATIC, *settings), WORDS)
-    random = np.random.default_rng(1)
-    for variable in model.weights.values():
-        variable.assign(random.normal(0, 0.3, variable.shape))
+    add_noise(model.weights.values(), 0.3)
     tmp_path.mkdir(exist_ok=True)
     return Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
 
