@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ONE_TASK
-from testing import KINDS, LSTM, TEXTS, TrainedModel, add_noise, build_model, make_model, tiny_config
+from testing import KINDS, LSTM, TEXTS, TrainedModel, add_noise, make_model, tiny_config, tiny_model
 from use_weights import is_published
 
 import xling_tf
@@ -23,7 +23,7 @@ def translator() -> TrainedModel:
     """An LSTM with the decoder of translations."""
     alone = ("tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
     settings = (*LSTM, "encoder.pooling=attention", *alone)
-    return build_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    return tiny_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
 
 
 def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None:

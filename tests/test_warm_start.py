@@ -9,7 +9,6 @@ from testing import (
     KINDS,
     SENTENCES,
     accept,
-    build_model,
     corpus,
     find_task,
     make_batch,
@@ -122,7 +121,7 @@ QUESTIONS = ("tasks.question_answering.weight=1",)
 
 
 def test_heads_are_the_models_and_new_where_it_has_others(tmp_path):
-    model = build_model(tiny_config(*QUESTIONS))
+    model = tiny_model(tiny_config(*QUESTIONS))
     model.save_pretrained(tmp_path / "model")
     before = arrays(model.weights)
     # The sizes of the model's heads are kept, and so are the heads of tasks that are not trained.

@@ -87,7 +87,7 @@ def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
     return dataclasses.replace(config, similarity=dataclasses.replace(config.similarity, **similarity))
 
 
-def build_model(
+def tiny_model(
     config: ExperimentConfig = TINY, texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS)
 ) -> TrainedModel:
     """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
@@ -104,13 +104,10 @@ def build_model(
     return model
 
 
-tiny_model = build_model
-
-
 def make_model(kind: str, *, seed: int = 1) -> TrainedModel:
     """A model of a kind that knows `TEXTS`, in which no weight is 0 or 1."""
     keras.utils.set_random_seed(seed)
-    model = build_model(apply_overrides(TINY, KINDS[kind]), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    model = tiny_model(apply_overrides(TINY, KINDS[kind]), {"en": TEXTS[::2], "es": TEXTS[1::2]})
     add_noise(model.weights.values(), seed=seed)
     return model
 
