@@ -47,11 +47,6 @@ class Run(NamedTuple):
         return json.loads((self.run_dir / "results.json").read_text(encoding="utf-8"))
 
 
-def train(folder: Path, *flags: str, timeout: int = 600) -> Run:
-    """Runs training/main.py in `folder`."""
-    return run_python(folder, str(PROGRAM), *flags, timeout=timeout)
-
-
 def train_until(
     ready: Callable[[], bool],
     stop: signal.Signals | None,
@@ -93,10 +88,10 @@ def run_and_kill(command: Sequence[str], path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def run_python(folder: Path, *arguments: str, timeout: int = 600, python: str | Path = sys.executable) -> Run:
+def run_python(folder: Path, *arguments: str, python: str | Path = sys.executable) -> Run:
     """Runs Python in `folder`."""
     command = [str(python), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
 

@@ -126,9 +126,7 @@ def small_disk(max_bytes: int) -> Iterator[None]:
 
 def write_json_files(folder: Path, **files: Any) -> Path:
     """Writes JSON files by their names without the ending; returns the folder."""
-    for name, content in files.items():
-        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    return folder
+    return write_files(folder, {f"{name}.json": json.dumps(content) for name, content in files.items()})
 
 
 def shards(folder: Path) -> dict[str, str]:

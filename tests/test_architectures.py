@@ -9,7 +9,7 @@ import sentencepiece
 import tensorflow as tf
 from programs import run_peers
 from raw_files import write_json_files
-from testing import require_gradients
+from testing import add_noise, require_gradients
 from tricky_texts import sample_sentences
 
 import xling_tf
@@ -196,9 +196,7 @@ def test_transformers_is_told_of_an_xlm_roberta_only_if_its_rules_are_those_of_o
 def encoder_of(**settings):
     sizes = {"embedding_dim": 8, "intermediate_dim": 12, "num_layers": 3, "num_heads": 2}
     encoder = build_encoder({"kind": "modernbert", "num_words": 9, "max_tokens": 64, **sizes, **settings})
-    random = np.random.default_rng(1)
-    for variable in encoder.variables:
-        variable.assign(variable + random.normal(0, 0.3, variable.shape))
+    add_noise(encoder.variables, 0.3)
     return encoder
 
 

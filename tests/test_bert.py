@@ -1,11 +1,10 @@
 """BERT: derived by hand, from folders of transformers and sentence-transformers, and from damaged ones."""
 
-import json
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from raw_files import write_json_files
 from safetensors.numpy import save_file
 from testing import require_gradients
 
@@ -43,12 +42,7 @@ def tensors(scale=1.0, prefix=""):
 
 
 def write(folder, arrays, config=CONFIG, **files):
-    """Writes a model; files are JSON, by their names with __ for a slash."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in {"config": config, **files}.items():
-        path = folder / (name.replace("__", "/") + ".json")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(content), encoding="utf-8")
+    write_json_files(folder, config=config, **files)
     save_file(arrays, folder / "model.safetensors")
     return folder
 
@@ -173,7 +167,7 @@ NO_PROMPT = {"pooling_mode": "mean", "include_prompt": False}
 )
 def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_path):
     dense = {"in_features": 4, "out_features": 2, "activation_function": "torch.nn.Mish"}
-    files = {"1_Pooling__config": pooling, "2_Dense__config": dense}
+    files = {"1_Pooling/config": pooling, "2_Dense/config": dense}
     with pytest.raises(UserError, match=message):
         read_bert(write(tmp_path, tensors(), modules=modules(*kinds.split()), **files))
 
@@ -181,6 +175,6 @@ def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_pat
 def test_modules_that_do_nothing_after_training_are_left_out(tmp_path):
     kinds = ("Transformer", "Dropout", "Pooling", "Dropout", "Normalize", "Normalize")
     # Without a mode, sentence-transformers averages.
-    folder = write(tmp_path, tensors(), modules=modules(*kinds), **{"1_Pooling__config": {}})
+    folder = write(tmp_path, tensors(), modules=modules(*kinds), **{"1_Pooling/config": {}})
     vectors, expected = (encode(read(at), [[2, 4, 3]]) for at in (folder, write(tmp_path / "x", tensors())))
     assert vectors.tolist() == expected.tolist()

@@ -3,7 +3,6 @@
 import gzip
 import shutil
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ import tensorflow as tf
 from encode_functions import Counting
 from programs import ROOT, run_and_kill, run_python
 from pyarrow import parquet
-from raw_files import read_files, write_files
+from raw_files import read_files, small_disk, write_files
 from serving_models import DIM, hashed, save_hashed
 
-from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
-from xling_tf.files import replacing
 from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -130,17 +127,11 @@ def test_a_dry_run_says_what_would_be_done(model, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"texts.txt"}
 
 
-def test_a_full_disk_loses_nothing(model, tmp_path, monkeypatch):
-    @contextmanager
-    def full_disk(path: Path) -> Any:
-        with replacing(path) as temporary:
-            yield Path("/dev/full") if path.name == "shard-00001.parquet" else temporary
-
-    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
-    with monkeypatch.context() as patch:
-        patch.setattr(vector_files, "replacing", full_disk)
-        with pytest.raises(OSError, match="No space"):
-            encode_files(model, [pattern], output, rows_per_shard=100)
+def test_a_full_disk_loses_nothing(model, tmp_path):
+    texts = [text + ("" if row < 100 else f" {row**999}") for row, text in enumerate(TEXTS)]
+    pattern, output = write_texts(tmp_path / "in", texts), tmp_path / "out"
+    with small_disk(40_000), pytest.raises(OSError, match="File too large"):  # room for the first shard
+        encode_files(model, [pattern], output, rows_per_shard=100)
     assert sorted(content(output)) == ["shard-00000.parquet", "vectors.json"]
     for folder in (output, tmp_path / "whole"):
         assert encode_files(model, [pattern], folder, rows_per_shard=100) == {"rows": 250}

@@ -76,12 +76,8 @@ def test_perfect_vectors_score_best_and_random_ones_by_chance(suite, both):
                 assert perfect[metric] == pytest.approx(best, abs=0.005), (name, metric)
                 assert low <= chance[metric] <= high, (name, metric)
                 with pytest.raises(UserError, match=r"finite vectors, but .* first "):
-                    item.load()(not_finite)
+                    item.load()(lambda texts: np.full((len(texts), 4), np.nan))
     assert scored
-
-
-def not_finite(texts: list[str]) -> np.ndarray:
-    return np.full((len(texts), 4), np.nan)
 
 
 @pytest.mark.parametrize("suite", KNOWN)

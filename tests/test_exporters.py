@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import LOADERS, PEERS, ROOT, run_python, the_error
-from testing import SENTENCES, build_model, tiny_config
+from testing import SENTENCES, add_noise, tiny_config, tiny_model
 from tricky_texts import FRAGMENTS
 
 from xling_tf.config import BertConfig, ModelInfo, WordPieceConfig, WordsConfig
@@ -74,11 +74,9 @@ def folder_of(exports, tmp_path_factory):
             return exports(kind)[1]
         keras.utils.set_random_seed(1)
         texts = {"en": SAMPLE[::2], "es": SAMPLE[1::2]}
-        model = make_bert() if kind == "bert" else build_model(tiny_config(*MODELS[kind]), texts)
+        model = make_bert() if kind == "bert" else tiny_model(tiny_config(*MODELS[kind]), texts)
         model.heads.clear()  # exporters leave them out, and to export them takes half the time
-        random = np.random.default_rng(1)
-        for variable in model.weights.values():
-            variable.assign(variable + random.normal(0, 0.1, variable.shape))
+        add_noise(model.weights.values())
         folder = tmp_path_factory.mktemp("models") / kind.replace(" ", "-")
         model.export(folder, {})
         return folder
@@ -142,7 +140,7 @@ def test_what_a_format_cannot_express_is_refused(hub_folder, tmp_path):
 
 
 def test_marks_around_sentences_cannot_be_expressed(tmp_path):
-    model = build_model(tiny_config(*MARKED), {"en": SAMPLE[::2], "es": SAMPLE[1::2]})
+    model = tiny_model(tiny_config(*MARKED), {"en": SAMPLE[::2], "es": SAMPLE[1::2]})
     with pytest.raises(UserError, match="no special tokens"):
         model2vec.export(Source(tmp_path, model, model, None), tmp_path / "output")
 

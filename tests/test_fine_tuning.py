@@ -41,12 +41,6 @@ SETTINGS = (
 )
 
 
-@pytest.fixture(scope="module")
-def start(exports):
-    """A folder with an exported CNN."""
-    return exports("cnn")[1]
-
-
 def tune(model, folder, **changes):
     arguments = {"pairs": PAIRS, "output": folder / "mine", "run_dir": folder / "run"}
     return fine_tune(model, **{**arguments, "settings": SETTINGS, **changes})
@@ -57,11 +51,11 @@ def weights(folder):
 
 
 @pytest.mark.slow
-def test_a_model_is_tuned_and_tuned_again_in_its_place(start, tmp_path, monkeypatch):
+def test_a_model_is_tuned_and_tuned_again_in_its_place(exports, tmp_path, monkeypatch):
     """It keeps its signatures; what it was trained on is known, and so is what its start was."""
     others = [(f"other {number}", f"otro {number}") for number in range(40)]
     trained, more = (np.mean([not held_out(source) for source, _ in pairs]) for pairs in (PAIRS, others))
-    mine = tmp_path / "mine"
+    start, mine = exports("cnn")[1], tmp_path / "mine"
     tune(start, tmp_path, steps=4)
     loaded, before = tf.saved_model.load(str(mine)), tf.saved_model.load(str(start))
     assert set(loaded.signatures) == set(before.signatures)

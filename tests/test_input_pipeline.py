@@ -89,15 +89,11 @@ def test_weights_are_relative_to_the_size():
     assert Counter(indices[indices >= 300].tolist()) == dict.fromkeys(range(300, 400), 3)
 
 
-def lengths_of_batches(sampler, count):
-    """Of batches sorted by length, which overlap at their ends only."""
-    batches = sorted((RAGGED.lengths[sampler.batch(position)] for position in range(count)), key=np.mean)
-    assert all(short.max() <= long.min() for short, long in pairwise(batches))
-    return batches
-
-
 def test_batches_hold_similar_lengths_and_equal_work():
-    batches = lengths_of_batches(make(RAGGED, size=16, pool=10), 10)
+    sampler = make(RAGGED, size=16, pool=10)
+    batches = sorted((RAGGED.lengths[sampler.batch(position)] for position in range(10)), key=np.mean)
+    # They overlap at their ends only.
+    assert all(short.max() <= long.min() for short, long in pairwise(batches))
     assert sum(map(len, batches)) == 160
     work = np.array([lengths.sum() for lengths in batches])
     # A cut falls on a sentence, which is at most 29 tokens from where it should.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ONE_TASK
-from testing import KINDS, LSTM, TEXTS, TrainedModel, build_model, make_model, tiny_config
+from testing import KINDS, LSTM, TEXTS, TrainedModel, add_noise, make_model, tiny_config, tiny_model
 from use_weights import is_published
 
 import xling_tf
@@ -23,7 +23,7 @@ def translator() -> TrainedModel:
     """An LSTM with the decoder of translations."""
     alone = ("tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
     settings = (*LSTM, "encoder.pooling=attention", *alone)
-    return build_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    return tiny_model(tiny_config(*settings), {"en": TEXTS[::2], "es": TEXTS[1::2]})
 
 
 def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None:
@@ -102,15 +102,12 @@ def test_a_call_has_gradients():
     assert {id(v) for v in variables} < {id(v) for v in model.trainable_variables}
 
 
-def test_a_fine_tuned_export_has_the_tuned_model(exports, tmp_path):
-    _, exported = exports("words and n-grams")
-    loaded = tf.saved_model.load(str(exported))
-    random = np.random.default_rng(0)
-    for variable in loaded.trainable_variables:
-        variable.assign(variable + random.normal(0, 0.01, variable.shape))
-    shutil.copytree(exported, tmp_path / "tuned")
+def test_a_fine_tuned_export_has_the_tuned_model(hub_folder, tmp_path):
+    loaded = tf.saved_model.load(str(hub_folder))
+    add_noise(loaded.trainable_variables, 0.01)
+    shutil.copytree(hub_folder, tmp_path / "tuned")
     tf.saved_model.save(loaded, str(tmp_path / "tuned"), signatures=dict(loaded.signatures))
-    tuned, before = (Model.from_pretrained(folder)(UNSEEN) for folder in (tmp_path / "tuned", exported))
+    tuned, before = (Model.from_pretrained(folder)(UNSEEN) for folder in (tmp_path / "tuned", hub_folder))
     np.testing.assert_allclose(tuned, loaded(UNSEEN), rtol=0, atol=1e-6)
     assert np.abs(tuned - before).max() > 1e-3
 

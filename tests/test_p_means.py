@@ -73,14 +73,10 @@ def test_a_mean_is_finite_whatever_comes(p):
         assert abs(mean_of(numbers, p)) <= 1e9
 
 
-def encoder_of_spaces(tokenizer, dims, p_values):
-    config = PowerMeanConfig(p_values=tuple(map(str, p_values)))
-    return build_encoder(encoder_settings(config, tokenizer, space_dims=dims))
-
-
 def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
     tokenizer = WordTokenizer(["one", "two"], TOKENIZER)
-    encoder = encoder_of_spaces(tokenizer, [2, 1], [1, "inf"])
+    config = PowerMeanConfig(p_values=("1", "inf"))
+    encoder = build_encoder(encoder_settings(config, tokenizer, space_dims=[2, 1]))
     # The second space does not know the first word.
     rows = np.array([[1, 2, 0], [3, 0, 7]], np.float32)
     encoder.assign_word_vectors(rows, np.array([[True, False], [True, True]]))

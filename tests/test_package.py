@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 from programs import ROOT
-from testing import TEXTS, build_model, tiny_config
+from testing import TEXTS, tiny_config, tiny_model
 
 import xling_tf
 from xling_tf.exporters.base import export
@@ -162,7 +162,7 @@ print(json.dumps([[rows.tolist() for rows in vectors], hits[0]["corpus_id"], err
 @pytest.mark.slow
 def test_exports_are_installed_and_used_without_tensorflow(wheel, tmp_path):
     settings = ("encoder.kind=static", "encoder.embedding_dim=12", "encoder.hidden_dim=16")
-    model = build_model(tiny_config(*settings, "tokenizer.num_oov_buckets=1"))
+    model = tiny_model(tiny_config(*settings, "tokenizer.num_oov_buckets=1"))
     model.heads.clear()
     model.export(tmp_path / "model", {})
     for form, options in {"onnx": {}, "litert": {}, "wheel": {"name": "tiny-model"}}.items():

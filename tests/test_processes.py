@@ -12,6 +12,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from unittest import mock
 
 import huggingface_hub
 import keras
@@ -117,21 +118,17 @@ def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
 )
 def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, hub_folder, monkeypatch):
     """Once in a process, before the first operation; a GPU that was used before stays as it is."""
-    done = []
-
-    def set_growth(gpu, value):
-        done.append((gpu, value))
-        if gpu == "GPU:0":
-            raise RuntimeError("Physical devices cannot be modified after being initialized")
-
+    was_used = RuntimeError("Physical devices cannot be modified after being initialized")
+    done = mock.Mock(**{"set_growth.side_effect": [was_used, None]})
     processes._prepare_gpus.cache_clear()
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["GPU:0", "GPU:1"])
-    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", set_growth)
-    monkeypatch.setattr(tf.config.experimental, "enable_tensor_float_32_execution", done.append)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", done.set_growth)
+    monkeypatch.setattr(tf.config.experimental, "enable_tensor_float_32_execution", done.set_rounding)
     for _ in range(2):
         with suppress(UserError):  # of fine_tune, whose output is a file
             call(hub_folder)
-    assert done == [False, ("GPU:0", True), ("GPU:1", True)]
+    growths = [mock.call.set_growth(gpu, True) for gpu in ("GPU:0", "GPU:1")]
+    assert done.mock_calls == [mock.call.set_rounding(False), *growths]
     processes._prepare_gpus.cache_clear()
 
 

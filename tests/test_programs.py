@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 import yaml
-from programs import ROOT, run_python, the_error, train
+from programs import PROGRAM, ROOT, run_program, run_python, the_error
 from raw_files import write_files
 
 from training.curves import write_curves
@@ -34,13 +34,13 @@ from xling_tf.trainer.experiment import Run
     ],
 )
 def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, tmp_path):
-    line = the_error(train(tmp_path, flag))
+    line = the_error(run_python(tmp_path, str(PROGRAM), flag))
     assert all(words in line for words in said), line
     assert not list(tmp_path.iterdir())
 
 
 def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
-    shown = train(tmp_path, "--show=multilingual-e5-best").output.splitlines()
+    shown = run_program(tmp_path, "training/main.py", "--show=multilingual-e5-best").output.splitlines()
     assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
     assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)  # the starting model's
 

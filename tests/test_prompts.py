@@ -26,15 +26,11 @@ def prompted(default: str | None) -> TrainedModel:
     return model
 
 
-def with_prompt(name: str | None) -> list[str]:
-    return [PROMPTS.get(name or "", "") + text for text in SENTENCES]
-
-
 def test_every_signature_and_the_client_put_the_prompt_before_texts(tmp_path):
     model = prompted("topic")
     expected = {}
-    for name in (None, *PROMPTS):
-        features = model.tokenizer(tf.constant(with_prompt(name)))
+    for name, prompt in {None: "", **PROMPTS}.items():
+        features = model.tokenizer(tf.constant([prompt + text for text in SENTENCES]))
         expected[name] = model.encoder(features).numpy()
     unit = {name: rows / np.linalg.norm(rows, axis=1)[:, None] for name, rows in expected.items()}
     np.testing.assert_allclose(model(SENTENCES), unit["topic"], atol=1e-6)

@@ -37,14 +37,8 @@ def small(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def published(small, tmp_path_factory):
-    """The model, published, and its warm-up requests; no test changes it."""
-    return publish(small, tmp_path_factory.mktemp("production") / "serving", "tiny")
-
-
-def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(published, small):
-    folder, warmup = published
+def test_a_version_is_a_whole_copy_with_requests_for_the_signatures_of_texts(small, tmp_path):
+    folder, warmup = publish(small, tmp_path / "serving", "tiny")
     assert folder.parts[-3:] == ("serving", "tiny", "1")
     copied = read_files(folder)
     assert copied.pop(str(WARMUP_REQUESTS))

@@ -17,17 +17,11 @@ from xling_tf.serving.monitoring import LOAD_FAILURES
 from xling_tf.serving.protocol import ServingError
 
 
-@pytest.fixture
-def serve(tmp_path):
-    """Serves the folder "m" of the test, polled once."""
-
-    def make() -> ServedModel:
-        (tmp_path / "m").mkdir(exist_ok=True)
-        model = ServedModel("m", tmp_path / "m")
-        model.poll()
-        return model
-
-    return make
+def serve(folder: Path) -> ServedModel:
+    """Serves the folder, polled once."""
+    model = ServedModel("m", folder)
+    model.poll()
+    return model
 
 
 def states(model: ServedModel) -> dict[int, str]:
@@ -40,12 +34,12 @@ def answering(model: ServedModel) -> float:
     return float(outputs["outputs"][0])
 
 
-def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_path):
+def test_the_largest_number_is_served_and_its_successor_replaces_it(tmp_path):
     for version in (2, 10):
         put_export(tmp_path / "m" / str(version), version)
     (tmp_path / "m" / "11.partial").mkdir()
     (tmp_path / "m" / "10" / ".copy.tmp").symlink_to(tmp_path / "gone")  # a file that vanishes
-    model = serve()
+    model = serve(tmp_path / "m")
     assert (answering(model), states(model)) == (10, {10: "AVAILABLE"})
     put_export(tmp_path / "m" / "11", 11)
     model.poll()
@@ -59,9 +53,9 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(serve, tmp_p
     assert (answering(model), states(model)) == (10, {10: "AVAILABLE", 11: "END"})
 
 
-def test_a_version_is_unloaded_after_its_last_request(serve, tmp_path):
+def test_a_version_is_unloaded_after_its_last_request(tmp_path):
     put_export(tmp_path / "m" / "1", 1)
-    model = serve()
+    model = serve(tmp_path / "m")
     used = model.servable()
     run = used.queues["serving_default"].run
     put_export(tmp_path / "m" / "2", 2)
@@ -91,11 +85,11 @@ def test_the_tables_of_a_retired_version_are_freed(tmp_path):
         sizes(table_handle=retired)
 
 
-def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tmp_path):
+def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(tmp_path):
     put_export(tmp_path / "m" / "1", 1)
     wreck = put_export(tmp_path / "m" / "2", 2, wrecked=True)
     failures = LOAD_FAILURES.labels("m")._value.get()
-    model = serve()
+    model = serve(tmp_path / "m")
     model.poll()
     assert LOAD_FAILURES.labels("m")._value.get() == failures + 1
     assert (answering(model), states(model)) == (1, {1: "AVAILABLE", 2: "END"})
@@ -108,9 +102,9 @@ def test_a_damaged_version_is_reported_and_tried_again_when_it_changes(serve, tm
     assert (answering(model), states(model)) == (2, {1: "END", 2: "AVAILABLE"})
 
 
-def test_an_export_that_is_replaced_is_loaded_anew(serve, tmp_path):
+def test_an_export_that_is_replaced_is_loaded_anew(tmp_path):
     put_export(tmp_path / "m", 5)
-    model = serve()
+    model = serve(tmp_path / "m")
     assert (answering(model), states(model)) == (5, {1: "AVAILABLE"})
     shutil.rmtree(tmp_path / "m")
     model.poll()
@@ -134,9 +128,9 @@ def put_warm_up(folder: Path, text: bytes) -> None:
         writer.write(log.SerializeToString())
 
 
-def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(serve, tmp_path):
+def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(tmp_path):
     put_warm_up(put_export(tmp_path / "m" / "1", 1), b"good")
-    model = serve()
+    model = serve(tmp_path / "m")
     put_warm_up(put_export(tmp_path / "m" / "2", 2), b"bad")
     model.poll()
     assert states(model) == {1: "AVAILABLE", 2: "END"}

@@ -5,6 +5,7 @@ import json
 import math
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import fsspec
 import pyarrow as pa
@@ -261,10 +262,7 @@ def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(5, "I/O error")])
 def test_a_file_that_cannot_be_read_is_not_skipped(error):
-    def fail() -> None:
-        raise error
-
-    files = TextFiles([InputFile("s3://b/x.txt", 1, "", fail)], "text", skip_damaged=True)
+    files = TextFiles([InputFile("s3://b/x.txt", 1, "", Mock(side_effect=error))], "text", skip_damaged=True)
     with pytest.raises(UserError, match=r"s3://b/x.txt cannot be read: .+; run the same command again"):
         next(files.batches())
 

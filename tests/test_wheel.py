@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tensorflow as tf
-from testing import SENTENCES, build_model, tiny_config
+from testing import SENTENCES, add_noise, tiny_config, tiny_model
 from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.errors import UserError
@@ -27,10 +27,8 @@ STATIC = (
 
 
 def make_source(tmp_path, *settings):
-    model = build_model(tiny_config(*STATIC, *settings), WORDS)
-    random = np.random.default_rng(1)
-    for variable in model.weights.values():
-        variable.assign(random.normal(0, 0.3, variable.shape))
+    model = tiny_model(tiny_config(*STATIC, *settings), WORDS)
+    add_noise(model.weights.values(), 0.3)
     tmp_path.mkdir(exist_ok=True)
     return Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
 
@@ -100,7 +98,7 @@ def test_methods_take_one_text_or_several(tmp_path):
 
 def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     settings = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=900", "tokenizer.max_tokens=32")
-    model = build_model(tiny_config(*settings, *STATIC[:3]), {"en": sample_sentences()})
+    model = tiny_model(tiny_config(*settings, *STATIC[:3]), {"en": sample_sentences()})
     prompts = {"query": "query: ", "passage": "text: "}
     queries, documents = (model([mark + text for text in SENTENCES]).numpy() for mark in prompts.values())
     model.info = replace(model.info, prompts=prompts, default_prompt_name="query")

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -87,7 +87,7 @@ def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
     return dataclasses.replace(config, similarity=dataclasses.replace(config.similarity, **similarity))
 
 
-def build_model(
+def tiny_model(
     config: ExperimentConfig = TINY, texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS)
 ) -> TrainedModel:
     """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
@@ -104,17 +104,19 @@ def build_model(
     return model
 
 
-tiny_model = build_model
-
-
 def make_model(kind: str, *, seed: int = 1) -> TrainedModel:
     """A model of a kind that knows `TEXTS`, in which no weight is 0 or 1."""
     keras.utils.set_random_seed(seed)
-    model = build_model(apply_overrides(TINY, KINDS[kind]), {"en": TEXTS[::2], "es": TEXTS[1::2]})
-    random = np.random.default_rng(seed)
-    for variable in model.weights.values():
-        variable.assign(variable + random.normal(0, 0.1, variable.shape))
+    model = tiny_model(apply_overrides(TINY, KINDS[kind]), {"en": TEXTS[::2], "es": TEXTS[1::2]})
+    add_noise(model.weights.values(), seed=seed)
     return model
+
+
+def add_noise(variables: Iterable[keras.Variable], size: float = 0.1, *, seed: int = 1) -> None:
+    """Adds random numbers to variables: zeros and ones would hide forgotten weights."""
+    random = np.random.default_rng(seed)
+    for variable in variables:
+        variable.assign(variable + random.normal(0, size, variable.shape))
 
 
 @cache
