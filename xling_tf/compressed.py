@@ -77,7 +77,7 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         pieces = _unpack(itertools.chain([head], pieces), ending, name)
         head = next(pieces, b"")
         if compression_of(f"{name} (unpacked)", head):
-            raise UserError(f"{name} must be text, compressed once, but is compressed twice; decompress it first")
+            raise UserError(f"{name} must be text, compressed once, but is compressed twice; decompress it")
     yield head.removeprefix(b"\xef\xbb\xbf")
     yield from pieces
 
