@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -78,6 +79,17 @@ def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
     words, weights = wheel.small_tables(model, np.eye(16, 4, dtype=np.float32), importance, 45)
     assert words == ["<empty>", "hola", "don"]
     assert weights["words"].shape == (3, 4)
+
+
+def test_ngrams_have_the_room_that_words_leave(tmp_path):
+    model = make_source(tmp_path / "model").model
+    tables = partial(wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS)))
+    words, weights = tables(1e6)
+    count = len(weights["ngrams"])  # with a row for n-grams that training did not see
+    assert count == 1 + np.count_nonzero(model.tokenizer.ngram_rows)
+    size = sum(array.nbytes for array in weights.values()) + len("".join(words).encode()) + len(words)
+    words, weights = tables(size)
+    assert (len(words), len(weights["ngrams"])) == (len(WORDS), count)
 
 
 def test_methods_take_one_text_or_several(tmp_path):

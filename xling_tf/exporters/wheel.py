@@ -219,25 +219,28 @@ def small_tables(
     kernel = encoder.input_projection.kernel.numpy() @ components
     bias = encoder.input_projection.bias.numpy() @ components
     weights: dict[str, NDArray[Any]] = {}
+    sizes = np.array([len(word.encode()) for word in tokenizer.known_words]) + kernel.shape[1] + 5
     unknown = encoder.embedding.words.table.numpy()[-1]
     if tokenizer.ngram_rows is not None:
         unknown = unknown / 2  # the other half is from the n-grams
         ngrams = ngram_buckets(tf.constant(tokenizer.known_words), tokenizer.config)
         counts = np.bincount(ngrams.values.numpy())
         table = encoder.embedding.ngrams.table.numpy()
-        count = max(1, int(size * _NGRAM_SHARE / (table.shape[1] + 12)))  # with a scale and a bucket
-        buckets = np.sort(np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))])
-        weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
-        weights |= {"ngram_buckets": buckets, "unknown_kernel": kernel / 2}
+        weights["unknown_kernel"] = kernel / 2
         weights["ngram_kernel"], weights["ngram_bias"] = (
             variable.numpy() for variable in encoder.embedding.combine_ngrams.variables
         )
+        left_by_words = size - sizes.sum() - sum(array.nbytes for array in weights.values())
+        room = max(size * _NGRAM_SHARE, left_by_words)
+        count = max(1, int(room / (table.shape[1] + 12)))  # with a scale and a bucket
+        buckets = np.sort(np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))])
+        weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
+        weights["ngram_buckets"] = buckets
     ngram_bytes = sum(array.nbytes for array in weights.values())
     weights["unknown_bias"] = unknown @ kernel + bias
     order = np.argsort(-importance[1:], kind="stable") + 1
     best = np.array([0, *order])  # the first is the token of empty texts
-    sizes = np.array([len(tokenizer.known_words[row].encode()) for row in best]) + kernel.shape[1] + 5
-    kept = best[: np.searchsorted(np.cumsum(sizes), size - ngram_bytes, side="right")]
+    kept = best[: np.searchsorted(np.cumsum(sizes[best]), size - ngram_bytes, side="right")]
     weights |= _quantized("words", vocabulary_rows(model)[kept] @ kernel + bias)
     return [tokenizer.known_words[row] for row in kept], weights
 
