@@ -148,7 +148,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
     weights.unlink()
     require_refused(r"neither saved_model\.pb, nor model\.safetensors, nor a checkpoint")
     (folder / "checkpoints/step-000000001").mkdir(parents=True)
-    require_refused(r"step-000000001/model\.safetensors, but it is missing")
+    require_refused(r"step-000000001/model\.safetensors must hold weights, but cannot be read")
     config.unlink()
     require_refused("has no config.json, only checkpoints, vocabulary.txt")
 

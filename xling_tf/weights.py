@@ -84,13 +84,14 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Returns the values in a safetensors file by name; raises a `UserError` if it is missing or damaged."""
-    if not path.is_file():
-        raise UserError(f"expected weights in {path}, but it is missing; restore it from a backup")
+    """Returns the values in a safetensors file by name; raises a `UserError` if it cannot be read."""
     try:
         # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        message = f"{path} must hold weights, but cannot be read ({error}); restore it from a backup"
+        raise UserError(message) from error
     except (SafetensorError, KeyError, ValueError) as error:
         fault, remedy = f"is damaged ({error})", "download it again, or restore it from a backup"
         with path.open("rb") as content:

@@ -21,7 +21,7 @@ from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
-from xling_tf.errors import UserError, as_user_error
+from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.files import locked, replacing, require_writable_folder
@@ -278,12 +278,7 @@ def average_with_start(run_dir: Path, model: Model, share: float, new_heads: Map
 
 def _start_weights(run_dir: Path, new_heads: Mapping[str, Any]) -> Weights:
     """Reads the weights that training started from, but for tasks with new heads."""
-    message = (
-        f"{run_dir / START} must have the weights that training started from, but cannot be read: {{error}}; "
-        "restore it from a backup, or train again in another run_dir"
-    )
-    with as_user_error(message, OSError):
-        return _without(new_heads, read_weights(run_dir / START / WEIGHTS))
+    return _without(new_heads, read_weights(run_dir / START / WEIGHTS))
 
 
 def _without(heads: Iterable[str], weights: Mapping[str, Any]) -> dict[str, Any]:
