@@ -90,7 +90,7 @@ _STATIC = replace(
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=2, examples_per_batch=1024),
         "graded_similarity": _RECIPE.task("graded_similarity"),
-        # From one pair in 16, it learns as much as from one in 4, and starts minutes earlier.
+        # From one pair in 16, it learns as much as from one in 4, and starts a minute earlier.
         "distillation": replace(_RECIPE.task("distillation"), weight=1, examples_per_batch=1024, every=16),
     },
     optimizer=_OPTIMIZER,
