@@ -50,9 +50,9 @@ _MAX_SAME_RESPONSES = 10
 _MAX_NEAR_DUPLICATES = 3
 _UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
 _MIN_UNSPACED = 0.3
-# Frequent English words, and which of them are also words of other languages.
+# Frequent English words, and those that are also words of another language.
 _ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by|from|when")
-_ALSO = {"nl": {"of", "is"}, "pl": {"to", "by"}, "tr": {"it", "be"}}
+_SHARED_WITH_ENGLISH = {"nl": {"of", "is"}, "pl": {"to", "by"}, "tr": {"it", "be"}}
 _MAX_ENGLISH_WORDS = 0.15
 
 
@@ -392,8 +392,8 @@ def in_another_language(text: str, language: str) -> bool:
     if is_unspaced(language):
         return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * num_letters(text)
     words = cleaning.WORD.findall(text.lower())
-    also = _ALSO.get(language, ())
-    english = sum(bool(_ENGLISH_WORD.fullmatch(word)) and word not in also for word in words)
+    shared = _SHARED_WITH_ENGLISH.get(language, ())
+    english = sum(bool(_ENGLISH_WORD.fullmatch(word)) and word not in shared for word in words)
     return without_country(language) != "en" and english > _MAX_ENGLISH_WORDS * len(words)
 
 

@@ -171,8 +171,9 @@ def training_card(results: Mapping[str, Any]) -> str:
 
 
 def example_cosines(encode: Callable[[list[str]], Any], languages: Sequence[str]) -> dict[str, float]:
-    """Returns sentences in some languages, with their cosines with the first of them."""
+    """Returns example sentences in the given languages, each with its cosine with the first."""
     texts = [text for language, text in _SENTENCES if language in languages]
-    return (
-        dict(zip(texts, (encode(texts) @ encode(texts[:1]).T)[:, 0].tolist(), strict=True)) if texts else {}
-    )
+    if not texts:
+        return {}
+    vectors = encode(texts)
+    return dict(zip(texts, (vectors @ vectors[0]).tolist(), strict=True))
