@@ -26,13 +26,13 @@ ANGLES |= {"cero": 0, "cerca": 20, "lejos": 50, "más lejos": 90, "fuera": 1}
 
 
 def encode(texts):
-    angles = np.radians([ANGLES[text.strip().lower()] for text in texts])
+    angles = np.radians([ANGLES[text.strip().lower().removesuffix(" source")] for text in texts])
     return 3 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def negatives_of(*pairs, **options):
     """The negatives of the first pair, where the others make "a" to "e" candidates; the counts."""
-    others, counts = [(f"source of {letter}", letter) for letter in "abcde"], Counter()
+    others, counts = [(f"{letter} source", letter) for letter in "abcde"], Counter()
     found = mine_hard_negatives(encode, [*pairs, *others], counts=counts, **{"num_negatives": 2, **options})
     return "".join(found[0]), counts
 
@@ -44,6 +44,13 @@ def test_the_nearest_wrong_candidates_come_nearest_first():
     # The right one scores 1, so that b and c are above its half, 0.5; the count is that of all pairs.
     found, counts = negatives_of(("x", "a"), relative_margin=0.5)
     assert (found, counts["dropped by relative_margin"] > 2) == ("de", True)
+
+
+def test_candidates_may_resemble_the_query_instead():
+    # The query "b" has these cosines: a .8, b 1, c .96, d .6, e -.8; its answer is c.
+    assert negatives_of(("b", "c"), by_query=True)[0] == "ba"
+    # Below .9 of .96.
+    assert negatives_of(("b", "c"), by_query=True, relative_margin=0.1)[0] == "ad"
 
 
 def test_right_answers_of_one_source_are_no_negatives():

@@ -93,6 +93,20 @@ def test_without_towers_the_vectors_of_the_encoder_are_ranked():
         make_model(off[0])
 
 
+def test_mined_wrong_answers_are_ranked_with_the_others():
+    settings = (f"tasks.question_answering.{setting}" for setting in ("with_context=false", "miner=any"))
+    model = make_model(*BEST, *settings)
+    # The right answer stands for a missing wrong one: the first and the last count for all questions.
+    wrong = ["i j k", *ANSWERS[1:4], "c d"]
+    losses = task_losses(model, NAME, make_examples(QUESTIONS, ANSWERS, wrong))[0]
+    heads = find_task(model, NAME).heads
+    answers = dense(encoded(model, [*ANSWERS, wrong[0], wrong[-1]]), heads["answer_tower"])
+    expected = numpy_ranking(model, dense(encoded(model, QUESTIONS), heads["question_tower"]), answers)
+    assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    with pytest.raises(UserError, match="empty with contexts"):
+        make_model("tasks.question_answering.miner=any")
+
+
 def test_contexts_are_cut_at_a_length_of_their_own(monkeypatch):
     monkeypatch.setattr(base, "_MAX_CONTEXT_TOKENS", 5)
     model = make_model("tokenizer.max_tokens=3")

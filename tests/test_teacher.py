@@ -13,7 +13,7 @@ from xling_tf.settings import apply_overrides
 from xling_tf.trainer import teacher as module
 from xling_tf.trainer.experiment import plan_tasks
 from xling_tf.trainer.input_pipeline import TaskExamples
-from xling_tf.trainer.teacher import Teacher, open_teacher, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teachers, with_negatives, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = tiny_config(
@@ -81,6 +81,22 @@ def test_each_distinct_source_is_encoded_once(encode, tmp_path):
     assert len(other.texts) == 11
 
 
+def test_questions_get_a_wrong_answer_that_is_near_them_and_keep_it(tmp_path):
+    def encode(texts):
+        degrees = np.radians([{"north": 0, "n": 10, "south": 180, "s": 190, "west": 270}[t] for t in texts])
+        return np.stack([np.cos(degrees), np.sin(degrees)], axis=1)
+
+    questions, answers = ["north", "south", "south"], ["n", "s", "west"]
+    for _ in range(2):
+        found = with_negatives(make_examples(questions, answers, answers), make_teacher(encode), tmp_path, 1)
+        # Both "s" and "west" are right for "south".
+        assert rows_of(found)[1:] == [("south", "s", "n"), ("south", "west", "n")]
+        assert rows_of(found)[0][2] in ("s", "west")
+    # The right answer stands for a missing one.
+    alone = with_negatives(make_examples(["north"], ["n"], ["n"]), make_teacher(encode), tmp_path, 1)
+    assert rows_of(alone) == [("north", "n", "n")]
+
+
 # Beyond what half precision holds, and what squares of single precision do, at either end.
 @pytest.mark.parametrize("size", [1e5, 1e30, 1e-9, 1e-30])
 def test_vectors_of_any_length_are_learnt_from(size, tmp_path):
@@ -104,9 +120,9 @@ def test_a_vector_that_cannot_be_learnt_is_told_with_its_text(value, encode, tmp
 
 
 def test_a_teacher_of_another_width_is_refused_with_what_to_do():
-    teacher = open_teacher(TASKS, "en")
+    ((name, teacher),) = open_teachers(TASKS, "en").items()
     # Nothing but its name tells a function from another one, and it gives 4 numbers.
-    assert (teacher.system.checksum, teacher.dim) == ("python:encode_functions:constant", 4)
+    assert (teacher.system.checksum, teacher.dim) == (name, 4)
     TASKS[0].require_teacher("it", 4, 4)
     with pytest.raises(UserError, match=r"student's, 8, .*score_scale=20"):
         TASKS[0].require_teacher("it", 4, 8)
@@ -119,4 +135,4 @@ def test_a_teacher_of_other_languages_is_refused(monkeypatch):
     system = Embedder(name="school", sentences=random_vectors(dim=DIM), description=description)
     monkeypatch.setattr(module, "open_embedder", lambda name: system)
     with pytest.raises(UserError, match=r"must know data\.source, 'en', .* knows fi, sv"):
-        open_teacher(TASKS, "en")
+        open_teachers(TASKS, "en")

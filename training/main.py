@@ -76,10 +76,10 @@ def main() -> None:
     run_dir = Path(_RUN_DIR.value or f"runs/{name}")
     if _INIT.value and not run_dir.exists():  # a run that goes on has a copy
         find_model(_INIT.value)
-    distillation = config.task("distillation")
-    has_published_teacher = distillation.weight and distillation.teacher == PUBLISHED and not _DRY_RUN.value
+    tasks = [vars(task) for task in config.active_tasks.values()]
+    teachers = [task.get(role) for task in tasks for role in ("teacher", "miner") if not _DRY_RUN.value]
     with ExitStack() as stack:
-        if (has_published_teacher or config.initial.model == PUBLISHED) and not Path(PUBLISHED).exists():
+        if PUBLISHED in [*teachers, config.initial.model] and not Path(PUBLISHED).exists():
             # Runs while the corpora are prepared and TensorFlow starts here.
             stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
         if _DATA.value is None and not config.data.sample:

@@ -157,11 +157,8 @@ class MarkedConfig(TokenizerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sentence_marks and self.max_tokens < 3:
-            raise UserError(
-                "tokenizer.sentence_marks=true adds two tokens to each sentence: tokenizer.max_tokens must "
-                f"be at least 3, got {self.max_tokens}"
-            )
+        has_room = self.max_tokens >= 3 or not self.sentence_marks
+        self.require(has_room, "max_tokens", "at least 3, for the two tokens of sentence_marks=true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,14 +357,15 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
     # Compares the outputs of towers; False for the encoder's own vectors, which every loader gives.
     with_towers: bool = True
     with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
+    # Model that finds one more wrong answer for each question, named as `tasks.distillation.teacher`.
+    miner: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.with_context and not self.with_towers:
-            raise UserError(
-                "tasks.question_answering.with_context=true encodes contexts for the towers: set "
-                "with_towers=true too, or with_context=false"
-            )
+        can_mine = not (self.miner and self.with_context)
+        self.require(can_mine, "miner", "empty with contexts (with_context=true)")
+        has_towers = self.with_towers or not self.with_context
+        self.require(has_towers, "with_towers", "true, for the contexts, or with_context=false")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,11 +380,8 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weight and not self.teacher:
-            raise UserError(
-                "tasks.distillation.weight expects a teacher, got none: name one, such as "
-                "exported/use-multilingual, in tasks.distillation.teacher, or set the weight to 0"
-            )
+        has_teacher = bool(self.teacher or not self.weight)
+        self.require(has_teacher, "teacher", "a model, such as exported/use-multilingual, or weight=0")
 
 
 TOKENIZERS = Registry(

@@ -1,7 +1,8 @@
-"""Mines hard negatives: wrong translations that resemble the right one."""
+"""Mines hard negatives: wrong translations or answers that resemble the right one, or the query."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -29,13 +30,15 @@ def mine_hard_negatives(
     *,
     num_negatives: int = NUM_NEGATIVES,
     relative_margin: float | None = None,
+    by_query: bool = False,
     counts: Counter[str] | None = None,
     show_progress_bar: bool = False,
 ) -> list[tuple[str, ...]]:
     """Finds, for each pair, targets of other pairs that are similar to the right one.
 
     These are hard negatives as in Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual
-    Sentence Embeddings"), which here resemble the right translation (Chidambaram et al. 2018, sec. 2.2).
+    Sentence Embeddings"), which here resemble the right translation (Chidambaram et al. 2018, sec. 2.2), or,
+    with `by_query`, the query (de Souza Moreira et al. 2024, "NV-Retriever", sec. 3).
 
     Texts that differ only in case, spaces or Unicode form count as one text. All targets of a source are
     right answers.
@@ -46,6 +49,8 @@ def mine_hard_negatives(
         num_negatives: Number of negatives of a pair, fewer if fewer candidates pass.
         relative_margin: 0 to 1: candidates score lower than the right answer by this share of its score; 0.05
             keeps those whose cosine to it is 0.95 at most. None keeps all.
+        by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of cosines to
+            the right answer, whose own is 1.
         counts: Receives statistics: pairs by their number of negatives, and candidates that were dropped.
         show_progress_bar: Whether to show progress bars.
 
@@ -70,13 +75,15 @@ def mine_hard_negatives(
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
         raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
     targets, positives = _distinct([pair.second for pair in rows])
-    _, groups = _distinct([pair.first for pair in rows])
-    candidates = encode_in_batches(
+    sources, groups = _distinct([pair.first for pair in rows])
+    units = partial(
+        encode_in_batches,
         lambda texts: unit_vectors(encode(texts), "encodings").astype(np.float16),
-        targets,
         max_rows=_TEXTS_AT_ONCE,
         show_progress=show_progress_bar,
     )
+    candidates = units(targets)
+    queries, query_rows = (units(sources), groups) if by_query else (candidates, positives)
     # A source and one of its candidates as one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
@@ -86,7 +93,7 @@ def mine_hard_negatives(
     negatives: list[tuple[str, ...]] = []
     dropped: Counter[str] = Counter()
     for scores, indices in nearest_in_chunks(
-        candidates, positives, candidates, k, show_progress=show_progress_bar
+        queries, query_rows, candidates, k, show_progress=show_progress_bar
     ):
         part = slice(len(negatives), len(negatives) + len(indices))
         is_found = indices >= 0
@@ -94,7 +101,9 @@ def mine_hard_negatives(
         dropped["right_answer"] += int(np.sum(is_answer & (indices != positives[part, None])))
         passes = is_found & ~is_answer
         if relative_margin is not None:
-            fails = scores > 1 - relative_margin + _ROUNDING
+            pairs_of_vectors = queries[query_rows[part]], candidates[positives[part]]
+            right = np.einsum("nd,nd->n", *pairs_of_vectors, dtype=np.float32)
+            fails = scores > (1 - relative_margin) * right[:, None] + _ROUNDING
             dropped["relative_margin"] += int(np.sum(passes & fails))
             passes &= ~fails
         passes &= np.cumsum(passes, axis=1) <= num_negatives

@@ -118,6 +118,11 @@ class Task:
         """Name of the model whose vectors of the first column are `Batch.vectors`; "" for none."""
         return ""
 
+    @property
+    def miner(self) -> str:
+        """Name of the model that finds a wrong text, the last column, for each example; "" for none."""
+        return ""
+
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
         """Raises a `UserError` if an encoder of this width cannot learn from vectors of `dim` numbers."""
 

@@ -66,8 +66,14 @@ class QuestionAnswering(RankingTask):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.num_contexts = int("context_encoder" in self.heads)
-        self.columns = ("question", "answer", *["context"] * self.num_contexts)
-        self.roles = ("query", "document", *[""] * self.num_contexts)
+        num_mined = int(bool(self.miner))  # the right answer stands for a wrong one until that is mined
+        self.columns = ("question", "answer", *["answer"] * num_mined, *["context"] * self.num_contexts)
+        self.roles = ("query", "document", *["document"] * num_mined, *[""] * self.num_contexts)
+
+    @property
+    def miner(self) -> str:
+        """See `Task.miner`."""
+        return self.config.miner
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """See `Task.select`: all, with the questions on a paragraph side by side."""
@@ -118,24 +124,26 @@ class QuestionAnswering(RankingTask):
     ) -> list[tf.Tensor]:
         """See `Task.encode`: encodes questions and answers, and averages the words of contexts."""
         words = encoder.embed_words(features.words, training)
-        count = tf.size(features.lengths) // len(self.columns)
-        lengths = features.lengths[: 2 * count]
+        num_sentences = len(self.columns) - self.num_contexts
+        count = tf.size(features.lengths) // len(self.columns) * num_sentences
+        lengths = features.lengths[:count]
         # Contexts are longer: questions and answers are cut to the length of the longest of them.
-        tokens = features.tokens[: 2 * count, : tf.maximum(1, tf.reduce_max(lengths))]
+        tokens = features.tokens[:count, : tf.maximum(1, tf.reduce_max(lengths))]
         sentences = features._replace(tokens=tokens, lengths=lengths)
-        encodings = tf.split(self.encode_sentences(encoder, words, sentences, training), 2)
+        encodings = tf.split(self.encode_sentences(encoder, words, sentences, training), num_sentences)
         if not self.num_contexts:
             return encodings
-        contexts = tf.RaggedTensor.from_tensor(features.tokens[2 * count :], features.lengths[2 * count :])
+        contexts = tf.RaggedTensor.from_tensor(features.tokens[count:], features.lengths[count:])
         averages = encoder.average(words, contexts, training)
         return [*encodings, scale_for_heads(self.similarity)(averages)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`: ranks answers for questions."""
-        question, answer, *contexts = columns
-        encoded = [self.heads["context_encoder"](context) for context in contexts]
-        questions, responses = question, tf.concat([answer, *encoded], axis=1)
+        """See `Task.score`: ranks answers, also mined wrong ones, for questions."""
+        questions, *answers = columns
+        if self.num_contexts:
+            answer, context = answers
+            answers = [tf.concat([answer, self.heads["context_encoder"](context)], axis=1)]
         if self.config.with_towers:
             questions = self.heads["question_tower"](questions)
-            responses = self.heads["answer_tower"](responses)
-        return self.rank(questions, responses, batch.fingerprints[:2])
+            answers = [self.heads["answer_tower"](answer) for answer in answers]
+        return self.rank(questions, answers[0], batch.fingerprints, answers[1:])

@@ -40,7 +40,7 @@ from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import Teacher, open_teacher, start_words, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teachers, start_words, with_negatives, with_vectors
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 from xling_tf.weights import Weights, assign_weights, read_weights
 
@@ -116,19 +116,18 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
     if workers.is_chief:
         read_start(run)
-    teacher = open_teacher(plan_tasks(run.config, data), data.source)
+    teachers = open_teachers(plan_tasks(run.config, data), data.source)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
-    checksum = teacher.system.checksum if teacher else ""
-    workers.require_same({"config": to_dict(run.config), "data": store.contents(), "teacher": checksum})
+    checksums = [teacher.system.checksum for teacher in teachers.values()]
+    workers.require_same({"config": to_dict(run.config), "data": store.contents(), "teachers": checksums})
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(
             lambda: run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
         )
     with progress("making the model"):
         parts = _build(run, data, workers, resolved, store)
-    if teacher:
-        parts = _with_teacher(run, workers, teacher, parts)
-        del teacher  # frees its memory for the training
+    while teachers:  # each frees its memory for the training
+        parts = _with_teacher(run, workers, *teachers.popitem(), parts)
     trainer = Trainer(
         model=parts.model,
         tasks=parts.tasks,
@@ -149,18 +148,22 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     return results
 
 
-def _with_teacher(run: Run, workers: Workers, teacher: Teacher, parts: Parts) -> Parts:
-    """Adds the teacher's vectors to the examples; also initialises a new average of words with them."""
+def _with_teacher(run: Run, workers: Workers, name: str, teacher: Teacher, parts: Parts) -> Parts:
+    """Adds what a teacher finds to the examples; its vectors also initialise a new average of words."""
     model = parts.model
     folder = run.run_dir / "teacher" if workers.is_chief else None
     if run.cache and teacher.is_fixed:
         folder = run.cache
-    learners = [task for task in parts.tasks if task.teacher]
+    learners = [task for task in parts.tasks if task.teacher == name]
     for task in learners:
         task.require_teacher(teacher.system.name, teacher.dim, model.encoder.hidden_dim)
-    examples = with_vectors(learners, parts.examples, teacher, folder)
+    examples = with_vectors(learners, parts.examples, teacher, folder) if learners else {**parts.examples}
+    for task in parts.tasks:
+        if task.miner == name:
+            train = with_negatives(examples[task.name].train, teacher, folder, run.config.training.seed)
+            examples[task.name] = examples[task.name]._replace(train=train)
     has_average = getattr(model.encoder.bow_encoder, "is_separate", False)
-    if model.tokenizer.known_words and has_average and not run.config.initial.model:
+    if learners and model.tokenizer.known_words and has_average and not run.config.initial.model:
         if workers.is_chief:
             start_words(model, teacher, folder, [examples[task.name].train for task in learners])
         workers.share([v.value for v in model.encoder.trainable_variables])

@@ -1,4 +1,4 @@
-"""Teachers: models whose vectors a student learns; each vector is computed once, and cached on disk."""
+"""Teachers: models whose vectors or wrong answers a student learns; each vector is computed once."""
 
 import dataclasses
 import tempfile
@@ -19,6 +19,7 @@ from xling_tf.evaluators.encoding import Embedder, encode_checked, encode_units
 from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.program import progress
+from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.tasks.base import Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
@@ -34,24 +35,20 @@ _CONTEXT, _RARE = 0.5, 2
 
 
 class Teacher(NamedTuple):
-    """A model whose vectors a student learns."""
+    """A model whose vectors, or the wrong answers that they find, a student learns."""
 
     system: Embedder  # whose checksum identifies the model; its name, if it has none
     dim: int  # width of the vectors
     is_fixed: bool  # true if the model has a checksum: without one, it may have changed since another run
 
 
-def open_teacher(tasks: Sequence[Task], source: str) -> Teacher | None:
-    """Returns the teacher of tasks, which must know the source language; None if none has a teacher.
+def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
+    """Returns the teachers and miners of tasks by name; one that lacks the source language is an error."""
+    names = dict.fromkeys(name for task in tasks for name in (task.teacher, task.miner) if name)
+    return {name: _open_teacher(name, source) for name in names}
 
-    Raises:
-        UserError: A teacher does not know the source language, or tasks have different ones.
-    """
-    if not (names := {task.teacher for task in tasks if task.teacher}):
-        return None
-    if len(names) > 1:
-        raise UserError(f"all tasks must have the same teacher, but have {' and '.join(sorted(names))}")
-    (name,) = names
+
+def _open_teacher(name: str, source: str) -> Teacher:
     logging.info("opening the teacher %s", name)
     system = open_embedder(name)
     # Only models of this package say which languages they know.
@@ -99,6 +96,24 @@ def with_vectors(
 
     with progress(title) as report:
         return {**examples, **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names}}
+
+
+def with_negatives(part: Examples, miner: Teacher, folder: Path | None, seed: int) -> Examples:
+    """Returns examples whose last column has a wrong text for each query, found by the miner's vectors.
+
+    It is drawn from the ten nearest texts with less than .95 of the right one's cosine (de Souza Moreira et
+    al. 2024, "NV-Retriever", sec. 3.2, "TopK-PercPos"). The folder is that of `with_vectors`.
+    """
+    encode = cached(miner.system, folder, show_progress=False)
+    columns = ([text.decode() for text in column] for column in part.columns(np.arange(len(part)))[:2])
+    pairs = list(zip(*columns, strict=True))
+    with progress(f"{miner.system.name} finds wrong answers for {len(part)} examples"):
+        found = mine_hard_negatives(encode, pairs, num_negatives=10, relative_margin=0.05, by_query=True)
+    random = np.random.default_rng(seed)
+    # The right text stands for one that is missing.
+    chosen = (random.choice(wrong or pair[1:]).encode() for pair, wrong in zip(pairs, found, strict=True))
+    mined = np.fromiter(chosen, object, len(part))
+    return dataclasses.replace(part, columns=lambda indices: [*part.columns(indices)[:-1], mined[indices]])
 
 
 def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]) -> None:
