@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import op_callbacks
 from testing import (
     DIM,
     WORDS,
@@ -78,6 +79,25 @@ def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
     step(3)
     assert widths == [batch.features.tokens.shape[1]]  # a GPU encodes all of them at once
+
+
+@pytest.mark.parametrize("kind", ["words and n-grams", "cnn"])
+def test_matrices_of_int32_are_moved_but_not_computed_with(kind, monkeypatch):
+    # A GPU would leave that to the host, and copy them to it and back.
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
+    model, seen = make_model(kind), set()
+
+    def watch(operation, inputs, _, outputs, *more):
+        if any(tensor.dtype == tf.int32 and len(tensor.shape) > 1 for tensor in [*inputs, *outputs]):
+            seen.add(operation)
+
+    batch = make_batch(model, make_examples(FIRST, SECOND))
+    op_callbacks.add_op_callback(watch)
+    with tf.GradientTape() as tape:
+        losses, _ = find_task(model, "translation_ranking_en-es").losses(model.encoder, batch, training=True)
+    tape.gradient(losses, model.encoder.dense_variables)
+    op_callbacks.remove_op_callback(watch)
+    assert seen <= {"ConcatV2", "GatherV2", "Identity", "Reshape", "Shape", "Size", "Slice", "StridedSlice"}
 
 
 def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():

@@ -33,7 +33,7 @@ def in_batch_softmax(
         [0.3133 0.3133]
     """
     scores = ops.cast(scores, "float32")
-    is_positive = ops.equal(ops.arange(ops.shape(scores)[1])[None, :], positives[:, None])
+    is_positive = ops.one_hot(positives, ops.shape(scores)[1], dtype="bool")
     # Masking by addition is cheaper than by `where`, whose gradient would pass over all scores once more.
     addends = ops.where(is_positive, -margin, ops.where(excluded, _EXCLUDED, 0.0))
     losses = ops.sparse_categorical_crossentropy(positives, scores + addends, from_logits=True)
@@ -114,8 +114,7 @@ def score_divergence(
         >>> print(score_divergence(a, a, b, b, np.arange(3), scale=1.0).numpy().round(4))
         [0.1109 0.1109 0.    ]
     """
-    is_self = ops.equal(ops.arange(ops.shape(candidates)[0])[None, :], positions[:, None])
-    excluded = ops.where(is_self, _EXCLUDED, 0.0)
+    excluded = _EXCLUDED * ops.one_hot(positions, ops.shape(candidates)[0])
     scores = ops.matmul(scale * vectors, ops.transpose(candidates)) + excluded
     teacher_scores = ops.matmul(scale * teacher, ops.transpose(teacher_candidates)) + excluded
     log_shares = ops.log_softmax(teacher_scores, axis=1)

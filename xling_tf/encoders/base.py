@@ -86,7 +86,7 @@ class TokenEncoder(keras.Model, ABC):
         Returns:
             `[batch, hidden_dim]` float32, not normalised.
         """
-        return self.encode_tokens(keras.ops.take(words, tokens, axis=0), lengths, training)
+        return self.encode_tokens(tf.gather(words, tokens), lengths, training)
 
     def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
         """Averages the embedded words of texts, for heads that take a bag of words; see `average_words`."""

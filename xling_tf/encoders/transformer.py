@@ -91,7 +91,7 @@ class TransformerEncoder(TokenEncoder):
 
     def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode`; projects each distinct word once."""
-        return self._encode(ops.take(self.static.project(words), tokens, axis=0), lengths, training)
+        return self._encode(tf.gather(self.static.project(words), tokens), lengths, training)
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""

@@ -12,8 +12,8 @@ MASKED = -3e4
 
 def token_mask(inputs: Tensor, lengths: Tensor) -> Tensor:
     """Returns `[batch, length]`, true for tokens, of inputs `[batch, length, any]` and `[batch]` lengths."""
-    # Keras would take the dtype from `floatx`.
-    return ops.arange(ops.shape(inputs)[1], dtype="int32")[None, :] < lengths[:, None]
+    # A GPU leaves comparisons of int32 to the host.
+    return ops.arange(ops.shape(inputs)[1], dtype="int64")[None, :] < ops.cast(lengths, "int64")[:, None]
 
 
 def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
