@@ -195,7 +195,9 @@ _BEST = replace(
     similarity=replace(_RECIPE.similarity, margin=0.2),
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=6, examples_per_batch=256),
-        "question_answering": QuestionAnsweringConfig(weight=4, examples_per_batch=128, with_context=False),
+        "question_answering": QuestionAnsweringConfig(
+            weight=4, examples_per_batch=128, with_context=False, miner=PUBLISHED
+        ),
         "distillation": DistillationConfig(examples_per_batch=256, teacher=PUBLISHED, every=16),
         "entailment_ranking": InferenceConfig(examples_per_batch=64),
         "graded_similarity": TaskConfig(weight=3, examples_per_batch=128),
