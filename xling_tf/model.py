@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -89,10 +88,19 @@ class Model:
         """
         start_tensorflow()
         folder = find_model(name)
-        read = next(read for is_format, read in _FORMATS if is_format(folder))
-        config, read_file, read_weights_of = read(folder, model_name(name))
-        model = cls.from_config(config, read_file)
-        assign_weights(model.weights, read_weights_of(model), str(folder))
+        if (folder / RUNTIME_SETTINGS).is_file():
+            raise UserError(
+                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model "
+                "that it was exported from, or load it with xling_tf.load"
+            )
+        if is_foreign(folder):
+            config, files, weights = read_model(folder)
+            config["info"]["description"] = f"{model_name(name)}, imported"
+            model = cls.from_config(config, files.__getitem__)
+        else:
+            model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
+            weights = _read_weights(folder, model)
+        assign_weights(model.weights, weights, str(folder))
         return model
 
     @classmethod
@@ -220,35 +228,6 @@ class Model:
             tf.saved_model.save(module, str(temporary), signatures=functions)
             for name, content in {**self.description_files(), **files}.items():
                 (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-# The content of `config.json`, the function that reads a tokenizer file by name, and that of the weights.
-_Source = tuple[dict[str, Any], Callable[[str], bytes], Callable[[Model], Weights]]
-
-
-def _read_runtime(folder: Path, name: str) -> _Source:
-    raise UserError(
-        f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model that it was "
-        "exported from, or load it with xling_tf.load"
-    )
-
-
-def _read_foreign(folder: Path, name: str) -> _Source:
-    config, files, weights = read_model(folder)
-    config["info"]["description"] = f"{name}, imported"
-    return config, files.__getitem__, lambda model: weights
-
-
-def _read_own(folder: Path, name: str) -> _Source:
-    return read_config(folder), lambda file: (folder / file).read_bytes(), partial(_read_weights, folder)
-
-
-# The formats of `Model.from_pretrained`: a test of a folder, and the reader; the first that fits is used.
-_FORMATS: tuple[tuple[Callable[[Path], bool], Callable[[Path, str], _Source]], ...] = (
-    (lambda folder: (folder / RUNTIME_SETTINGS).is_file(), _read_runtime),
-    (is_foreign, _read_foreign),
-    (lambda folder: True, _read_own),
-)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
