@@ -115,13 +115,13 @@ class Task:
 
     @property
     def teacher(self) -> str:
-        """Name of the model whose vectors of the first column are `Batch.vectors`; "" for none."""
-        return ""
+        """`config.teacher`, the model whose vectors of the first column are `Batch.vectors`; "" for none."""
+        return getattr(self.config, "teacher", "")
 
     @property
     def miner(self) -> str:
-        """Name of the model that finds a wrong text, the last column, for each example; "" for none."""
-        return ""
+        """`config.miner`, the model that finds each example's wrong text, the last column; "" for none."""
+        return getattr(self.config, "miner", "")
 
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
         """Raises a `UserError` if an encoder of this width cannot learn from vectors of `dim` numbers."""

@@ -30,11 +30,6 @@ class Distillation(Task):
         """See `Task.languages_of`: a pair for each target, because the teacher knows the source language."""
         return [f"{data.source}-{target}" for target in data.targets]
 
-    @property
-    def teacher(self) -> str:
-        """See `Task.teacher`."""
-        return self.config.teacher
-
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
         """See `Task.require_teacher`: vectors must be as wide as the encoder's; similarities need not."""
         if dim != hidden_dim and not self.config.score_scale:

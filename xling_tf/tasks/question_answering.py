@@ -70,11 +70,6 @@ class QuestionAnswering(RankingTask):
         self.columns = ("question", "answer", *["answer"] * num_mined, *["context"] * self.num_contexts)
         self.roles = ("query", "document", *["document"] * num_mined, *[""] * self.num_contexts)
 
-    @property
-    def miner(self) -> str:
-        """See `Task.miner`."""
-        return self.config.miner
-
     def select(self, records: StoredRecords) -> StoredRecords:
         """See `Task.select`: all, with the questions on a paragraph side by side."""
         *_, contexts = [records.indices, *records.text_hashes]
