@@ -470,8 +470,8 @@ class InitialConfig(Section, name="initial"):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("anchor_weight", "average"):
-            if getattr(self, name) and not self.model:
-                raise UserError(f"initial.{name} needs a model to start from: set initial.model")
+            is_valid = bool(self.model) or not getattr(self, name)
+            self.require(is_valid, name, "0 without a model to start from (initial.model)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -510,17 +510,12 @@ class DataConfig(Section, name="data"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1
-        is_repeated = len(set(self.languages)) < len(self.languages)
-        if not self.targets or is_repeated or is_mixed:
-            raise UserError(
-                f"data.targets expects one or more different languages besides data.source, {self.source!r}, "
-                f"or {ALL_LANGUAGES} alone for every language in the data, got {list(self.targets)}"
-            )
-        if invalid := [code for code in self.languages if not re.fullmatch(r"\w+", code)]:
-            raise UserError(
-                "data.source and data.targets expect codes of languages such as es or pt_BR, without "
-                f"hyphens, which separate the languages of a pair, got {invalid[0]!r}"
-            )
+        is_valid = bool(self.targets) and not is_mixed and len({*self.languages}) == len(self.languages)
+        expected = f"different languages besides data.source, {self.source}, or {ALL_LANGUAGES} alone"
+        self.require(is_valid, "targets", f"{expected} for every language in the data")
+        for name, codes in (("source", (self.source,)), ("targets", self.targets)):
+            is_valid = all(re.fullmatch(r"\w+", code) for code in codes)
+            self.require(is_valid, name, "codes such as es or pt_BR; hyphens separate the languages of pairs")
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -582,23 +577,16 @@ class ExperimentConfig:
             return
         if tokenizer is None or encoder is None:
             raise UserError("this preset starts from a model: set initial.model")
-        if tokenizer.ngram_sizes and not encoder.takes_ngrams:
-            raise UserError(
-                "this encoder does not support n-grams: set an empty tokenizer.ngram_sizes=, or "
-                "tokenizer.kind=sentencepiece"
-            )
+        is_valid = not tokenizer.ngram_sizes or encoder.takes_ngrams
+        expected = "empty for this encoder (tokenizer.ngram_sizes= or tokenizer.kind=sentencepiece)"
+        tokenizer.require(is_valid, "ngram_sizes", expected)
         if vectors and (tokenizer.ngram_sizes or not tokenizer.takes_vectors):
             raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
-        if encoder.needs_vectors and not vectors:
-            raise UserError(
-                "this encoder needs word vectors: name files with initial.vectors=my.{}.vec, or learn them "
-                "from the translations with initial.vectors=bivcd:300"
-            )
-        if self.training.bow_share and not encoder.has_average:
-            raise UserError(
-                "training.bow_share, which trains the average of words before the rest, expects a CNN or a "
-                f"transformer with encoder.bow_residual=true, got {self.training.bow_share}"
-            )
+        expected = "files such as my.{}.vec for this encoder, or bivcd:300, learned from the translations"
+        self.initial.require(not encoder.needs_vectors or bool(vectors), "vectors", expected)
+        is_valid = not self.training.bow_share or encoder.has_average
+        expected = "0 without an average of words (of a CNN, or of encoder.bow_residual=true)"
+        self.training.require(is_valid, "bow_share", expected)
         self.similarity.require_below(getattr(encoder, "hidden_dim", math.inf))
 
     @property
