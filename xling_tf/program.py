@@ -93,7 +93,10 @@ def one_line_errors(again: str) -> Iterator[None]:
         if sys.stdout is not None:  # None: the program was started without standard output
             sys.stdout.flush()
     except UserError as error:
-        _exit(f"error: {_with_flags(str(error))}")
+        # Flags, where a message of the library names arguments in backticks.
+        known = flags.FLAGS
+        message = re.sub("`(\\w+)`", lambda name: f"--{name[1]}" if name[1] in known else name[0], str(error))
+        _exit(f"error: {message}")
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         extra = next((extra for extra, modules in _MODULES.items() if name in modules), None)
@@ -204,11 +207,6 @@ def provenance() -> dict[str, Any]:
         "memory_gib": round(memory / 2**30, 1),
     }
     return {"command": shlex.join(["python", *sys.argv]), "versions": versions, "machine": machine}
-
-
-def _with_flags(message: str) -> str:
-    """Names flags where a message of the library names arguments, in backticks."""
-    return re.sub("`(\\w+)`", lambda name: f"--{name[1]}" if name[1] in flags.FLAGS else name[0], message)
 
 
 def _exit(line: str, status: int = 2) -> NoReturn:

@@ -20,6 +20,7 @@ from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.search.hard_negatives import mine_hard_negatives
+from xling_tf.search.neighbours import chunks
 from xling_tf.tasks.base import Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
@@ -44,22 +45,21 @@ class Teacher(NamedTuple):
 
 def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
     """Returns the teachers and miners of tasks by name; one that lacks the source language is an error."""
-    names = dict.fromkeys(name for task in tasks for name in (task.teacher, task.miner) if name)
-    return {name: _open_teacher(name, source) for name in names}
-
-
-def _open_teacher(name: str, source: str) -> Teacher:
-    logging.info("opening the teacher %s", name)
-    system = open_embedder(name)
-    # Only models of this package say which languages they know.
-    languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]
-    if source not in languages:
-        raise UserError(
-            f"a teacher must know data.source, {source!r}, but {system.name} knows {', '.join(languages)}: "
-            "choose another teacher"
-        )
-    dim, is_fixed = encode_checked(system, ["Hello"]).shape[1], bool(system.checksum)
-    return Teacher(dataclasses.replace(system, checksum=system.checksum or name), dim, is_fixed)
+    teachers = {}
+    for name in dict.fromkeys(name for task in tasks for name in (task.teacher, task.miner) if name):
+        logging.info("opening the teacher %s", name)
+        system = open_embedder(name)
+        # Only models of this package say which languages they know.
+        languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]
+        if source not in languages:
+            raise UserError(
+                f"a teacher must know data.source, {source!r}, but {system.name} knows "
+                f"{', '.join(languages)}: choose another teacher"
+            )
+        dim, is_fixed = encode_checked(system, ["Hello"]).shape[1], bool(system.checksum)
+        system = dataclasses.replace(system, checksum=system.checksum or name)
+        teachers[name] = Teacher(system, dim, is_fixed)
+    return teachers
 
 
 def with_vectors(
@@ -83,8 +83,7 @@ def with_vectors(
         # The file disappears with this process. Unit vectors need no more precision; a zero vector cannot be
         # learned.
         with tempfile.TemporaryFile(dir=folder) as file:
-            for begin in range(0, len(part), _CHUNK):
-                rows = np.arange(begin, min(begin + _CHUNK, len(part)))
+            for rows in chunks(np.arange(len(part)), _CHUNK):
                 texts = [text.decode() for text in part.columns(rows)[0]]
                 file.write(encode_units(encode, texts, allow_zero=False).astype(np.float16).tobytes())
                 done += len(rows)
@@ -138,11 +137,9 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
     """
     bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.known_words
     encode = cached(teacher.system, folder or folder_of_this_process(), show_progress=True)
-    begins = range(0, len(vocabulary), _CHUNK)
+    words = chunks(np.array(vocabulary, object), _CHUNK)
     with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
-        vectors = np.concatenate(
-            [encode_checked(encode, list(vocabulary[begin : begin + _CHUNK])) for begin in begins]
-        )
+        vectors = np.concatenate([encode_checked(encode, part.tolist()) for part in words])
     shares = 1 / np.arange(1, len(vocabulary) + 1)  # Zipf's law: the vocabulary is sorted by frequency
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
@@ -172,8 +169,7 @@ def _contexts(
     sums, counts = np.zeros((num_words, dim), np.float32), np.zeros(num_words, np.int64)
     total, num_pairs = np.zeros(dim), 0
     for part in pairs:
-        for begin in range(0, len(part), _CHUNK):
-            indices = np.arange(begin, min(begin + _CHUNK, len(part)))
+        for indices in chunks(np.arange(len(part)), _CHUNK):
             vectors, count = part.vectors[indices].astype(np.float32), len(indices)
             total, num_pairs = total + vectors.sum(axis=0), num_pairs + count
             for texts in part.columns(indices):
