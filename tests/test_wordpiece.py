@@ -121,5 +121,5 @@ def test_other_vocabularies_and_learning_one_are_refused():
         WordPieceTokenizer(["[UNK]", "[SEP]"], WordPieceConfig())
     with pytest.raises(UserError, match="kind=sentencepiece"):
         WordPieceTokenizer.fit(WordPieceConfig(), {"en": ["a"]})
-    with pytest.raises(UserError, match="at least 3, got 2"):
+    with pytest.raises(UserError, match=r"at least 3, .* got 2"):
         WordPieceConfig(max_tokens=2)
