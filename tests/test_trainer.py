@@ -85,9 +85,7 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
             steps.append(train_step(trainer, phase))
             return steps[-1]
 
-        monkeypatch.setattr(
-            "xling_tf.trainer.loop.time.monotonic", lambda: next(clock) / 2 + delay * len(compiled)
-        )
+        monkeypatch.setattr("time.monotonic", lambda: next(clock) / 2 + delay * len(compiled))
         monkeypatch.setattr(Trainer, "_compile", slow_compile)
         monkeypatch.setattr(Trainer, "_train_step", recorded_step)
         trainer = make_trainer(tmp_path / str(delay), apply_overrides(TWO_TASKS, settings))
@@ -107,7 +105,7 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
 
 def test_no_operation_runs_by_itself_between_two_steps(tmp_path):
     trainer, operations = make_trainer(tmp_path), []
-    trainer._step = lambda *_: lambda batch, factor: None
+    trainer._compile = lambda *_: lambda batch, factor: None
     trainer._phases[0].next_batch = lambda _: None
     op_callbacks.add_op_callback(watch := lambda kind, *_: operations.append(kind))
     for trainer.step in range(3):

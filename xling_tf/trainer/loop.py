@@ -251,13 +251,6 @@ class Trainer:
         for variable, value in zip(state, values, strict=True):
             variable.assign(value)
 
-    def _step(self, phase: Phase, task: Task) -> TrainStep:
-        """Returns the graph function of a task's step, which tasks of several languages share."""
-        key = phase.name, task.trace_key
-        if key not in self._steps:
-            self._steps[key] = self._compile(phase, task)
-        return self._steps[key]
-
     def _compile(self, phase: Phase, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
         encoder = phase.encoder
@@ -300,7 +293,10 @@ class Trainer:
 
     def _dispatch(self, phase: Phase, task: Task, factor: float) -> DispatchedStep:
         """Starts a step whose learning rates are multiplied by `factor`, an argument of its graph."""
-        measurements = self._step(phase, task)(phase.next_batch(task.name), tf.constant(factor))
+        key = phase.name, task.trace_key  # tasks of several languages share a graph
+        if key not in self._steps:
+            self._steps[key] = self._compile(phase, task)
+        measurements = self._steps[key](phase.next_batch(task.name), tf.constant(factor))
         return DispatchedStep(self.step, task, factor * self._optimizer_config.learning_rate, measurements)
 
     def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
