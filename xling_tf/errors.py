@@ -38,10 +38,8 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except UserError:
-        raise
     except errors as error:
-        if is_disk_full(error) or is_out_of_memory(error):
+        if isinstance(error, UserError) or is_disk_full(error) or is_out_of_memory(error):
             raise
         raise UserError(message.replace("{error}", one_line(error))) from error
 
