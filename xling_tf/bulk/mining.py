@@ -17,15 +17,7 @@ from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
-from xling_tf.search.neighbours import (
-    IndexKind,
-    Neighbours,
-    best_neighbours,
-    chunks,
-    index_kind,
-    nearest,
-    unit_vectors,
-)
+from xling_tf.search.neighbours import Neighbours, best_neighbours, chunks, index_kind, nearest, unit_vectors
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
@@ -123,10 +115,8 @@ class _Side:
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
         # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40 runs.
-        hashes = [
-            np.fromiter(map(hash, self.texts(shard).to_pylist()), np.int64)
-            for shard in range(folder.num_shards)
-        ]
+        texts = (self.texts(shard).to_pylist() for shard in range(folder.num_shards))
+        hashes = [np.fromiter(map(hash, part), np.int64) for part in texts]
         every = np.concatenate([np.zeros(0, np.int64), *hashes])
         self.rows = np.sort(np.unique(every, return_index=True)[1])  # the row of each number in the folder
         self._shard_starts = np.cumsum([0, *map(len, hashes)])
@@ -232,7 +222,7 @@ class _Search:
 class _Block:
     """Some shards' sentences in memory, with an index."""
 
-    def __init__(self, side: _Side, begin: int, end: int, kind: IndexKind) -> None:
+    def __init__(self, side: _Side, begin: int, end: int, kind: str) -> None:
         self.begin = begin
         self._first = int(side.starts[begin])
         description = side.folder.description
@@ -309,10 +299,7 @@ def _padded(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _write(
-    output: Path,
-    sides: Sequence[_Side],
-    margins: NDArray[np.float64],
-    numbers_of_sides: Sequence[NDArray[np.int64]],
+    output: Path, sides: Sequence[_Side], margins: NDArray[np.float64], rows: Sequence[NDArray[np.int64]]
 ) -> None:
     """Writes pairs of sentences, some at a time, by their numbers."""
     with replacing(output) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as lines:
@@ -320,7 +307,7 @@ def _write(
             part = slice(start, start + _PAIRS_AT_ONCE)
             texts = (
                 compute.replace_substring_regex(side.texts_of(numbers[part]), r"[\t\r\n]+", " ").to_pylist()
-                for side, numbers in zip(sides, numbers_of_sides, strict=True)
+                for side, numbers in zip(sides, rows, strict=True)
             )
             for margin, source, target in zip(margins[part].tolist(), *texts, strict=True):
                 lines.write(f"{margin:.6f}\t{source}\t{target}\n")
@@ -331,9 +318,7 @@ def _require_comparable(*folders: VectorFolder) -> None:
     for name in ("model", "dim", "precision"):
         if len({folder.description[name] for folder in folders}) > 1:
             values = " and ".join(f"{folder.path} has {folder.description[name]}" for folder in folders)
-            raise UserError(
-                f"both folders must have vectors of one {name}, but {values}; encode one of them again"
-            )
+            raise UserError(f"both folders must have vectors of one {name}, but {values}; encode one again")
     for folder in folders:
         columns, name = (folder.description[setting] for setting in ("columns", "text_column"))
         if columns is not None and name not in columns:

@@ -120,9 +120,8 @@ class TextFiles:
         """Returns the columns of a file to read: the text's and those to keep."""
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
-            raise _FinalError(
-                f"{name}: expected the column {missing[0]}, but has only {', '.join(columns)}; name another"
-            )
+            names = ", ".join(columns)
+            raise _FinalError(f"{name}: expected the column {missing[0]}, but has only {names}; name another")
         chosen = list(columns) if self.columns is None else wanted
         if repeated := [column for column in chosen if columns.count(column) > 1]:
             raise _FinalError(
@@ -200,9 +199,8 @@ class TextFiles:
         blocks = _blocks((row or [""] for row in rows) if len(names) == 1 else filter(None, rows))
         for block in self._parsed(blocks, chosen, name):
             if block:
-                yield pa.record_batch(
-                    [pa.array(texts, pa.string()) for texts in zip(*block, strict=True)], columns
-                )
+                arrays = [pa.array(texts, pa.string()) for texts in zip(*block, strict=True)]
+                yield pa.record_batch(arrays, columns)
 
     def _json_lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
         columns: list[str] = []

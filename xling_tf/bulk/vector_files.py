@@ -217,9 +217,7 @@ def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
         return number, (number - 1) * settings["rows_per_shard"] + parquet.read_metadata(path).num_rows
 
 
-def _chunks(
-    batches: Iterator[pa.RecordBatch], text_column: str, rows_per_shard: int
-) -> Iterator[pa.RecordBatch]:
+def _chunks(batches: Iterator[pa.RecordBatch], text_column: str, shard_rows: int) -> Iterator[pa.RecordBatch]:
     """Joins and cuts batches into those that are encoded at once.
 
     Where it cuts depends on the rows since the shard's beginning and not on the batches' sizes, so that a
@@ -227,14 +225,14 @@ def _chunks(
     """
     parts: list[pa.RecordBatch] = []
     rows = size = 0  # of the parts
-    rows_left = rows_per_shard  # in the shard
+    rows_left = shard_rows  # in the shard
     for batch in batches:
         begin = 0
         lengths = compute.binary_length(column_of_texts(batch, text_column)).fill_null(0)
         for row, length in enumerate(lengths.to_pylist()):
             if rows in (_CHUNK_ROWS, rows_left) or (rows and size + length > _CHUNK_BYTES):
                 yield pa.concat_batches([*parts, batch.slice(begin, row - begin)])
-                rows_left = (rows_left - rows) or rows_per_shard
+                rows_left = (rows_left - rows) or shard_rows
                 parts, rows, size, begin = [], 0, 0, row
             rows, size = rows + 1, size + length
         parts.append(batch.slice(begin))

@@ -37,9 +37,8 @@ def encode(
     """
     require_known("precision in Spark", precision, _NUMBERS)
     if text_column not in frame.columns or vector_column in frame.columns:
-        raise UserError(
-            f"expected a column {text_column} and no {vector_column}, got {', '.join(frame.columns)}"
-        )
+        names = ", ".join(frame.columns)
+        raise UserError(f"expected a column {text_column} and no {vector_column}, got {names}")
     name, is_url = str(model), "://" in str(model)
     if not is_url:
         archive = model_archive(model)
