@@ -33,18 +33,12 @@ tokenizers = pytest.importorskip("tokenizers")
 SAMPLE = sample_texts(None, ("en", "es"))
 # model2vec cuts texts at a number of characters too, so that sentences may have many tokens here.
 STATIC = (
-    "encoder.kind=static",
-    "encoder.embedding_dim=6",
-    "encoder.hidden_dim=8",
+    *("encoder.kind=static", "encoder.embedding_dim=6", "encoder.hidden_dim=8"),
     "tokenizer.max_tokens=256",
 )
 PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=400", "tokenizer.max_tokens=32")
 # Words that a model does not know are lost in these exports; these models know the sample's.
-MODELS = {
-    "words": ("tokenizer.max_tokens=32",),
-    "static words": STATIC,
-    "static pieces": (*PIECES, *STATIC),
-}
+MODELS = {"words": ("tokenizer.max_tokens=32",), "static words": STATIC, "static pieces": (*PIECES, *STATIC)}
 MARKED = (*PIECES, *STATIC, "tokenizer.sentence_marks=true")
 
 
@@ -105,7 +99,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(folder_of, tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"output"}
     with pytest.raises(UserError, match="`output` must be a new folder"):
         export(folder, "keras", folder)
-    with pytest.raises(UserError, match="`output` must be a folder by its name"):
+    with pytest.raises(UserError, match="`output` must name a folder"):
         export(folder, "keras", Path())
     with pytest.raises(UserError, match="there is no such folder"):
         export(folder, "keras", output, data=tmp_path / "data")

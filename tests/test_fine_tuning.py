@@ -124,9 +124,7 @@ def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path,
 
 
 @pytest.mark.slow
-def test_each_call_trains_and_the_same_call_continues_what_was_stopped(
-    headless, tmp_path, monkeypatch, caplog
-):
+def test_each_call_trains_and_the_same_continues_what_was_stopped(headless, tmp_path, monkeypatch, caplog):
     """Another one trains anew: with more pairs, or into a folder of the same name elsewhere."""
     monkeypatch.chdir(tmp_path)
     tune(headless, Path("a"), pairs=PAIRS[:9], run_dir=None, steps=1)
@@ -160,11 +158,8 @@ def test_scores_are_learnt_from_a_table(headless, tmp_path):
 def test_pairs_that_cannot_be_learnt_from_are_refused(tmp_path):
     with pytest.raises(UserError, match="expected at least 8 different pairs, got 5"):
         fine_tune(tmp_path, PAIRS[:5] * 3, output=tmp_path / "mine")
-    alike = {
-        "sentence1": [a for a, _ in PAIRS],
-        "sentence2": [b for _, b in PAIRS],
-        "score": [1] * len(PAIRS),
-    }
+    first, second = zip(*PAIRS, strict=True)
+    alike = {"sentence1": first, "sentence2": second, "score": [1] * len(PAIRS)}
     with pytest.raises(UserError, match="expected different scores, but all are 1"):
         fine_tune(tmp_path, alike, output=tmp_path / "mine")
 
@@ -172,7 +167,7 @@ def test_pairs_that_cannot_be_learnt_from_are_refused(tmp_path):
 @pytest.mark.parametrize("languages", [("en", "en"), ("pt-BR", "en")])
 def test_languages_that_are_no_pair_are_refused_before_the_training(languages, tmp_path):
     describe(tmp_path)
-    with pytest.raises(UserError, match=r"expects? (two different )?codes"):
+    with pytest.raises(UserError, match=r"(expects two different|must be) codes"):
         fine_tune(tmp_path, PAIRS, output=tmp_path / "mine", languages=languages)
     with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
         fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

@@ -94,10 +94,8 @@ class Registry:
         """Adds a kind: a frozen dataclass of its own, whose settings all have defaults; and a class."""
         taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
         # Tasks share settings, because they are found by their names alone.
-        if config_type in taken and not issubclass(config_type, TaskConfig):
-            raise UserError(
-                f"{name} would be saved as {taken[config_type]}; register a subclass of the settings"
-            )
+        if (other := taken.get(config_type)) and not issubclass(config_type, TaskConfig):
+            raise UserError(f"{name} would be saved as {other}; register a subclass of the settings")
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:

@@ -242,9 +242,7 @@ _MANY = {"targets": _TARGETS, "sampling_temperature": 5.0}
 
 def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, ExperimentConfig]:
     """Makes a preset for each target, whose code replaces "{}" in the name."""
-    return {
-        name.format(target): _variant(preset, description, data={"targets": (target,)}) for target in _TARGETS
-    }
+    return {name.format(code): _variant(preset, description, data={"targets": (code,)}) for code in _TARGETS}
 
 
 PRESETS: dict[str, ExperimentConfig] = {

@@ -182,9 +182,8 @@ class SentenceEncoder:
         def encode(*tensors: Any) -> dict[str, NDArray[Any]]:
             vectors, count = np.asarray(embed(*tensors), np.float32), len(tensors[0])
             if vectors.ndim != 2 or len(vectors) != count:
-                raise UserError(
-                    f"the model gave shape {list(vectors.shape)} for {count} texts, not [{count}, dim]"
-                )
+                shape = list(vectors.shape)
+                raise UserError(f"the model gave shape {shape} for {count} texts, not [{count}, dim]")
             if normalize_embeddings:
                 vectors = unit_vectors(vectors, "vectors")
             if truncate_dim is not None:
@@ -246,9 +245,8 @@ class SentenceEncoder:
         specs = function.structured_input_signature[1]
         if inputs.keys() != specs.keys() or any(spec.dtype != tf.string for spec in specs.values()):
             expected = ", ".join(f"{name}: {spec.dtype.name}" for name, spec in specs.items())
-            raise UserError(
-                f"the signature {signature} takes {expected}, but got {', '.join(inputs) or 'nothing'}"
-            )
+            names = ", ".join(inputs) or "nothing"
+            raise UserError(f"the signature {signature} takes {expected}, but got {names}")
         columns, is_one = _columns(inputs)
         try:
             outputs = call_in_batches(

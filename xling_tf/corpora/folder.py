@@ -293,9 +293,7 @@ def _entries(folder: Path) -> list[Path]:
 
 def _files_of(folder: Path) -> list[Path]:
     # Names that are not UTF-8 have lone surrogates, which cannot be written into a results file.
-    return [
-        path for path in _entries(folder) if path.is_file() and not re.search("[\ud800-\udfff]", path.name)
-    ]
+    return [p for p in _entries(folder) if p.is_file() and not re.search("[\ud800-\udfff]", p.name)]
 
 
 def require_data_folder(folder: Path) -> None:

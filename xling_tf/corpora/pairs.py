@@ -117,9 +117,7 @@ def _roles(names: Sequence[str]) -> list[str]:
     counts = [roles.count(role) for role in ("first", "second", "score", None)]
     is_ambiguous = "score" in roles and "wrong" in roles
     if any(roles) and (counts not in ([1, 1, 0, 0], [1, 1, 1, 0]) or is_ambiguous):
-        raise UserError(
-            f"expected two columns of texts, but got {', '.join(names)}; choose columns and {_ADVICE}"
-        )
+        raise UserError(f"expected two columns of texts, got {', '.join(names)}; choose two and {_ADVICE}")
     return [role for role in roles if role]
 
 

@@ -106,9 +106,7 @@ def _held_out_hashes(
     divided: Sequence[tuple[HashedCorpus, NDArray[np.int8]]], fields_of: Callable[[RecordType], Sequence[str]]
 ) -> NDArray[np.uint64]:
     """Returns the distinct hashes of some fields of the records that are not for training, ascending."""
-    columns = [
-        c.column(field)[part != Part.TRAIN] for c, part in divided for field in fields_of(c.record_type)
-    ]
+    columns = [c.column(name)[part != Part.TRAIN] for c, part in divided for name in fields_of(c.record_type)]
     return np.unique(np.concatenate([np.zeros(0, np.uint64), *columns]))
 
 

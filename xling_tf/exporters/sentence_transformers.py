@@ -160,10 +160,8 @@ class _Graph:
         ids = tf.cast(input_ids * attention_mask, tf.int32)
         if body.transformers_family:
             states, is_token = body.hidden_states(self._embed(tables, ids), lengths)
-            return {
-                "last_hidden_state": states,
-                "sentence_embedding": unit_length(body.pool(states, is_token)),
-            }
+            vectors = unit_length(body.pool(states, is_token))
+            return {"last_hidden_state": states, "sentence_embedding": vectors}
         if self._empty:
             # Here an empty text has a token, in addition to marks.
             is_empty = lengths < len(self._empty)

@@ -134,10 +134,8 @@ def _dense(folder: Path) -> tuple[str, Any, Any]:
     name = name if package.startswith("torch.") else f"{package}.{name}"
     require_known(f"activation_function in {path}", name, ACTIVATIONS)
     inputs, outputs = settings["in_features"], settings["out_features"]
-    keys = ("module_input_name", "module_output_name")
-    if settings.get("use_residual") or any(
-        settings.get(key) not in (None, "sentence_embedding") for key in keys
-    ):
+    names = {settings.get(key) for key in ("module_input_name", "module_output_name")}
+    if settings.get("use_residual") or names - {None, "sentence_embedding"}:
         raise UserError(f"{path} expects a plain layer on sentence vectors, without a residual connection")
     tensors = read_tensors(folder)
     shapes = {"linear.weight": (outputs, inputs), "linear.bias": (outputs,)}

@@ -206,9 +206,7 @@ def _finished(
 def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind BPE."""
     if any(step["type"] == "ByteLevel" for step in _steps(content["pre_tokenizer"], "pretokenizers")):
-        raise UserError(
-            "byte-level BPE, as of RoBERTa and ModernBERT-base, does not have the same ids in a graph"
-        )
+        raise UserError("byte-level BPE, as of RoBERTa and ModernBERT-base, would have other ids in a graph")
     steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
     vocabulary, added = source["vocab"], content["added_tokens"]
     tokens = _by_row([*vocabulary.items(), *_rows_of_added(content)])
@@ -303,10 +301,8 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -
 
 def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
     """Describes what tokenizer.json does to texts, with all its flags, and matches it with a pattern."""
-    steps = [
-        *_steps(content["normalizer"], "normalizers"),
-        *_steps(content["pre_tokenizer"], "pretokenizers"),
-    ]
+    steps = [*_steps(content["normalizer"], "normalizers")]
+    steps += _steps(content["pre_tokenizer"], "pretokenizers")
     text = ""
     for step in (*steps, {**content["model"], "type": _kind(content["model"])}):
         names = sorted(step.keys() - {"type", "vocab", "merges", "precompiled_charsmap"})

@@ -1,6 +1,6 @@
 """The exported form of an encoder, which encodes strings in bounded memory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,8 @@ class ExportedEncoder(tf.Module):
 
     def average(self, contexts: tf.Tensor) -> tf.Tensor:
         """Averages the words of `[batch]` contexts: `[batch, any]` float32."""
-        return in_micro_batches(self._average, self.tokenizer.tokenize_contexts(contexts), None)
+        tokens = self.tokenizer.tokenize_contexts(contexts)
+        return in_micro_batches(lambda part: self._body().average(*self._embed(part)), tokens, None)
 
     def word_table(self) -> tf.Tensor:
         """Returns the `[num_words, embedding_dim]` table of an encoder without n-grams."""
@@ -110,9 +111,6 @@ class ExportedEncoder(tf.Module):
     def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         words, positions = self._embed(tokens)
         return self._body().encode(words, positions.to_tensor(), tf.cast(tokens.row_lengths(), tf.int32))
-
-    def _average(self, tokens: tf.RaggedTensor) -> tf.Tensor:
-        return self._body().average(*self._embed(tokens))
 
     def _embed(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
         """Returns the vectors of the distinct words, and the positions of the tokens among them."""
@@ -132,12 +130,10 @@ class _WordTables(tf.Module):
         self._body = body
         self._num_known = len(tokenizer.known_words)
         embedding = body().embedding
-        self._known = QuantizedTable(
-            _by_chunks(tokenizer, lambda words, _: body().embed_words(words)), tables, "known_words"
-        )
-        self._buckets = QuantizedTable(
-            embedding.words.table.numpy()[self._num_known :], tables, "bucket_words"
-        )
+        known = _by_chunks(tokenizer, lambda words, _: body().embed_words(words))
+        self._known = QuantizedTable(known, tables, "known_words")
+        buckets = embedding.words.table.numpy()[self._num_known :]
+        self._buckets = QuantizedTable(buckets, tables, "bucket_words")
         self.named = {
             **self._known.named(KNOWN_WORDS),
             **self._buckets.named(BUCKET_WORDS),
@@ -157,9 +153,7 @@ class _WordTables(tf.Module):
         return tf.tensor_scatter_nd_update(vectors, unknown, spelled)
 
 
-def restored_tables(
-    exported: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, encoder: TokenEncoder
-) -> Weights:
+def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncoder) -> Weights:
     """Returns a model's weights, by the names of training, from those of an export."""
     # Quantized tables become float32 again. Word embeddings are separated from their n-grams by the encoder,
     # whose n-gram weights are overwritten for this.

@@ -84,9 +84,7 @@ class KerasEncoder(keras.layers.Layer):
     def compute_output_spec(self, texts: Any) -> keras.KerasTensor:
         """Returns symbolic vectors of symbolic texts."""
         if texts.dtype != "string":
-            raise UserError(
-                f'expected strings, as from keras.Input((), dtype="string"), but got {texts.dtype}'
-            )
+            raise UserError(f'expected strings, as from keras.Input((), dtype="string"), got {texts.dtype}')
         return keras.KerasTensor(self.compute_output_shape(texts.shape), "float32")
 
     def get_config(self) -> dict[str, Any]:

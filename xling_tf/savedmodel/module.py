@@ -75,9 +75,8 @@ class ExportedModule(SentenceSignature):
 
     def calibrate(self, line: Sequence[float]) -> None:
         """Adds the signature `same_meaning`; `line` is that of `ModelInfo.same_meaning`."""
-        self.same_meaning = self._parts()["same_meaning"] = SameMeaningSignature(
-            self._model_parts(), _SAME_MEANING, line
-        )
+        signature = SameMeaningSignature(self._model_parts(), _SAME_MEANING, line)
+        self.same_meaning = self._parts()["same_meaning"] = signature
 
     @property
     def signatures(self) -> dict[str, Signature]:
@@ -91,9 +90,7 @@ def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_
     Messages call the folder by `argument`; `mark` is the name of a file that every export has.
     """
     if not path.name.strip("."):
-        raise UserError(
-            f"`{argument}` must be a folder by its name, got {str(path)!r}; give its name or whole path"
-        )
+        raise UserError(f"`{argument}` must name a folder, got {str(path)!r}; give its name or whole path")
     is_empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not is_empty and not ((path / mark).is_file() and _is_export(path, mark)):
         raise UserError(

@@ -153,9 +153,8 @@ class Words:
         known, num_known = self._ids, len(self._ids)
         if not self._ngrams:
             buckets = self._settings["num_buckets"]
-            return _padded(
-                [[known.get(w, num_known + self._bucket(w, buckets)) for w in words] for words in batch]
-            )
+            ids = [[known.get(w, num_known + self._bucket(w, buckets)) for w in words] for words in batch]
+            return _padded(ids)
         unknown: dict[str, int] = {}  # numbered in the order of their first use
         for word in (word for words in batch for word in words if word not in known):
             unknown.setdefault(word, num_known + len(unknown))

@@ -30,10 +30,7 @@ _WHEEL = ".whl"
 # The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _ARCHIVES[_WHEEL] = "zip"
-_DAMAGE = (
-    *(EOFError, OSError, RuntimeError),
-    *(lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error),
-)
+_DAMAGE = (EOFError, OSError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
 # Files that show where in a wheel the model is, the most reliable first.
 _MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))

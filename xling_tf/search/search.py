@@ -121,9 +121,8 @@ def paraphrase_mining(
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     k = min(top_k + 1, count)  # each vector is its own neighbour
     start = 0
-    for neighbours in nearest_in_chunks(
-        vectors, np.arange(count), vectors, k, show_progress=show_progress_bar
-    ):
+    parts = nearest_in_chunks(vectors, np.arange(count), vectors, k, show_progress=show_progress_bar)
+    for neighbours in parts:
         rows = np.arange(start, start := start + len(neighbours.indices))
         firsts = np.broadcast_to(rows[:, np.newaxis], neighbours.indices.shape)
         is_other = (neighbours.indices != firsts) & (neighbours.indices >= 0)

@@ -161,9 +161,8 @@ class EntailmentRanking(RankingTask):
         """Pairs each premise with the first sentence that contradicts it, or else with the entailed one."""
         contradicting = records[records.labels == _CONTRADICTION]
         contradictions: dict[bytes, bytes] = {}
-        for premise, hypothesis in zip(
-            contradicting.column("premise"), contradicting.column("hypothesis"), strict=True
-        ):
+        sides = (contradicting.column(name) for name in ("premise", "hypothesis"))
+        for premise, hypothesis in zip(*sides, strict=True):
             contradictions.setdefault(premise, hypothesis)
 
         def columns(selected: StoredRecords) -> list[NDArray[np.object_]]:

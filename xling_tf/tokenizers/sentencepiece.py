@@ -5,7 +5,7 @@ import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import sentencepiece
 import tensorflow as tf
@@ -104,10 +104,8 @@ class SentencePieceTokenizer(Tokenizer):
         pieces, trainer, spaces = proto.pieces, proto.trainer_spec, proto.normalizer_spec
         # If all spaces are kept, that before a text is the one which SentencePiece adds, as in `tokenizers`.
         self._fills_prefix = spaces.add_dummy_prefix and not spaces.remove_extra_whitespaces
-        marks = {piece.piece: row for row, piece in enumerate(pieces) if piece.type == CONTROL}
-        begin, end = (
-            (marks[name],) if name in marks else () for name in (trainer.bos_piece, trainer.eos_piece)
-        )
+        marks = {piece.piece: (row,) for row, piece in enumerate(pieces) if piece.type == CONTROL}
+        begin, end = (marks.get(name, ()) for name in (trainer.bos_piece, trainer.eos_piece))
         if config.sentence_marks and not begin + end:
             raise UserError(
                 "tokenizer.sentence_marks=true expects a SentencePiece model with <s> or </s>, but this one "
@@ -121,9 +119,7 @@ class SentencePieceTokenizer(Tokenizer):
             self._frame = Frame(begin, end, unknown if unknown == 0 else None)
 
     @classmethod
-    def fit(
-        cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]
-    ) -> "SentencePieceTokenizer":
+    def fit(cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
         """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces."""
         drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
         texts = [text for language_texts in drawn.values() for text in language_texts]
@@ -140,7 +136,7 @@ class SentencePieceTokenizer(Tokenizer):
         return tokenizer
 
     @classmethod
-    def from_files(cls, config: SentencePieceConfig, files: Mapping[str, bytes]) -> "SentencePieceTokenizer":
+    def from_files(cls, config: SentencePieceConfig, files: Mapping[str, bytes]) -> Self:
         """See `Tokenizer.from_files`: SentencePiece's serialized model."""
         (name,) = cls.file_names
         return cls(files[name], config)

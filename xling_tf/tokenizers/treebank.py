@@ -50,9 +50,8 @@ def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     # and decomposed forms of a text are cut at the same character.
     limit = BYTES_PER_TOKEN * max_tokens
     text = composed(first_bytes(sentences, MAX_EXPANSION * limit))
-    return tf.cond(
-        tf.reduce_any(tf.strings.length(text) > limit), lambda: first_bytes(text, limit), lambda: text
-    )
+    is_longer = tf.reduce_any(tf.strings.length(text) > limit)
+    return tf.cond(is_longer, lambda: first_bytes(text, limit), lambda: text)
 
 
 def first_bytes(texts: tf.Tensor, limit: int) -> tf.Tensor:

@@ -7,7 +7,7 @@ version 8 count as what they are (punctuation, marks, capital letters), that tex
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -75,9 +75,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         )
 
     @classmethod
-    def fit(
-        cls, config: WordPieceConfig, texts_by_language: Mapping[str, Iterable[str]]
-    ) -> "WordPieceTokenizer":
+    def fit(cls, config: WordPieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
         """Raises a `UserError`: these vocabularies are not learned here."""
         raise UserError(
             "tokenizer.kind=wordpiece is for imported models, whose vocabulary is kept; to learn pieces, set "

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import chain, islice, zip_longest
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -64,7 +64,7 @@ class WordTokenizer(VocabularyTokenizer):
             self._rows = tf.constant(self.ngram_rows)
 
     @classmethod
-    def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "WordTokenizer":
+    def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
         """See `Tokenizer.fit`: takes the most frequent words of the texts, and `config.common_words`."""
         counts = count_words(chain.from_iterable(texts_by_language.values()), config)
         vocabulary = select_vocabulary(counts, config)

@@ -407,8 +407,5 @@ def _describe(
         base_model=read_base_model(config.initial.model) if config.initial.model else "",
         results=results,
     )
-    files = {
-        "README.md": card + training_card(results),
-        "results.json": json.dumps(published, indent=2) + "\n",
-    }
-    return results, files
+    text = json.dumps(published, indent=2) + "\n"
+    return results, {"README.md": card + training_card(results), "results.json": text}
