@@ -63,9 +63,8 @@ def save_published(model: Model, folder: Path) -> None:
     root = tf.train.Checkpoint()
     root.variables = [tf.Variable(array, name=name) for name, array in arrays.items()][::-1]
     root.module = model.module()
-    root.__call__ = tf.function(
-        lambda inputs: root.module(inputs), input_signature=[tf.TensorSpec([None], tf.string)]
-    )
+    spec = tf.TensorSpec([None], tf.string)
+    root.__call__ = tf.function(lambda inputs: root.module(inputs), input_signature=[spec])
     tf.saved_model.save(root, str(folder))
 
 
@@ -87,6 +86,5 @@ def save_onnx(model: Model, path: Path) -> None:
     arrays |= {f"{name}_scale": np.float32(1 / 85), f"{name}_zero_point": np.uint8(170)}
     constants = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items()]
     node = onnx.helper.make_node("SentencepieceTokenizer", [], [], model=pieces())
-    path.write_bytes(
-        onnx.helper.make_model(onnx.helper.make_graph([node], "g", [], [], constants)).SerializeToString()
-    )
+    graph = onnx.helper.make_graph([node], "g", [], [], constants)
+    path.write_bytes(onnx.helper.make_model(graph).SerializeToString())

@@ -54,13 +54,9 @@ def page_xml(
 
 def comment_line(**changes: object) -> bytes:
     """A line of a dump of 2016."""
-    row: dict[str, object] = {
-        "author": "ann",
-        "body": "Hello there.",
-        "created_utc": 1451606400,
-        "edited": False,
-    }
-    return json.dumps({**row, "id": "cyhpv3x", "parent_id": "t1_cyhpq1n", **changes}).encode()
+    row: dict[str, object] = {"author": "ann", "body": "Hello there.", "created_utc": 1451606400}
+    row |= {"edited": False, "id": "cyhpv3x", "parent_id": "t1_cyhpq1n"}
+    return json.dumps(row | changes).encode()
 
 
 def snli_line(label: str, premise: str = "p", hypothesis: str = "h") -> str:

@@ -46,10 +46,8 @@ def _lengths(model: Versioned) -> dict[str, Signature]:
         counted = tf.while_loop(lambda i: i < steps, lambda i: [i + 1], [tf.constant(0, tf.int64)])
         return {"counted": counted[0]}
 
-    return {
-        "serving_default": (lengths, {"inputs": _TEXTS}),
-        "count": (count, {"steps": tf.TensorSpec([], tf.int64)}),
-    }
+    steps = tf.TensorSpec([], tf.int64)
+    return {"serving_default": (lengths, {"inputs": _TEXTS}), "count": (count, {"steps": steps})}
 
 
 def _scaled(factor: tf.Tensor, pair: tf.Tensor) -> dict[str, tf.Tensor]:

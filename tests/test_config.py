@@ -68,10 +68,7 @@ def test_kinds_that_are_found_by_their_settings_need_settings_of_their_own(monke
 
 @pytest.mark.parametrize(
     ("setting", "near"),
-    [
-        ("encoder.kind=transfromer", "transformer"),
-        ("tasks.translation_rankin.weight=1", "translation_ranking"),
-    ],
+    [("encoder.kind=transfromer", "transformer"), ("tasks.quick_thougt.weight=1", "quick_thought")],
 )
 def test_a_misspelt_name_gets_a_suggestion(setting, near):
     with pytest.raises(UserError, match=f"did you mean {near}"):
@@ -83,12 +80,8 @@ def test_every_type():
         *("tokenizer.max_tokens=32", "optimizer.learning_rate=1e-3", "data.targets=fr, de"),
         *("encoder.norm_first=Yes", "encoder.num_layers=auto", " tokenizer.lowercase = 1 "),
         *("tokenizer.ngram_sizes=2,3,4", "data.corpus_weights.my.corpus=2.5"),
-        *(
-            "tasks.inference.examples_per_batch=7",
-            "description=a = b",
-            "training.steps=1",
-            "training.steps=2",
-        ),
+        *("tasks.inference.examples_per_batch=7", "description=a = b"),
+        *("training.steps=1", "training.steps=2"),
         # Sizes that belong together can be changed together.
         *("encoder.num_heads=3", "encoder.hidden_dim=66"),
     )

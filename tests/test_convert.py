@@ -151,10 +151,8 @@ CASES = {
     ),
     "argument_mining": (
         {
-            "AM/labels": "claim\n",
-            "AM/argMinPE.de": "Ja.\n",
-            "AC/amClaims.labels": "0\n",
-            "AC/amClaims.en": "No.\n",
+            **{"AM/labels": "claim\n", "AM/argMinPE.de": "Ja.\n"},
+            **{"AC/amClaims.labels": "0\n", "AC/amClaims.en": "No.\n"},
         },
         {"argument/AM.de": "label\ttext\nclaim\tJa.\n", "argument/AC.en": "label\ttext\n0\tNo.\n"},
     ),
@@ -163,9 +161,7 @@ CASES = {
 
 def tables(folder: Path) -> dict[str, str]:
     files = read_files(folder)
-    return {
-        name.removesuffix(".tsv.gz"): gzip.decompress(content).decode() for name, content in files.items()
-    }
+    return {name.removesuffix(".tsv.gz"): gzip.decompress(raw).decode() for name, raw in files.items()}
 
 
 @pytest.mark.parametrize("case", convert.FORMATS)

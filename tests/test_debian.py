@@ -84,9 +84,7 @@ def test_a_folder_in_the_data_layout(archive, folders):
     assert not list(folders["raw_dir"].rglob("*.deb"))
 
 
-def test_a_folder_stays_until_a_missing_package_comes_or_preparation_changes(
-    archive, folders, caplog, monkeypatch
-):
+def test_a_folder_stays_until_a_package_comes_or_preparation_changes(archive, folders, caplog, monkeypatch):
     archive.broken = "freeciv-data"
     folder = prepare_default_corpora("en", "es", **folders)
     assert any("freeciv-data is left out" in line for line in caplog.messages)

@@ -106,9 +106,8 @@ def test_a_kill_between_the_two_renames_is_undone(tmp_path, monkeypatch):
 def test_old_temporary_files_are_removed_and_those_of_others_stay(tmp_path):
     """Of names that begin alike; of blocks inside of one another; and of other processes."""
     path = tmp_path / "x"
-    fresh, *old = (
-        tmp_path / f".x.{name}.tmp" for name in ("0" * 16, "1" * 16, f"{'0' * 8}-{'0' * 8}-7", "7")
-    )
+    middles = ("0" * 16, "1" * 16, f"{'0' * 8}-{'0' * 8}-7", "7")
+    fresh, *old = (tmp_path / f".x.{middle}.tmp" for middle in middles)
     fresh.write_text("of another process")
     for temporary in old:
         make_folder(temporary, "of a process that was killed")

@@ -148,9 +148,8 @@ def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(
     path = tmp_path / "x.txt"
     path.write_text("".join(f"{number}\n" for number in range(40)) + "\nx\ny\nz\n")
     rows = list(read_documents(path))
-    assert [triplet for triplet, _ in rows[:-1]] == [
-        SentenceTriplet(*map(str, (n, n + 1, n + 2))) for n in range(38)
-    ]
+    expected = [SentenceTriplet(*map(str, (n, n + 1, n + 2))) for n in range(38)]
+    assert [triplet for triplet, _ in rows[:-1]] == expected
     assert len({key for _, key in rows[:-1]}) == 1
     assert rows[-1][1] != rows[0][1]
 

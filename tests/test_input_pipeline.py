@@ -11,13 +11,7 @@ import pytest
 import tensorflow as tf
 from testing import TINY, batch_at_once, corpus, make_examples, tiny_config, tiny_model
 
-from xling_tf.corpora.records import (
-    InferencePair,
-    QuestionAnswer,
-    ResponsePair,
-    SentenceTriplet,
-    TranslationPair,
-)
+from xling_tf.corpora import records
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.tokenizers.words import WordTokenizer
@@ -114,9 +108,8 @@ def test_equal_batches_hold_as_many_examples_of_any_length():
 def test_questions_are_ranked_among_those_of_the_same_documents():
     config = tiny_config("tasks.question_answering.weight=1")
     examples = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 64)))
-    batches = {
-        task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in tiny_model(config).tasks
-    }
+    tasks = tiny_model(config).tasks
+    batches = {task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in tasks}
     assert batches["questions"] == sorted(batches["questions"])
     assert batches["parallel"] != sorted(batches["parallel"])
 
@@ -150,10 +143,10 @@ def test_an_order_of_neighbourhoods_holds_every_element_once(size):
 def test_questions_on_a_paragraph_are_together_though_their_file_has_them_apart():
     config = tiny_config("tasks.question_answering.weight=1")
     task = next(task for task in tiny_model(config).tasks if task.kind == "questions")
-    rows = [QuestionAnswer(f"{letter}?", letter, f"about {letter.lower()}") for letter in "aAbcBAabC"]
-    records = transient_store([corpus("questions", rows)]).corpora[0]
-    texts = b"".join(task.select(records.train).column("answer")).decode()
-    held = b"".join(task.select(records.held_out).column("answer")).decode()
+    rows = [records.QuestionAnswer(f"{letter}?", letter, f"about {letter.lower()}") for letter in "aAbcBAabC"]
+    stored = transient_store([corpus("questions", rows)]).corpora[0]
+    texts = b"".join(task.select(stored.train).column("answer")).decode()
+    held = b"".join(task.select(stored.held_out).column("answer")).decode()
     # Each group in the order of the file.
     assert sorted([*texts, *held]) == sorted("aAbcBAabC")
     assert texts + held in ("".join(order) for order in permutations(["aAAa", "bBb", "cC"]))
@@ -223,12 +216,12 @@ def test_replicas_share_the_batch_that_one_would_see(replicas):
 def test_records_become_examples_of_the_tasks_on_them():
     pairs = [("two words", "uno"), ("x", "y"), ("held 2", "fuera")]
     corpora = [
-        corpus("parallel", [TranslationPair(*pair) for pair in pairs]),
-        corpus("nli", [InferencePair("p q r", "h", 2), InferencePair("q", "h i", 1)]),
-        corpus("conversations", [ResponsePair("m", "r s t u")], languages="es"),
-        corpus("documents", [SentenceTriplet("a", "b b b", "c c")], groups=["a"]),
-        corpus("parallel", [TranslationPair("我爱你", "ñu")], name="more"),
-        corpus("parallel", [TranslationPair("a", "b")], languages="es-en"),  # of no task
+        corpus("parallel", [records.TranslationPair(*pair) for pair in pairs]),
+        corpus("nli", [records.InferencePair("p q r", "h", 2), records.InferencePair("q", "h i", 1)]),
+        corpus("conversations", [records.ResponsePair("m", "r s t u")], languages="es"),
+        corpus("documents", [records.SentenceTriplet("a", "b b b", "c c")], groups=["a"]),
+        corpus("parallel", [records.TranslationPair("我爱你", "ñu")], name="more"),
+        corpus("parallel", [records.TranslationPair("a", "b")], languages="es-en"),  # of no task
     ]
     examples = task_examples(TASKS, transient_store(corpora).corpora, {})
     found = {

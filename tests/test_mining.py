@@ -43,9 +43,8 @@ def random_sides(count: int, dim: int = 16, seed: int = 0) -> tuple[np.ndarray, 
     rng = np.random.default_rng(seed)
     sources = rng.normal(size=(count, dim))
     targets = sources[rng.permutation(count)] + rng.normal(size=(count, dim)) * 0.3
-    return tuple(
-        (side / np.linalg.norm(side, axis=1, keepdims=True)).astype(np.float32) for side in (sources, targets)
-    )
+    sides = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (sources, targets))
+    return tuple(side.astype(np.float32) for side in sides)
 
 
 def write_sides(folder: Path, vectors: Any, **options: Any) -> tuple[Path, Path]:

@@ -48,8 +48,9 @@ print(mteb.models.ModelMeta.model_validate(model.mteb_model_meta.model_dump()).n
 
 def test_batches_are_encoded_as_what_they_are(monkeypatch):
     functions = {name: by_meaning(lambda text, name=name: name + text) for name in ("sentences", "questions")}
+    joined = "{}+{}".format
     embedder = Embedder(
-        name="x", responses=lambda a, b: random_vectors()([*map("{}+{}".format, a, b)]), **functions
+        name="x", responses=lambda *sides: random_vectors()([*map(joined, *sides)]), **functions
     )
     monkeypatch.setattr(mteb, "open_embedder", {"x": embedder}.__getitem__)
     model, texts = MtebEncoder("x"), list(TEXTS[:3])

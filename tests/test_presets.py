@@ -13,13 +13,11 @@ from tensorflow.python.framework import kernels
 from testing import AtOnce
 
 from training.preset_lines import name_of_run
-from xling_tf.config import TASKS, ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
-from xling_tf.tasks.base import Task
 from xling_tf.trainer import validation
-from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.experiment import Run, plan_tasks, run_experiment
 from xling_tf.trainer.loop import Trainer, make_schedule
 
 
@@ -39,16 +37,9 @@ def added_tasks(target):
     ]
 
 
-def make_tasks(preset: ExperimentConfig) -> list[Task]:
-    """Its tasks, without heads."""
-    parts = (
-        TASKS.implementation(name).mirrored(name, preset, preset.data, {}) for name in preset.active_tasks
-    )
-    return [task for part in parts for task in part]
-
-
 def tasks_of(name):
-    return [task.name for task in make_tasks(get_preset(name))]
+    preset = get_preset(name)
+    return [task.name for task in plan_tasks(preset, preset.data)]
 
 
 def test_every_pair_has_the_six_tasks_a_baseline_and_the_literal_recipe():
@@ -78,7 +69,7 @@ def test_the_literal_recipe_cycles_through_its_tasks():
     # 2019, sec. 3.2: "cycling through the different tasks [...] and performing an optimization step for a
     # single task"
     paper = get_preset("paper-en-es")
-    tasks = make_tasks(paper)
+    tasks = plan_tasks(paper, paper.data)
     assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(six_tasks("es"))
 
 
@@ -132,9 +123,7 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
         ),
     ],
 )
-def test_it_trains_and_is_served_and_computes_with_floats_on_a_gpu(
-    name, settings, exports, tmp_path, monkeypatch
-):
+def test_it_trains_is_served_and_computes_with_floats_on_gpus(name, settings, exports, tmp_path, monkeypatch):
     compile_step, missing = Trainer._compile, []
 
     def watched(trainer, phase, task):

@@ -91,9 +91,7 @@ def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):
 
 def test_losses_are_drawn_to_scale(tmp_path):
     losses = [("a_b", 4.0), ("c", 1.0), ("a_b", 2.0)]
-    lines = [
-        json.dumps({"step": step, "task": task, "loss": loss}) for step, (task, loss) in enumerate(losses)
-    ]
+    lines = [json.dumps({"step": n, "task": task, "loss": loss}) for n, (task, loss) in enumerate(losses)]
     write_files(tmp_path, {"metrics.jsonl": "\n".join(lines)})
     write_curves(tmp_path / "metrics.jsonl", {"a_b": 3.0}, tmp_path / "losses.svg")
     root = ET.parse(tmp_path / "losses.svg").getroot()
@@ -104,8 +102,7 @@ def test_losses_are_drawn_to_scale(tmp_path):
 
 
 def test_a_plan_says_what_would_be_trained(tmp_path):
-    text = plan(
-        Run(name="smoke", config=get_preset("smoke"), run_dir=tmp_path / "run", output=tmp_path / "model")
-    )
+    run = Run(name="smoke", config=get_preset("smoke"), run_dir=tmp_path / "run", output=tmp_path / "model")
+    text = plan(run)
     assert re.search(r"^parallel +en-es +1 +\d+ +\d+  translation_ranking_en-es$", text, re.MULTILINE)
     assert "At most 150 steps." in text

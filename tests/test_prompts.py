@@ -72,11 +72,8 @@ def test_training_puts_the_prompts_of_queries_and_documents_before_texts():
     train = task_examples([task], store.corpora, model.info.role_prompts)["questions"].train
     batch = next(iter(make_dataset(train, lambda _: np.arange(2), batch_graphs(model.tokenizer))))
     questions, answers, contexts = np.split(train.texts(np.arange(2)), 3)
-    rows = [
-        *(b"the cat: " + text for text in questions),
-        *(b"el perro: " + text for text in answers),
-        *contexts,
-    ]
+    rows = [b"the cat: " + text for text in questions] + [b"el perro: " + text for text in answers]
+    rows += [*contexts]
     tokens = model.tokenizer.word_ids(model.tokenizer.tokenize(tf.constant(rows)).values)
     lengths = batch.features.lengths.numpy()
     places = [row[:length] for row, length in zip(batch.features.tokens.numpy(), lengths, strict=True)]

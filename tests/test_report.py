@@ -231,9 +231,8 @@ def compared(folder, *names, count=10):
 
 def test_a_verdict_says_what_is_more_than_chance(tmp_path):
     text = compared(tmp_path, "mine", "much")
-    assert text.startswith(
-        "**much is better than mine, by 10.0 points on average over 10 data sets of 1 suite."
-    )
+    verdict = "much is better than mine, by 10.0 points on average over 10 data sets of 1 suite."
+    assert text.startswith(f"**{verdict}")
     # Of the 2 ** 10 ways to swap, all or none differ as much.
     assert all(part in text for part in ("; 0.2% of random swaps", "| **+10.0 ("))
     tie = r".* cannot be told apart: .*\n\n95% of .* -0\.6 to 0\.6 points; 100\.0% of"

@@ -76,11 +76,8 @@ def test_live_is_loaded_is_rest(hub_model, hub_folder):
     client = xling_tf.load(hub_folder)
     sides = client.question_encoder.encode(SENTENCES), client.response_encoder.encode(SENTENCES, batch_size=4)
     inferred = client.call("inference", premise=SENTENCES, hypothesis=turned, batch_size=4)
-    found = [
-        of_module(hub.load(str(hub_folder))),
-        of_embedder(ours),
-        (client.encode(SENTENCES), *sides, inferred),
-    ]
+    found = [of_module(hub.load(str(hub_folder))), of_embedder(ours)]
+    found.append((client.encode(SENTENCES), *sides, inferred))
     with server_in_thread({"m": hub_folder}) as server:
         found.append(of_embedder(open_embedder(f"rest:{server.url}/v1/models/m/")))
         found.append([server.predict(SENTENCES).json["predictions"]])

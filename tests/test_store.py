@@ -6,13 +6,7 @@ import pytest
 from raw_files import small_disk
 from testing import accept, corpus
 
-from xling_tf.corpora.records import (
-    InferencePair,
-    QuestionAnswer,
-    ResponsePair,
-    SentenceTriplet,
-    TranslationPair,
-)
+from xling_tf.corpora import records
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import open_store, transient_store
 from xling_tf.errors import UserError
@@ -24,25 +18,25 @@ HELD = [word for word in WORDS if held_out(word)]
 PAIRS = corpus(
     "parallel",
     [
-        TranslationPair(TRAINED[0], "ñ我🙂", ("neg", "")),
-        TranslationPair(TRAINED[1], "b"),
-        TranslationPair(TRAINED[1], "b"),
-        TranslationPair("b", "b" * 1000),
-        TranslationPair(HELD[0], "c"),
-        TranslationPair(TRAINED[2], "C"),
+        records.TranslationPair(TRAINED[0], "ñ我🙂", ("neg", "")),
+        records.TranslationPair(TRAINED[1], "b"),
+        records.TranslationPair(TRAINED[1], "b"),
+        records.TranslationPair("b", "b" * 1000),
+        records.TranslationPair(HELD[0], "c"),
+        records.TranslationPair(TRAINED[2], "C"),
     ],
 )
 # Each reply is the next message.
-TALK = corpus("conversations", [ResponsePair(*two) for two in pairwise(TRAINED)])
-TALE = [SentenceTriplet(*three) for three in zip(WORDS, WORDS[1:], WORDS[2:], strict=False)]
+TALK = corpus("conversations", [records.ResponsePair(*two) for two in pairwise(TRAINED)])
+TALE = [records.SentenceTriplet(*three) for three in zip(WORDS, WORDS[1:], WORDS[2:], strict=False)]
 STORY = corpus("documents", TALE, groups=[TRAINED[0]] * 200 + [TRAINED[1]] * 198)
-LABELLED = corpus("nli", [InferencePair(TRAINED[0], "h", label) for label in (2, 0, 1)])
+LABELLED = corpus("nli", [records.InferencePair(TRAINED[0], "h", label) for label in (2, 0, 1)])
 ASKED = corpus(
     "questions",
     [
-        QuestionAnswer("who?", "he.", TRAINED[3]),
-        QuestionAnswer("he.", "she.", TRAINED[3]),
-        QuestionAnswer("where?", TRAINED[4], TRAINED[4]),
+        records.QuestionAnswer("who?", "he.", TRAINED[3]),
+        records.QuestionAnswer("he.", "she.", TRAINED[3]),
+        records.QuestionAnswer("where?", TRAINED[4], TRAINED[4]),
     ],
     languages="es",
 )
@@ -67,7 +61,7 @@ def test_records_come_back_as_they_were(caplog):
     assert list(story.train[5:8]) == TALE[8:11]
     assert story.train[-1] == TALE[-1]
     # All records of this corpus share a text with a held-out one.
-    transient_store([PAIRS, corpus("parallel", [TranslationPair(TRAINED[0], "C")] * 2)])
+    transient_store([PAIRS, corpus("parallel", [records.TranslationPair(TRAINED[0], "C")] * 2)])
     assert "none of its 2 records is left for training: 0 are held out" in caplog.text
 
 

@@ -16,9 +16,7 @@ from raw_files import write_files
 from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
 from xling_tf.errors import UserError
 
-ROWS = [
-    {"id": f"r{number}", "text": text} for number, text in enumerate(["Hola, señor", "", "東京", "a\u2028b"])
-]
+ROWS = [{"id": f"r{n}", "text": text} for n, text in enumerate(["Hola, señor", "", "東京", "a\u2028b"])]
 TABLE = pa.Table.from_pylist(ROWS)
 
 
@@ -112,12 +110,7 @@ def test_types_are_those_of_the_first_file(tmp_path):
         ("x.jsonl", b'{"text": "a"}\n{"text": "b", "n": {"k": 1, "k": 2}}', ["a"], "row 2 of .*x.jsonl"),
         ("x.jsonl", b'{"text": "\\ud83d\\ude00"}\n{"text": "a", "n": "\\ud83d"}', ["\U0001f600"], "row 2 of"),
         # The types are those of all sound lines, not only of the first one.
-        (
-            "x.jsonl",
-            b'?\n{"text": "a", "n": null}\n\n{"text": "b", "n": 1}',
-            ["a", "b"],
-            "row 1 of .*x.jsonl",
-        ),
+        ("x.jsonl", b'?\n{"text": "a", "n": null}\n\n{"text": "b", "n": 1}', ["a", "b"], "row 1 of .*x"),
     ],
 )
 def test_damaged_rows(tmp_path, name, content, rows, message):

@@ -378,9 +378,8 @@ def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
     assert read(tmp_path).config.max_tokens == 16  # sentence-transformers sets another length
     write_json_files(tmp_path, tokenizer={**BERT, "truncation": {**cut, "direction": "Right"}})
     assert read_tokenizer(tmp_path, 16, is_static=True)[0].max_tokens == 5
-    write_json_files(
-        tmp_path, tokenizer={**BERT, "padding": {"strategy": {"Fixed": 8}, "direction": "Right"}}
-    )
+    padding = {"strategy": {"Fixed": 8}, "direction": "Right"}
+    write_json_files(tmp_path, tokenizer={**BERT, "padding": padding})
     with pytest.raises(UserError, match="padding"):
         read_tokenizer(tmp_path, 16, is_static=True)
 
@@ -395,10 +394,8 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pie
     else:
         if kind == "pieces, nothing normalised":
             pieces = train(normalization_rule_name="identity", byte_fallback=True)
-        is_marked = kind == "marked pieces"
-        tokenizer = SentencePieceTokenizer(
-            pieces, SentencePieceConfig(max_tokens=16, sentence_marks=is_marked)
-        )
+        config = SentencePieceConfig(max_tokens=16, sentence_marks=kind == "marked pieces")
+        tokenizer = SentencePieceTokenizer(pieces, config)
     content = tokenizer_json(tokenizer)
     written = Tokenizer.from_str(json.dumps(content))
     texts = [*sample_sentences(), *PLAIN]

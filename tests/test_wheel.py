@@ -20,9 +20,7 @@ from xling_tf.savedmodel.word_averages import WordAverages
 WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
 TEXTS = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "", " \t", "Mañana", "man\u0303ana", "é " * 500_000]
 STATIC = (
-    "encoder.kind=static",
-    "encoder.hidden_dim=16",
-    "encoder.embedding_dim=12",
+    *("encoder.kind=static", "encoder.hidden_dim=16", "encoder.embedding_dim=12"),
     "tokenizer.num_oov_buckets=1",
 )
 

@@ -181,9 +181,8 @@ def accept(store: CorpusStore) -> None:
 
 def batch_at_once(graphs: BatchGraphs, examples: Examples, indices: Sequence[int] | np.ndarray) -> Batch:
     """Some examples as a batch, made without a graph, which would take a second to trace."""
-    graph: Any = graphs(
-        examples.num_columns, examples.num_contexts, examples.prompts, examples.vectors.shape[1]
-    )
+    shape = examples.num_columns, examples.num_contexts, examples.prompts
+    graph: Any = graphs(*shape, examples.vectors.shape[1])
     rows = np.array(indices, np.int64)
     vectors = examples.vectors[rows].astype(np.float32)
     return graph.python_function(*map(tf.constant, (examples.texts(rows), examples.labels[rows], vectors)))

@@ -127,9 +127,8 @@ class HypothesisOnly(Task):
 
     @classmethod
     def signatures(cls, parts: ModelParts) -> list[Signature]:
-        return [
-            LabelSignature(parts, SignatureDescription("label", ("text",), "probabilities of three labels"))
-        ]
+        description = SignatureDescription("label", ("text",), "probabilities of three labels")
+        return [LabelSignature(parts, description)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         logits = tf.math.log(self.heads["labels"](columns[0]))
