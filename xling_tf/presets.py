@@ -219,7 +219,7 @@ _E5 = replace(
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=5, examples_per_batch=128),
         "question_answering": QuestionAnsweringConfig(
-            weight=2, examples_per_batch=48, with_towers=False, with_context=False
+            weight=2, examples_per_batch=48, with_towers=False, with_context=False, miner=PUBLISHED
         ),
         "graded_similarity": TaskConfig(weight=2, examples_per_batch=64),
     },
