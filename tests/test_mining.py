@@ -1,6 +1,7 @@
 """Mining of translations out of folders of vectors: margins, memory, duplicates, a kill, faults."""
 
 import json
+import pickle
 import re
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from programs import ROOT, run_and_kill
 from pyarrow import parquet
 
 from xling_tf.bulk import mining
-from xling_tf.bulk.mining import describe_mining, mine_translations
+from xling_tf.bulk.mining import describe_mining, mine_translations, mining_blocks
 from xling_tf.errors import UserError
 from xling_tf.search.quantization import quantize_units
 from xling_tf.search.search import bitext_mining
@@ -118,7 +119,8 @@ def test_a_killed_program_continues(tmp_path):
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
     flags = [f"--source_vectors={folders[0]}", f"--target_vectors={folders[1]}", f"--output={output}"]
     command = [sys.executable, str(ROOT / "data/mine.py"), *flags, "--threshold=0", f"--memory={SMALL}"]
-    run_and_kill(command, work / "forward-00020.npz")
+    size = mining._plan(*folders, output, SMALL)[0].shards_at_once
+    run_and_kill(command, work / f"forward-00020-00000-{size:05}.npz")
     assert not output.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("forward-0000*.npz")}
     with pytest.raises(UserError, match="another source"):
@@ -131,9 +133,35 @@ def test_a_killed_program_continues(tmp_path):
     assert before.keys() < after.keys()
     mine_translations(*folders, output, threshold=1.2)
     assert {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")} == after
-    (work / "backward-00002.npz").write_bytes(b"PK")
-    with pytest.raises(UserError, match=r"backward-00002\.npz is damaged; remove it"):
+    (damaged := next(work.glob("backward-00002-*.npz"))).write_bytes(b"PK")
+    with pytest.raises(UserError, match=rf"{damaged.name} is damaged; remove it"):
         mine_translations(*folders, output)
+
+
+def test_blocks_are_searched_in_any_order_and_process_and_again_after_a_kill(tmp_path, monkeypatch):
+    folders, output = write_sides(tmp_path, random_sides(1495), rows=10), tmp_path / "out.tsv"
+    mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
+    blocks = mining_blocks(*folders, output, memory=SMALL)
+    assert len(blocks) == 4
+    find, killed = mining._Block.nearest, iter([True])
+
+    def nearest(block, queries, k):
+        if len(queries) < 10 and next(killed, False):  # the last shard of queries
+            raise KeyboardInterrupt
+        return find(block, queries, k)
+
+    monkeypatch.setattr(mining._Block, "nearest", nearest)
+    last = pickle.loads(pickle.dumps(blocks[-1]))
+    with pytest.raises(KeyboardInterrupt):
+        last()
+    # With more memory, all but what is found is searched.
+    monkeypatch.setattr(mining._Block, "nearest", find)
+    for block in reversed(blocks[1:]):
+        block()
+    found = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out.tsv.neighbours/*.npz")}
+    mine_translations(*folders, output, threshold=0)
+    assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(encoding="utf-8")
+    assert found == {path: path.stat().st_mtime_ns for path in found}
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

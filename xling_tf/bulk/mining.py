@@ -1,8 +1,10 @@
 """Mines translations out of two folders of vectors, larger than memory, in runs that can be continued."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -69,16 +71,9 @@ def mine_translations(
     """
     if output.suffix == ".parquet":
         raise UserError(f"`output` is for lines of text; name it .tsv, not {output.name}")
-    work = output.with_name(f"{output.name}.neighbours")
-    forward, backward = searches = _plan(source, target, work, memory)
+    forward, backward = searches = _plan(source, target, output, memory)
     sides = [search.queries for search in searches]
-    require_writable_file(output, "choose another `output`")
-    require_writable_folder(work, "choose another `output`")
-    with locked(work, "output"):
-        descriptions = (json.dumps(dict(side.folder.description), sort_keys=True) for side in sides)
-        digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
-        settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
-        continue_with(work / "search.json", settings)
+    with locked(_prepare(output, sides), "output"):
         for search in searches:
             search.run(report)
         report("choosing pairs")
@@ -88,20 +83,58 @@ def mine_translations(
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
 
 
+def mining_blocks(source: Path, target: Path, output: Path, *, memory: float = 4.0) -> list[partial[None]]:
+    """Returns the search of `mine_translations` in parts, to call in any order and on any machines.
+
+    Each part searches one block of candidates; it is a function without arguments, which can be pickled. All
+    machines need the folders under the same paths. A part that was interrupted continues when it is called
+    again. Afterwards, `mine_translations` with the same arguments chooses the pairs.
+
+    Example (docs/scale.md has Spark's and Beam's):
+        >>> search = ray.remote(lambda block: block())  # doctest: +SKIP
+        >>> ray.get([search.remote(block) for block in mining_blocks(source, target, output)])
+    """
+    searches = _plan(source, target, output, memory)
+    _prepare(output, [search.queries for search in searches])
+    return [
+        partial(_search_block, source, target, output, memory, number, begin)
+        for number, search in enumerate(searches)
+        for begin in range(0, search.candidates.folder.num_shards, search.shards_at_once)
+    ]
+
+
+def _search_block(source: Path, target: Path, output: Path, memory: float, number: int, begin: int) -> None:
+    search = _plan(source, target, output, memory)[number]
+    search.run(lambda state: None, begin, begin + search.shards_at_once)
+
+
 def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
     """Says what `mine_translations` would search, in how many blocks, and the disk that this takes."""
-    searches = _plan(source, target, Path(), memory)
+    searches = _plan(source, target, Path("-"), memory)
     sizes = [len(search.queries) for search in searches]
     blocks = [-(-search.candidates.folder.num_shards // search.shards_at_once) for search in searches]
-    gigabytes = 12e-9 * NUM_NEIGHBOURS * sum(sizes)  # 4 bytes for a score, 8 for a number
+    gigabytes = 12e-9 * NUM_NEIGHBOURS * np.dot(sizes, blocks)  # 4 bytes for a score, 8 for a number
     return (
         f"{sizes[0]:,} distinct sentences are searched in {blocks[0]} blocks of the other side, {sizes[1]:,} "
         f"in {blocks[1]}; the neighbours take {gigabytes:.2g} GB beside the output"
     )
 
 
-def _plan(source: Path, target: Path, work: Path, memory: float) -> tuple["_Search", "_Search"]:
-    """Returns the searches from the source and from the target, which keep their results in `work`."""
+def _prepare(output: Path, sides: Sequence["_Side"]) -> Path:
+    """Returns the folder of what is found, which keeps what was found for the same sides."""
+    require_writable_file(output, "choose another `output`")
+    work = output.with_name(f"{output.name}.neighbours")
+    require_writable_folder(work, "choose another `output`")
+    descriptions = (json.dumps(dict(side.folder.description), sort_keys=True) for side in sides)
+    digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
+    settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
+    continue_with(work / "search.json", settings)
+    return work
+
+
+def _plan(source: Path, target: Path, output: Path, memory: float) -> tuple["_Search", "_Search"]:
+    """Returns the searches from the source and from the target."""
+    work = output.with_name(f"{output.name}.neighbours")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
     first, second = (_Side(folder) for folder in folders)
@@ -151,7 +184,7 @@ class _Side:
 
 
 class _Search:
-    """The nearest sentences of one side for each sentence of another, in a file for each of its shards."""
+    """The nearest sentences of one side for each of another, in files by shards of both sides."""
 
     def __init__(self, queries: _Side, candidates: _Side, prefix: Path, room: float) -> None:
         self.queries, self.candidates = queries, candidates
@@ -174,56 +207,57 @@ class _Search:
                 "smaller `rows_per_shard`"
             )
 
-    def run(self, report: Callable[[str], None]) -> None:
-        """Searches what has not been searched yet."""
-        done = [self._shards_searched(shard) for shard in range(self.queries.folder.num_shards)]
-        total = self.candidates.folder.num_shards
-        # An earlier run, perhaps with another `memory`, may have searched some queries up to a later shard: a
+    def run(self, report: Callable[[str], None], begin: int = 0, end: int = sys.maxsize) -> None:
+        """Searches what has not been searched yet, among the candidates of some shards."""
+        end = min(end, self.candidates.folder.num_shards)
+        files = [self._files(shard) for shard in range(self.queries.folder.num_shards)]
+        done = [_first_gap(begin, searched) for searched in files]
+        # An earlier run, perhaps with another `memory`, may have searched later shards for some queries: a
         # block ends there, so that all queries continue from the same place.
-        while (begin := min(done, default=total)) < total:
-            end = min(begin + self.shards_at_once, total, *(each for each in done if each > begin))
-            block = None
-            for shard, shards_searched in enumerate(done):
-                if shards_searched == begin:
-                    state = f"{self._prefix.name}, candidates up to {end} of {total} shards"
-                    report(f"{state}, queries of {shard} of {len(done)}")
-                    block = block or _Block(self.candidates, begin, end, self._kind)
-                    self._search(shard, block, end)
-                    done[shard] = end
+        places = [*done, *(begin for searched in files for begin, _ in searched)]
+        while (first := min(done, default=end)) < end:
+            last = min(first + self.shards_at_once, end, *(place for place in places if place > first))
+            block = None  # frees the last one
+            block = _Block(self.candidates, first, last, self._kind)
+            for shard in np.flatnonzero(np.equal(done, first)).tolist():
+                state = f"{self._prefix.name}, candidates up to {last} of {end} shards"
+                report(f"{state}, queries of {shard} of {len(done)}")
+                found = block.nearest(self.queries.vectors(shard), self._k)
+                name = f"{self._prefix.name}-{shard:05}-{first:05}-{last:05}.npz"
+                with replacing(self._prefix.with_name(name)) as temporary, temporary.open("wb") as file:
+                    np.savez(file, scores=found.scores, indices=found.indices)
+                done[shard] = _first_gap(last, files[shard])
 
     def __iter__(self) -> Iterator[Neighbours]:
         """Yields what has been found for the sentences of each shard; nothing without candidates."""
-        return map(self._neighbours, range(self.queries.folder.num_shards if self._k else 0))
+        for shard in range(self.queries.folder.num_shards if self._k else 0):
+            parts = list(map(_read, self._files(shard).values()))
+            scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+            yield best_neighbours(scores, indices, self._k)
 
-    def _neighbours(self, shard: int) -> Neighbours:
-        with np.load(self._file(shard)) as arrays:
-            return Neighbours(arrays["scores"], arrays["indices"])
+    def _files(self, shard: int) -> dict[tuple[int, int], Path]:
+        """Returns the files of a shard of queries by the first and last of the shards of candidates."""
+        paths = sorted(self._prefix.parent.glob(f"{self._prefix.name}-{shard:05}-*.npz"))
+        return {(int(path.stem[-11:-6]), int(path.stem[-5:])): path for path in paths}
 
-    def _search(self, shard: int, block: "_Block", end: int) -> None:
-        parts = [self._neighbours(shard)] if block.begin else []
-        parts.append(block.nearest(self.queries.vectors(shard), self._k))
-        scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
-        best = best_neighbours(scores, indices, self._k)
-        with replacing(self._file(shard)) as temporary, temporary.open("wb") as file:
-            np.savez(file, scores=best.scores, indices=best.indices, shards=end)
 
-    def _shards_searched(self, shard: int) -> int:
-        if not self._file(shard).exists():
-            return 0
-        message = f"{self._file(shard)} is damaged; remove it, and run the same command again"
-        damage = as_user_error(message, OSError, ValueError, KeyError, BadZipFile)
-        with damage, np.load(self._file(shard)) as arrays:
-            return int(arrays["shards"])
+def _first_gap(place: int, parts: Iterable[tuple[int, int]]) -> int:
+    """Returns the first place, from the given one on, that none of the parts, in order, holds."""
+    for begin, end in parts:
+        place = max(place, end) if begin <= place else place
+    return place
 
-    def _file(self, shard: int) -> Path:
-        return self._prefix.with_name(f"{self._prefix.name}-{shard:05}.npz")
+
+def _read(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    damage = f"{path} is damaged; remove it, and run the same command again"
+    with as_user_error(damage, OSError, ValueError, KeyError, BadZipFile), np.load(path) as arrays:
+        return arrays["scores"], arrays["indices"]
 
 
 class _Block:
     """Some shards' sentences in memory, with an index."""
 
     def __init__(self, side: _Side, begin: int, end: int, kind: str) -> None:
-        self.begin = begin
         self._first = int(side.starts[begin])
         description = side.folder.description
         rows, dim = int(side.starts[end]) - self._first, description["dim"]

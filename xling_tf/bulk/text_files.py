@@ -165,7 +165,8 @@ class TextFiles:
             before += len(block)
 
     def _lines(self, stream: BinaryIO, name: str) -> Iterator[pa.RecordBatch]:
-        for block in self._parsed(_line_blocks(stream, name), _texts, name):
+        lines = split_blocks(unpacked(stream, name), b"\n", MAX_LINE)
+        for block in self._parsed(lines, _texts, name):
             column = pa.array([text.removesuffix("\r") for text in block], pa.string())
             yield pa.record_batch([column], [self.text_column])
 
@@ -208,7 +209,8 @@ class TextFiles:
         def parse(lines: list[bytes | None]) -> list[dict[str, Any] | None]:
             return [_json_object(text, self.text_column) for text in _texts(lines)]
 
-        for block in self._parsed(_blocks(chain.from_iterable(_line_blocks(stream, name))), parse, name):
+        lines = chain.from_iterable(split_blocks(unpacked(stream, name), b"\n", MAX_LINE))
+        for block in self._parsed(_blocks(lines), parse, name):
             arrays, rows = {}, [row for row in block if row is not None]
             if not rows:
                 continue
@@ -239,10 +241,6 @@ def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.Recor
         expected = f"end in {', '.join(_READERS)}, or have no such ending in its name"
         raise UserError(f"{name} must {expected}; rename it, or write it as Parquet")
     return _READERS.get(path.suffix, TextFiles._lines)
-
-
-def _line_blocks(stream: BinaryIO, name: str) -> Iterator[list[bytes | None]]:
-    return split_blocks(unpacked(stream, name), b"\n", MAX_LINE)
 
 
 def _blocks(rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -52,15 +52,13 @@ def encode(
 class _Worker:
     """An actor with a model."""
 
-    def __init__(
-        self, name: str, content: ray.ObjectRef, text_column: str, options: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, name: str, content: ray.ObjectRef, column: str, options: Mapping[str, Any]) -> None:
         archive = folder_of_this_process() / name
         archive.write_bytes(ray.get(content))
         self._encoder = SentenceEncoder(archive)
-        self._text_column, self._options = text_column, options
+        self._column, self._options = column, options
 
     def __call__(self, table: pa.Table) -> pa.Table:
         batches = table.combine_chunks().to_batches()
-        encoded = encode_batches(batches, self._encoder, self._text_column, **self._options)
+        encoded = encode_batches(batches, self._encoder, self._column, **self._options)
         return pa.Table.from_batches([*encoded])
