@@ -123,6 +123,9 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
         xling_tf.load(folder)
     require_refused(r"has no config\.json, only m", tmp_path)
+    write_static(folder, {"embeddings": TABLE})
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    require_refused(r"in model\.safetensors, but there are only .*; write a copy of the model in that format")
     for path in folder.iterdir():
         path.unlink()
     (folder / "pytorch_model.bin").touch()

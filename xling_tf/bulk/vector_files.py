@@ -87,14 +87,14 @@ def encode_files(
         "format": "parquet",
         "rows_per_shard": rows_per_shard,
     }
-    _require_continuable(output / _DESCRIPTION, settings)
+    description = _require_continuable(output / _DESCRIPTION, settings)
+    if description and _fault(output, description) is None:
+        return dict(description["counts"])
     encoder = SentenceEncoder(folder)
     width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
     settings["dim"] = width * (8 if precision in ("binary", "ubinary") else 1)
     with locked(output, "output"):
-        description = continue_with(output / _DESCRIPTION, settings)
-        if _fault(output, description) is None:
-            return dict(description["counts"])
+        continue_with(output / _DESCRIPTION, settings)
         number, rows = _whole_shards(output, settings)
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         chunks = _ahead(_chunks(texts.batches(skip=rows), text_column, rows_per_shard))

@@ -101,16 +101,15 @@ def read_tensors(folder: Path) -> Weights:
     index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
     if index.exists():
         files = sorted(set(read_settings(index)["weight_map"].values()))
-    try:
-        return {name: array for file in files for name, array in read_weights(folder / file).items()}
-    except FileNotFoundError as error:
+    if not all((folder / file).exists() for file in files):
         raise UserError(
             f"expected the weights of {folder} in {', '.join(files)}, but there are only "
             f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the model in "
             "that format, in Python: from sentence_transformers import SentenceTransformer; "
             "SentenceTransformer(MODEL).save('converted'), where MODEL is its name at Hugging Face, or its "
             "folder with pytorch_model.bin"
-        ) from error
+        )
+    return {name: array for file in files for name, array in read_weights(folder / file).items()}
 
 
 def _pooling(path: Path) -> str:
