@@ -119,7 +119,10 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
         ("infersent-mt-td", [*NARROW, "encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
         (
             "multilingual-best",
-            ["initial.model={start}", "tasks.distillation.teacher={start}", "data.targets=es,de"],
+            [
+                *("initial.model={start}", "tasks.distillation.teacher={start}", "data.targets=es,de"),
+                "tasks.question_answering.miner={start}",
+            ],
         ),
     ],
 )
