@@ -92,7 +92,7 @@ def mining_blocks(source: Path, target: Path, output: Path, *, memory: float = 4
 
     Example (docs/scale.md has Spark's and Beam's):
         >>> search = ray.remote(lambda block: block())  # doctest: +SKIP
-        >>> ray.get([search.remote(block) for block in mining_blocks(source, target, output)])
+        >>> ray.get([*map(search.remote, mining_blocks(source, target, output))])  # doctest: +SKIP
     """
     searches = _plan(source, target, output, memory)
     _prepare(output, [search.queries for search in searches])
