@@ -76,10 +76,12 @@ def main() -> None:
     run_dir = Path(_RUN_DIR.value or f"runs/{name}")
     if config.initial.model and not run_dir.exists():  # a run that goes on has a copy
         _require_start(config.initial.model)
-    tasks = [vars(task) for task in config.active_tasks.values()]
-    teachers = [task.get(role) for task in tasks for role in ("teacher", "miner") if not _DRY_RUN.value]
+    models = {config.initial.model}
+    if not _DRY_RUN.value:  # a plan asks neither teachers nor miners
+        tasks = config.active_tasks.values()
+        models |= {getattr(task, role, "") for task in tasks for role in ("teacher", "miner")}
     with ExitStack() as stack:
-        if PUBLISHED in [*teachers, config.initial.model] and not Path(PUBLISHED).exists():
+        if PUBLISHED in models and not Path(PUBLISHED).exists():
             # Runs while the corpora are prepared and TensorFlow starts here.
             stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
         if _DATA.value is None and not config.data.sample:

@@ -3,10 +3,10 @@
 import ast
 import runpy
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 from xling_tf import __version__
-from xling_tf.errors import require_known
 from xling_tf.program import one_line_errors
 
 _GROUPS = {
@@ -57,8 +57,10 @@ def main() -> None:
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
         runpy.run_path(str(program), run_name="__main__")
     else:
-        with one_line_errors("ask again"):
-            require_known("xling-tf", name, COMMANDS)
+        similar = get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else "xling-tf --help lists the commands"
+        print(f"error: {name!r} is not a command of xling-tf; {hint}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _help(home: Path) -> str:

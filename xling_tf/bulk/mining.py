@@ -73,7 +73,7 @@ def mine_translations(
         raise UserError(f"`output` is for lines of text; name it .tsv, not {output.name}")
     forward, backward = searches = _plan(source, target, output, memory)
     sides = [search.queries for search in searches]
-    with locked(_prepare(output, sides), "output"):
+    with locked(_prepare(output, forward), "output"):
         for search in searches:
             search.run(report)
         report("choosing pairs")
@@ -95,7 +95,7 @@ def mining_blocks(source: Path, target: Path, output: Path, *, memory: float = 4
         >>> ray.get([*map(search.remote, mining_blocks(source, target, output))])  # doctest: +SKIP
     """
     searches = _plan(source, target, output, memory)
-    _prepare(output, [search.queries for search in searches])
+    _prepare(output, searches[0])
     return [
         partial(_search_block, source, target, output, memory, number, begin)
         for number, search in enumerate(searches)
@@ -110,7 +110,7 @@ def _search_block(source: Path, target: Path, output: Path, memory: float, numbe
 
 def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
     """Says what `mine_translations` would search, in how many blocks, and the disk that this takes."""
-    searches = _plan(source, target, Path("-"), memory)
+    searches = _plan(source, target, Path("unwritten"), memory)
     sizes = [len(search.queries) for search in searches]
     blocks = [-(-search.candidates.folder.num_shards // search.shards_at_once) for search in searches]
     gigabytes = 12e-9 * NUM_NEIGHBOURS * np.dot(sizes, blocks)  # 4 bytes for a score, 8 for a number
@@ -120,10 +120,10 @@ def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
     )
 
 
-def _prepare(output: Path, sides: Sequence["_Side"]) -> Path:
-    """Returns the folder of what is found, which keeps what was found for the same sides."""
+def _prepare(output: Path, search: "_Search") -> Path:
+    """Returns the folder of what is found, which must be new or of the same two sides."""
     require_writable_file(output, "choose another `output`")
-    work = output.with_name(f"{output.name}.neighbours")
+    work, sides = search.prefix.parent, (search.queries, search.candidates)
     require_writable_folder(work, "choose another `output`")
     descriptions = (json.dumps(dict(side.folder.description), sort_keys=True) for side in sides)
     digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
@@ -133,7 +133,7 @@ def _prepare(output: Path, sides: Sequence["_Side"]) -> Path:
 
 
 def _plan(source: Path, target: Path, output: Path, memory: float) -> tuple["_Search", "_Search"]:
-    """Returns the searches from the source and from the target."""
+    """Returns the searches from the source and from the target, which keep their results beside `output`."""
     work = output.with_name(f"{output.name}.neighbours")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
@@ -188,7 +188,7 @@ class _Search:
 
     def __init__(self, queries: _Side, candidates: _Side, prefix: Path, room: float) -> None:
         self.queries, self.candidates = queries, candidates
-        self._prefix, self._k = prefix, min(NUM_NEIGHBOURS, len(candidates))
+        self.prefix, self._k = prefix, min(NUM_NEIGHBOURS, len(candidates))
         self._kind = index_kind(len(candidates))
         description = candidates.folder.description
         dim, size = description["dim"], 1 if description["precision"] == "int8" else 4
@@ -220,11 +220,11 @@ class _Search:
             block = None  # frees the last one
             block = _Block(self.candidates, first, last, self._kind)
             for shard in np.flatnonzero(np.equal(done, first)).tolist():
-                state = f"{self._prefix.name}, candidates up to {last} of {end} shards"
+                state = f"{self.prefix.name}, candidates up to {last} of {end} shards"
                 report(f"{state}, queries of {shard} of {len(done)}")
                 found = block.nearest(self.queries.vectors(shard), self._k)
-                name = f"{self._prefix.name}-{shard:05}-{first:05}-{last:05}.npz"
-                with replacing(self._prefix.with_name(name)) as temporary, temporary.open("wb") as file:
+                name = f"{self.prefix.name}-{shard:05}-{first:05}-{last:05}.npz"
+                with replacing(self.prefix.with_name(name)) as temporary, temporary.open("wb") as file:
                     np.savez(file, scores=found.scores, indices=found.indices)
                 done[shard] = _first_gap(last, files[shard])
 
@@ -237,7 +237,7 @@ class _Search:
 
     def _files(self, shard: int) -> dict[tuple[int, int], Path]:
         """Returns the files of a shard of queries by the first and last of the shards of candidates."""
-        paths = sorted(self._prefix.parent.glob(f"{self._prefix.name}-{shard:05}-*.npz"))
+        paths = sorted(self.prefix.parent.glob(f"{self.prefix.name}-{shard:05}-*.npz"))
         return {(int(path.stem[-11:-6]), int(path.stem[-5:])): path for path in paths}
 
 
@@ -249,8 +249,8 @@ def _first_gap(place: int, parts: Iterable[tuple[int, int]]) -> int:
 
 
 def _read(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    damage = f"{path} is damaged; remove it, and run the same command again"
-    with as_user_error(damage, OSError, ValueError, KeyError, BadZipFile), np.load(path) as arrays:
+    message = f"{path} is damaged; remove it, and run the same command again"
+    with as_user_error(message, OSError, ValueError, KeyError, BadZipFile), np.load(path) as arrays:
         return arrays["scores"], arrays["indices"]
 
 
