@@ -1,3 +1,4 @@
+import errno
 import multiprocessing
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from programs import ROOT
 
+from xling_tf.corpora.line_files import read_lines
 from xling_tf.errors import UserError
 from xling_tf.files import (
     folder_of_this_process,
@@ -165,3 +167,68 @@ def test_a_locked_folder_is_refused_until_its_process_ends(tmp_path):
     for _ in range(2):
         with locked(tmp_path):
             pass
+
+
+@pytest.mark.parametrize("replace", [replacing, replacing_folder])
+def test_a_temporary_file_in_use_stays_however_old_it_looks(tmp_path, replace, monkeypatch):
+    """The clock may jump by days, at a start without a battery, or differ between machines."""
+    path = tmp_path / "x"
+    with replace(path) as temporary:
+        file = temporary / "file" if temporary.is_dir() else temporary
+        file.write_text("slow")
+        os.utime(temporary, (0, 0))
+        with replace(path) as second:
+            (second / "file" if second.is_dir() else second).write_text("quick")
+        assert file.read_text() == "slow"
+    assert (path / "file" if path.is_dir() else path).read_text() == "slow"
+    # A file that nobody has locked, on a file system without locks, is judged by that system's clock.
+    other = tmp_path / f".x.{'0' * 16}.tmp"
+    other.write_text("of another machine")
+    monkeypatch.setattr("time.time", lambda: os.stat(other).st_mtime + 10 * 86400)
+    with replace(path) as temporary:
+        (temporary / "file" if temporary.is_dir() else temporary).write_text("new")
+    assert names(tmp_path) == [other.name, "x"]
+
+
+@pytest.mark.parametrize("replace", [replacing, replacing_folder])
+def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path, replace, monkeypatch):
+    path, synced, sync = tmp_path / "x", [], os.fsync
+
+    def record(descriptor):
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), path.exists()))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    with replace(path) as temporary:
+        files = [temporary / "deep" / "file", temporary / "file"] if temporary.is_dir() else [temporary]
+        for file in files:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text("content")
+    before = {name for name, existed in synced if not existed}
+    assert before >= {str(file) for file in files} | {str(file.parent) for file in files} - {str(tmp_path)}
+    assert synced[-1] == (str(tmp_path), True)
+
+
+def test_a_disk_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    path.write_text("old")
+
+    def fail(descriptor):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"), replacing(path) as temporary:
+        temporary.write_text("new")
+    assert (path.read_text(), names(tmp_path)) == ("old", ["x"])
+
+
+def test_a_file_that_changes_while_it_is_read_as_lines_is_an_error(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("hola\n" * 90_000)
+    lines = read_lines(path)
+    next(lines)
+    with path.open("a") as file:
+        file.write("adios\n")
+    with pytest.raises(UserError, match=r"x.tsv must stay the same .* changed"):
+        list(lines)
+    assert len(list(read_lines(path))) == 90_001

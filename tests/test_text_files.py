@@ -1,6 +1,7 @@
 """Texts out of files of every format, whole and damaged, local and remote."""
 
 import csv
+import gzip
 import json
 import math
 from functools import partial
@@ -268,3 +269,44 @@ def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
     (tmp_path / "y.csv").write_bytes("text,año\nx,1\n".encode("latin-1"))
     with pytest.raises(UserError, match=r"y.csv is damaged after row 0: its header is not UTF-8"):
         read(tmp_path / "y.csv")
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x.txt.gz", "x.parquet", "x.jsonl"])
+@pytest.mark.parametrize("skip_damaged", [False, True])
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, name, skip_damaged):
+    """Whether it was written in place, cut, or only grew; damage by the change is not skipped."""
+    path = tmp_path / name
+    old, new = ([f'{{"text": "{word} {n**99}"}}' for n in range(9000)] for word in ("hola", "adios"))
+    contents = [gzip.compress(lines(*old)), gzip.compress(lines(*new))]
+    if ".gz" not in name:
+        contents = [lines(*old), lines(*new)]
+    if name == "x.parquet":
+        contents = []
+        for texts in (old, new):
+            parquet.write_table(pa.table({"text": texts}), path, row_group_size=1000)
+            contents.append(path.read_bytes())
+    for change in (contents[1], contents[0][:-5000], contents[0] + contents[0][-9:]):
+        path.write_bytes(contents[0])
+        batches = TextFiles(find_files([str(path)]), "text", skip_damaged=skip_damaged).batches()
+        next(batches)
+        with path.open("r+b") as file:  # the same file, not another one of its name
+            file.write(change)
+            file.truncate()
+        with pytest.raises(UserError, match=f"{name} must stay the same .* changed"):
+            list(batches)
+    # A change before its first row is read, too: the folder's description has the state that was found.
+    files = TextFiles(find_files([str(path)]), "text", skip_damaged=skip_damaged)
+    path.write_bytes(contents[0][:-1])
+    with pytest.raises(UserError, match=f"{name} must stay the same"):
+        next(files.batches())
+
+
+def test_a_remote_file_that_changes_while_it_is_read_is_an_error():
+    with fsspec.open("memory://bucket/x.txt", "wb") as file:
+        file.write(b"hola\n" * 9000)
+    batches = TextFiles(find_files(["memory://bucket/*.txt"]), "text").batches()
+    next(batches)
+    with fsspec.open("memory://bucket/x.txt", "wb") as file:
+        file.write(b"adios\n" * 9000)
+    with pytest.raises(UserError, match=r"x.txt must stay the same .* changed"):
+        list(batches)

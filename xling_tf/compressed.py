@@ -3,7 +3,9 @@
 import bz2
 import itertools
 import lzma
+import os
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -39,6 +41,7 @@ _BZIP2_BLOCK = b"1AY&SY"  # follows "BZh" and a digit; without it, the file may 
 # The first bytes of unsupported formats: zip, 7z, rar, compress and lz4; tar has "ustar" at `_TAR`.
 _UNSUPPORTED = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x22\x4d\x18")
 _TAR = slice(257, 262)
+_WHEN_COMPLETE = "start again when nothing writes to it"
 
 
 def compression_of(name: Path | str, head: bytes) -> str | None:
@@ -69,8 +72,10 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         Pieces of about 64 KiB; larger by up to 32 MiB if a kilobyte decompresses to that much.
 
     Raises:
-        UserError: The file is an archive, damaged, cut off, compressed twice or followed by other bytes.
+        UserError: The file is an archive, damaged, cut off, compressed twice or followed by other bytes, or
+            it was changed while it was read: a mix of two contents would be neither.
     """
+    before = _state(file)
     head = file.read(_PIECE)
     pieces: Iterator[bytes] = iter(partial(file.read, _PIECE), b"")
     if ending := compression_of(name, head):
@@ -80,6 +85,17 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
             raise UserError(f"{name} must be text, compressed once, but is compressed twice; decompress it")
     yield head.removeprefix(b"\xef\xbb\xbf")
     yield from pieces
+    if _state(file) != before:
+        raise UserError(f"{name} must stay the same while it is read, but was changed; {_WHEN_COMPLETE}")
+
+
+def _state(file: BinaryIO) -> tuple[int, int] | None:
+    """Returns the size and the time of the last change of a local file; None for other streams."""
+    try:
+        state = os.fstat(file.fileno())
+    except (AttributeError, OSError):
+        return None
+    return (state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else None
 
 
 def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[bytes]:

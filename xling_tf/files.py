@@ -1,5 +1,6 @@
 """Writes files and folders so that a killed program leaves them whole, and reads JSON."""
 
+import errno
 import fcntl
 import glob
 import hashlib
@@ -8,7 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.util import Finalize
@@ -42,9 +42,13 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     path = path.resolve()
     temporary = _temporary(path)
+    temporary.touch(exist_ok=False)
     try:
-        yield temporary
+        with _in_use(temporary, path):
+            yield temporary
+        _to_disk(temporary)
         os.replace(temporary, path)
+        _to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -61,6 +65,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
     recover_folder(path)
     with new_folder(path) as temporary:
         yield temporary
+        _all_to_disk(temporary)
         if path.exists():
             os.replace(path, _previous(path))
     shutil.rmtree(_previous(path), ignore_errors=True)
@@ -73,8 +78,11 @@ def new_folder(path: Path) -> Iterator[Path]:
     temporary = _temporary(path)
     temporary.mkdir()
     try:
-        yield temporary
+        with _in_use(temporary, path):
+            yield temporary
+        _all_to_disk(temporary)
         os.replace(temporary, path)
+        _to_disk(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -191,12 +199,60 @@ def _previous(path: Path) -> Path:
 
 
 def _temporary(path: Path) -> Path:
-    """Returns a free name beside `path`; removes what killed processes have left there long ago."""
-    leftovers = re.compile(rf"\.{re.escape(path.name)}\.(?:\w{{8}}-\w{{8}}-\d+|\d+|[0-9a-f]{{16}})\.tmp")
+    """Returns a free name beside `path`; threads, and blocks inside of one another, get different ones."""
+    return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+
+
+@contextmanager
+def _in_use(temporary: Path, path: Path) -> Iterator[None]:
+    """Locks a new temporary file or folder, and removes what killed processes left beside it long ago."""
+    descriptor = os.open(temporary, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # the file system has no locks: the age alone protects it
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        # The file system's own clock: another machine, or this one at its start, may have another time.
+        _remove_leftovers(path, os.fstat(descriptor).st_mtime)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_leftovers(path: Path, now: float) -> None:
+    names = re.compile(rf"\.{re.escape(path.name)}\.(?:\w{{8}}-\w{{8}}-\d+|\d+|[0-9a-f]{{16}})\.tmp")
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         with suppress(OSError):  # another process may be removing it, too, or own it
-            age = time.time() - leftover.stat().st_mtime
-            if leftovers.fullmatch(leftover.name) and age > _SECONDS_TO_WRITE:
+            age = now - leftover.stat().st_mtime
+            if names.fullmatch(leftover.name) and age > _SECONDS_TO_WRITE and not _is_locked(leftover):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-    # Threads, and blocks inside of one another, have names of their own.
-    return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
+
+
+def _is_locked(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # no locks here
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _to_disk(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk, and outlast a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # not all file systems can do it, above all for folders
+        if error.errno not in (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _all_to_disk(folder: Path) -> None:
+    """Works like `_to_disk` for all that is in a folder and below it."""
+    for path in (*folder.rglob("*"), folder):
+        if path.is_file() or path.is_dir():  # a link may lead nowhere
+            _to_disk(path)

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 from absl import logging
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from pyarrow import compute, parquet, types
 
@@ -35,6 +36,12 @@ class InputFile(NamedTuple):
     size: int  # bytes
     version: str  # changes with the content; "" if the file system has no such value
     open: Callable[[], BinaryIO]
+    state: Callable[[], tuple[int, str]] | None = None  # asks for the size and the version of now
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the file is on this machine, where asking for its state costs nothing."""
+        return "://" not in self.name
 
 
 class _FinalError(UserError):
@@ -54,10 +61,21 @@ def find_files(patterns: Sequence[str]) -> list[InputFile]:
             raise UserError(f"expected files, but {pattern!r} matches none; correct it")
         for path, info in matches.items():
             name = path if "file" in system.protocol else system.unstrip_protocol(path)
-            version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")
             _reader(name)  # an error for an unclear name
-            files[name] = InputFile(name, info["size"] or 0, version, partial(system.open, path, "rb"))
+            opened, state = partial(system.open, path, "rb"), partial(_state_now, system, path)
+            files[name] = InputFile(name, *_state(info), opened, state)
     return list(files.values())
+
+
+def _state(info: Mapping[str, Any]) -> tuple[int, str]:
+    """Returns a file's size and version of what fsspec knows about it."""
+    version = str(info.get("mtime") or info.get("ETag") or info.get("LastModified") or "")
+    return info["size"] or 0, version
+
+
+def _state_now(system: AbstractFileSystem, path: str) -> tuple[int, str]:
+    system.invalidate_cache()
+    return _state(system.info(path))
 
 
 @dataclass
@@ -91,10 +109,14 @@ class TextFiles:
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
         reader, bytes_before, row = _reader(file.name), self.bytes_read, 0
+        # Other systems than this machine may tell more of a single file than of those that match a pattern.
+        state = (file.size, file.version) if file.is_local else _current(file)
         try:
             with file.open() as stream:
                 for batch in reader(self, stream, file.name):
                     batch.validate(full=True)  # strings in Parquet may be other bytes
+                    if file.is_local:
+                        _require_unchanged(file, state)
                     self.bytes_read = bytes_before + stream.tell()
                     yield batch
                     row += len(batch)
@@ -106,7 +128,10 @@ class TextFiles:
                 reason = one_line(error) or type(error).__name__
                 message = f"{file.name} cannot be read: {reason}; run the same command again"
                 raise _FinalError(message) from error
+            _require_unchanged(file, state)  # a mix of two contents looks damaged
             self._damaged("file", f"{file.name} is damaged after row {row}: {one_line(error)}")
+        else:
+            _require_unchanged(file, state)
 
     def _damaged(self, kind: str, message: str) -> None:
         """Counts a damaged "row" or "file", or raises an error."""
@@ -229,6 +254,27 @@ class TextFiles:
         file = parquet.ParquetFile(stream, pre_buffer=False, buffer_size=1 << 20)
         columns = self._chosen(file.schema_arrow.names, name)
         yield from file.iter_batches(_BATCH_ROWS, columns=columns)
+
+
+def _current(file: InputFile) -> tuple[int, str]:
+    """Returns the state of a file now; of one that cannot be asked, as it was found."""
+    if file.state is None:
+        return file.size, file.version
+    try:
+        return file.state()
+    except OSError as error:
+        reason = one_line(error) or type(error).__name__
+        message = f"{file.name} cannot be read: {reason}; run the same command again"
+        raise _FinalError(message) from error
+
+
+def _require_unchanged(file: InputFile, state: tuple[int, str]) -> None:
+    """Raises an error if a file has changed: rows of two contents would be those of neither."""
+    if _current(file) != state:
+        raise _FinalError(
+            f"{file.name} must stay the same until it is read, but was changed; start again, into another "
+            "folder, when nothing writes to it"
+        )
 
 
 def _reader(name: str) -> Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]:
