@@ -12,10 +12,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple
 
-import uvicorn
 from programs import ROOT
 
-from xling_tf.serving.app import ServerConfig, make_app
+from xling_tf.serving.app import ServerConfig, make_app, make_server
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
 from xling_tf.serving.models import load_models
 
@@ -56,6 +55,20 @@ class Server(NamedTuple):
             response = connection.getresponse()
             return Reply(response.status, response.read(), response.headers)
 
+    def send(self, *parts: bytes, seconds: float = 30) -> bytes:
+        """Sends bytes, each part in a packet of its own; returns what comes until the server closes."""
+        received = b""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as client:
+            try:
+                for part in parts:
+                    client.sendall(part)
+                    time.sleep(0.02)
+                while data := client.recv(65536):
+                    received += data
+            except ConnectionError:  # The server has closed while more was on its way.
+                pass
+        return received
+
     def predict(self, texts: list[str], model: str = "m") -> Reply:
         return self.ask(f"/v1/models/{model}:predict", json.dumps({"instances": texts}))
 
@@ -81,18 +94,19 @@ def server_in_thread(
 ) -> Iterator[Server]:
     """Serves models until the block ends."""
     scheduler = BatchScheduler(batching or BatchingParameters())
-    app = make_app(load_models(models), scheduler, ServerConfig(**config))
+    settings = ServerConfig(**config)
+    app = make_app(load_models(models), scheduler, settings)
     try:
-        with app_in_thread(app) as port:
+        with app_in_thread(app, settings) as port:
             yield Server(port)
     finally:
         scheduler.close()
 
 
 @contextmanager
-def app_in_thread(app: Any) -> Iterator[int]:
+def app_in_thread(app: Any, config: ServerConfig | None = None) -> Iterator[int]:
     """Serves an ASGI app at a free port until the block ends."""
-    web = uvicorn.Server(uvicorn.Config(app, ws="none", lifespan="off", log_config=None))
+    web = make_server(app, config or ServerConfig())
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = Thread(target=web.run, args=[[listener]])
         thread.start()

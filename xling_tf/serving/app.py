@@ -8,7 +8,8 @@ import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from starlette.staticfiles import StaticFiles
 from xling_tf import __version__
 from xling_tf.serving import protocol
 from xling_tf.serving.batching import BatchingParameters, BatchScheduler
+from xling_tf.serving.connections import SPARE, Connection, Door, room_for
 from xling_tf.serving.models import Servable, ServedModel, follow, load_models
 from xling_tf.serving.monitoring import REQUEST_LATENCY, REQUESTS, log
 from xling_tf.serving.protocol import ServingError, Tensors, Vectors
@@ -34,19 +36,25 @@ from xling_tf.serving.protocol import ServingError, Tensors, Vectors
 _HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
 _HEALTH = ("health", "healthz", "readyz")
+_ALWAYS = {"/health", "/healthz", "/readyz"}  # answered even if there are too many connections
 _PAGE = Path(__file__).parent / "page"
 _CHECK_SECONDS = 0.1  # between checks that a waiting client is still connected
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:
-    """What clients may do, and how the server runs."""
+    """What clients may do, and how the server runs: all limits of requests but those of batches.
+
+    docs/serving.md has them as a table.
+    """
 
     api_key: str = ""  # that requests for models must have; empty if they need none
     origins: Sequence[str] = ()  # of web pages that may send requests; "*" is all
     body_bytes: int = 32 * 2**20
     request_seconds: float = 30.0  # for an answer
     client_seconds: float = 30.0  # for a client to send its body, and between its requests
+    head_seconds: float = 10.0  # for a client to send the head of a request
+    head_bytes: int = 64 * 2**10  # of a request's path and fields
     connections: int = 1000  # at the same time
     poll_seconds: float = 1.0  # between checks for new versions; 0 turns them off
     drain_seconds: float = 30.0  # for requests in flight when the server is stopped
@@ -85,11 +93,11 @@ def serve(
     loaded = load_models(models)
     stopped = follow(loaded, config.poll_seconds)
     scheduler = BatchScheduler(batching)
-    options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
-    options |= {"server_header": False, "limit_concurrency": config.connections + 1}
-    options |= {"timeout_keep_alive": config.client_seconds}
-    options |= {"timeout_graceful_shutdown": config.drain_seconds}
-    server = uvicorn.Server(uvicorn.Config(make_app(loaded, scheduler, config), **options))
+    room, spare = room_for(config.connections)
+    if room < config.connections:
+        log(logging.WARNING, "few_open_files", connections=room, wanted=config.connections)
+        config = replace(config, connections=room)
+    server = make_server(make_app(loaded, scheduler, config), config, spare)
     listener.listen(server.config.backlog)
     host, port = listener.getsockname()[:2]
     log(logging.INFO, "serving", host=host, port=port, models=list(loaded), pid=os.getpid())
@@ -102,6 +110,23 @@ def serve(
     if not scheduler.close():  # A call cannot be stopped, and would crash if Python ended before it.
         logging.shutdown()
         os._exit(0)
+
+
+def make_server(app: Any, config: ServerConfig, spare: int = SPARE) -> uvicorn.Server:
+    """Makes the web server of an application, with the limits of its connections."""
+    door = Door(
+        connections=config.connections,
+        head_bytes=config.head_bytes,
+        head_seconds=config.head_seconds,
+        spare=spare,
+        always=_ALWAYS.__contains__,
+    )
+    options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
+    options |= {"server_header": False, "http": partial(Connection, door=door)}
+    options |= {"timeout_keep_alive": config.client_seconds}
+    options |= {"timeout_graceful_shutdown": config.drain_seconds}
+    # asyncio accepts `backlog` connections in one go, before any of them is counted.
+    return uvicorn.Server(uvicorn.Config(app, backlog=max(1, spare), **options))
 
 
 @dataclass(frozen=True)

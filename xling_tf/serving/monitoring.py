@@ -16,6 +16,8 @@ BATCH_ROWS = Histogram(_OURS + "batch_rows", "Rows in a call.", _MODEL, buckets=
 QUEUED_ROWS = Gauge(_OURS + "queued_rows", "Rows that wait for a call.", _MODEL)
 AVAILABLE_VERSION = Gauge(_OURS + "available_version", "The version that is served.", _MODEL)
 LOAD_FAILURES = Counter(_OURS + "load_failures", "Failed loads of versions.", _MODEL)
+REFUSED = Counter(_OURS + "refused", "Connections and requests refused before they were read.", ["reason"])
+LOST_LINES = Counter(_OURS + "lost_log_lines", "Lines that nobody read in time.")
 
 
 def log(level: int, event: str, **fields: object) -> None:
