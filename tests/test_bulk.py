@@ -1,6 +1,7 @@
 """Files of texts to shards of vectors: contents, a kill, other settings, faults; Arrow record batches."""
 
 import gzip
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from serving_models import DIM, hashed, save_hashed
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
+from xling_tf.files import write_json
 from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -115,10 +117,50 @@ def test_a_killed_program_continues(model, tmp_path):
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
     # A shard that was removed is made again.
     (tmp_path / "killed/shard-00100.parquet").unlink()
-    with pytest.raises(UserError, match="shard 100 is missing; run the same"):
+    with pytest.raises(UserError, match="shard 100 is missing or damaged; run the same"):
         VectorFolder.open(tmp_path / "killed")
     encode_files(model, [pattern], tmp_path / "killed", **options)
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+@pytest.mark.parametrize("damage", ["empty", "cut", "fewer rows", "removed", "last cut", "last fewer rows"])
+def test_a_shard_that_lost_rows_does_not_count_as_done(model, tmp_path, damage, is_finished):
+    pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
+    encode_files(model, [pattern], output, rows_per_shard=40)
+    whole = content(output)
+    shard = output / f"shard-0000{6 if 'last' in damage else 3}.parquet"
+    if "rows" in damage:
+        parquet.write_table(parquet.read_table(shard)[:7], shard)
+    elif damage == "removed":
+        shard.unlink()
+    else:
+        shard.write_bytes(shard.read_bytes()[:-9] if "cut" in damage else b"")
+    if not is_finished:
+        description = json.loads(whole["vectors.json"])
+        for name in ("shards", "counts"):
+            del description[name]
+        write_json(output / "vectors.json", description)
+    with pytest.raises(UserError, match="run the same `xling-tf encode` again"):
+        VectorFolder.open(output)
+    assert encode_files(model, [pattern], output, rows_per_shard=40) == {"rows": 250}
+    assert content(output) == whole
+
+
+def test_a_file_that_changes_while_it_is_encoded_leaves_no_finished_folder(model, tmp_path):
+    path, output = tmp_path / "in.txt", tmp_path / "out"
+    path.write_text("".join(f"hola {row}\n" for row in range(30_000)))
+
+    def change(state: str) -> None:
+        with path.open("r+") as file:
+            file.writelines(f"adios {row}\n" for row in range(30_000))
+
+    with pytest.raises(UserError, match=r"in.txt must stay the same .* changed"):
+        encode_files(model, [str(path)], output, rows_per_shard=1000, report=change)
+    with pytest.raises(UserError, match="not finished"):
+        VectorFolder.open(output)
+    with pytest.raises(UserError, match="another input"):
+        encode_files(model, [str(path)], output, rows_per_shard=1000)
 
 
 def test_a_dry_run_says_what_would_be_done(model, tmp_path):

@@ -1,5 +1,6 @@
 """Mining of translations out of folders of vectors: margins, memory, duplicates, a kill, faults."""
 
+import io
 import json
 import pickle
 import re
@@ -133,9 +134,27 @@ def test_a_killed_program_continues(tmp_path):
     assert before.keys() < after.keys()
     mine_translations(*folders, output, threshold=1.2)
     assert {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")} == after
-    (damaged := next(work.glob("backward-00002-*.npz"))).write_bytes(b"PK")
-    with pytest.raises(UserError, match=rf"{damaged.name} is damaged; remove it"):
-        mine_translations(*folders, output)
+
+
+def test_what_a_loss_of_power_left_of_the_neighbours_is_searched_again(tmp_path):
+    folders, output = write_sides(tmp_path, random_sides(60)), tmp_path / "out.tsv"
+    mine_translations(*folders, output, threshold=0)
+    whole = output.read_bytes()
+    files = sorted((tmp_path / "out.tsv.neighbours").glob("*.npz"))
+    contents = [path.read_bytes() for path in files]
+    zeros = contents[3][:200] + bytes(100) + contents[3][300:]
+    other_rows = io.BytesIO()
+    np.savez(other_rows, scores=np.zeros((3, 4), np.float32), indices=np.zeros((3, 4), np.int64))
+    for path, damage in zip(
+        files, (b"", b"PK", contents[2][:-30], zeros, other_rows.getvalue()), strict=False
+    ):
+        path.write_bytes(damage)
+    output.unlink()
+    mine_translations(*folders, output, threshold=0)
+    assert output.read_bytes() == whole
+    for path, content in zip(files, contents, strict=True):
+        with np.load(path) as again, np.load(io.BytesIO(content)) as before:
+            np.testing.assert_array_equal(again["indices"], before["indices"])
 
 
 def test_blocks_are_searched_in_any_order_and_process_and_again_after_a_kill(tmp_path, monkeypatch):

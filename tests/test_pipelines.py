@@ -3,12 +3,14 @@
 import bz2
 import importlib.util
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import apache_beam as beam
 import pytest
 import zstandard
+from apache_beam.io.filesystems import FileSystems
 from hostile_bytes import FEW, damaged, odd_json
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,6 +162,36 @@ def test_new_shards_replace_earlier_ones_but_those_of_a_cut_damaged_or_empty_inp
             run(corpus, Documents([str(path)], "en"), tmp_path / "out")
         assert shards(tmp_path / "out") == before
         assert not list((tmp_path / "out").glob(".*"))
+
+
+@pytest.mark.parametrize("num_shards", [2, 3, 5])
+@pytest.mark.parametrize("renames", range(5))
+def test_a_kill_between_the_renames_loses_no_shard(tmp_path, monkeypatch, renames, num_shards):
+    corpus, output, pipeline = "documents/x.en.txt.gz", tmp_path / "out", beam.Create
+    run(corpus, pipeline([f"old {n}" for n in range(40)]), output, 3)
+    rename = FileSystems.rename
+    left = iter(range(renames))
+
+    def rename_some(sources, destinations):
+        for pair in zip(sources, destinations, strict=True):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            rename(*([path] for path in pair))
+
+    with monkeypatch.context() as patched, suppress(KeyboardInterrupt):
+        patched.setattr("pipelines.common.FileSystems", killed := Mock(wraps=FileSystems))
+        killed.rename = rename_some
+        run(corpus, pipeline([f"new {n}" for n in range(40)]), output, num_shards)
+    in_place = {name.split("-of-")[0] for name in shards(output)}
+    assert in_place >= {"x.en-00000", "x.en-00001"}
+    # The next run fails; what was complete is nevertheless in place.
+    with suppress(UserError):
+        run(corpus, pipeline([]), output, num_shards)
+    texts = written(output)
+    whole = {name: sorted(f"{name} {n}" for n in range(40)) for name in ("old", "new")}
+    assert texts == (whole["new"] if renames else whole["old"])
+    assert len(shards(output)) == (num_shards if renames else 3)
+    assert not list(output.glob(".*"))
 
 
 def test_a_language_that_nobody_knows_is_refused(tmp_path):

@@ -19,6 +19,7 @@ from xling_tf.corpora.readers import MalformedLineError
 from xling_tf.errors import UserError
 
 _METRICS = "xling_tf"
+_COMPLETE = "complete"  # lists the shards that are complete, and to be moved to the data folder
 
 
 def count(outcome: str, number: int = 1) -> None:
@@ -82,7 +83,8 @@ def prepare(
 
     Shards are written to a hidden folder. When all are complete, they are moved to
     `<output>/<corpus>-00000-of-000NN<suffix>`, in place of earlier shards of the corpus. If there is nothing
-    to write, the earlier shards stay.
+    to write, the earlier shards stay. If a run was killed while it moved the shards, the next one first
+    moves the others.
 
     Args:
         name: Path of the corpus in the data folder, with the suffix: "conversations/reddit.en.tsv.gz".
@@ -100,6 +102,8 @@ def prepare(
     stem, *endings = name.rsplit(".", 2)  # "documents/x.en" and ".txt.gz"
     suffix = "".join(f".{ending}" for ending in endings)
     staging = FileSystems.join(output, f".{name.replace('/', '.')}.work")
+    if FileSystems.exists(FileSystems.join(staging, _COMPLETE)):
+        _move_shards(staging, output, stem, suffix)
     _delete(staging)
     try:
         with beam.Pipeline(options=options) as pipeline:
@@ -128,15 +132,32 @@ def prepare(
         _delete(staging)
         outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
         raise UserError(f"nothing of the inputs was kept for {name}: {outcomes or 'no record'}")
-    new, earlier = (_shards(folder, stem, suffix) for folder in (staging, output))
-    folder = FileSystems.join(output, *name.split("/")[:-1])
-    if not FileSystems.exists(folder):
-        FileSystems.mkdirs(folder)
-    if earlier:
-        FileSystems.delete(earlier)
-    FileSystems.rename(new, [FileSystems.join(folder, FileSystems.split(path)[1]) for path in new])
+    names = [FileSystems.split(path)[1] for path in _shards(staging, stem, suffix)]
+    # Written under another name first: a list that was cut would lose shards.
+    unfinished = FileSystems.join(staging, f"{_COMPLETE}.part")
+    with FileSystems.create(unfinished) as file:
+        file.write("\n".join(names).encode())
+    FileSystems.rename([unfinished], [FileSystems.join(staging, _COMPLETE)])
+    _move_shards(staging, output, stem, suffix)
     _delete(staging)
     return counts
+
+
+def _move_shards(staging: str, output: str, stem: str, suffix: str) -> None:
+    """Moves the shards that are complete, over earlier ones, and then deletes those that are too many.
+
+    A kill loses nothing, because the list of shards stays until all is done, and the next call goes on.
+    """
+    with FileSystems.open(FileSystems.join(staging, _COMPLETE)) as file:
+        names = file.read().decode().split("\n")
+    folder = FileSystems.join(output, *stem.split("/")[:-1])
+    if not FileSystems.exists(folder):
+        FileSystems.mkdirs(folder)
+    for path in _shards(staging, stem, suffix):
+        FileSystems.rename([path], [FileSystems.join(folder, FileSystems.split(path)[1])])
+    earlier = _shards(output, stem, suffix)
+    if too_many := [path for path in earlier if FileSystems.split(path)[1] not in names]:
+        FileSystems.delete(too_many)
 
 
 def _delete(path: str) -> None:

@@ -12,6 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
+from absl import logging
 from numpy.typing import NDArray
 from pyarrow import compute
 
@@ -210,7 +211,7 @@ class _Search:
     def run(self, report: Callable[[str], None], begin: int = 0, end: int = sys.maxsize) -> None:
         """Searches what has not been searched yet, among the candidates of some shards."""
         end = min(end, self.candidates.folder.num_shards)
-        files = [self._files(shard) for shard in range(self.queries.folder.num_shards)]
+        files = [self._whole_files(shard) for shard in range(self.queries.folder.num_shards)]
         done = [_first_gap(begin, searched) for searched in files]
         # An earlier run, perhaps with another `memory`, may have searched later shards for some queries: a
         # block ends there, so that all queries continue from the same place.
@@ -240,6 +241,21 @@ class _Search:
         paths = sorted(self.prefix.parent.glob(f"{self.prefix.name}-{shard:05}-*.npz"))
         return {(int(path.stem[-11:-6]), int(path.stem[-5:])): path for path in paths}
 
+    def _whole_files(self, shard: int) -> dict[tuple[int, int], Path]:
+        """Works like `_files`, without those that a loss of power left empty or cut, which it removes."""
+        files, rows = self._files(shard), int(np.diff(self.queries.starts)[shard])
+        for place, path in [*files.items()]:
+            try:
+                scores, indices = _read(path)
+                is_whole = len(scores) == rows and scores.shape == indices.shape
+            except UserError:
+                is_whole = False
+            if not is_whole:
+                logging.warning("%s is damaged; it is searched again", path)
+                path.unlink(missing_ok=True)
+                del files[place]
+        return files
+
 
 def _first_gap(place: int, parts: Iterable[tuple[int, int]]) -> int:
     """Returns the first place, from the given one on, that none of the parts, in order, holds."""
@@ -250,7 +266,9 @@ def _first_gap(place: int, parts: Iterable[tuple[int, int]]) -> int:
 
 def _read(path: Path) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     message = f"{path} is damaged; remove it, and run the same command again"
-    with as_user_error(message, OSError, ValueError, KeyError, BadZipFile), np.load(path) as arrays:
+    damage = (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile)
+    # numpy would leave a damaged file open that it had opened itself.
+    with as_user_error(message, *damage), path.open("rb") as file, np.load(file) as arrays:
         return arrays["scores"], arrays["indices"]
 
 

@@ -181,8 +181,22 @@ def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
     """Returns what a folder lacks to be the finished output, if anything."""
     if "counts" not in description:
         return "it is not finished"
-    missing = (n for n in range(description["shards"]) if not _shard(folder, n).is_file())
-    return next((f"shard {number} is missing" for number in missing), None)
+    rows_left, most = description["counts"]["rows"], description["rows_per_shard"]
+    for number in range(description["shards"]):
+        if (rows := _rows_of(_shard(folder, number))) is None:
+            return f"shard {number} is missing or damaged"
+        if rows != min(most, rows_left):
+            return f"shard {number} has {rows} rows, not {min(most, rows_left)}"
+        rows_left -= rows
+    return f"{rows_left} rows are in no shard" if rows_left else None
+
+
+def _rows_of(path: Path) -> int | None:
+    """Returns the number of rows of a shard by its end; None if it is missing, empty or cut."""
+    try:
+        return int(parquet.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,13 +222,13 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
 
 
 def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the number of shards before the first missing one, and of their rows."""
-    number = next(number for number in count() if not _shard(folder, number).is_file())
-    if number == 0:
-        return 0, 0
-    path = _shard(folder, number - 1)  # the last one may have fewer rows
-    with as_user_error(f"{path} is damaged; remove it, and run the same command again", pa.ArrowException):
-        return number, (number - 1) * settings["rows_per_shard"] + parquet.read_metadata(path).num_rows
+    """Returns the number of shards before the first that is missing or not full, and of their rows.
+
+    That one is written again: the last one of all may have fewer rows, but so may one that lost some.
+    """
+    rows = settings["rows_per_shard"]
+    number = next(number for number in count() if _rows_of(_shard(folder, number)) != rows)
+    return number, number * rows
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], text_column: str, shard_rows: int) -> Iterator[pa.RecordBatch]:
