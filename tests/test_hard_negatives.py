@@ -53,6 +53,72 @@ def test_candidates_may_resemble_the_query_instead():
     assert negatives_of(("b", "c"), by_query=True, relative_margin=0.1)[0] == "ad"
 
 
+def at(*cosines):
+    """Unit vectors whose cosines to the first axis are these."""
+    return np.array([[cosine, (1 - cosine**2) ** 0.5, 0.0] for cosine in cosines])
+
+
+def test_a_relative_margin_is_a_share_of_the_right_ones_cosine_whatever_its_sign():
+    names = ["query", "right", "near", "far", "x", "y"]
+    pairs = [("query", "right"), ("x", "near"), ("y", "far")]
+
+    def kept(right, near, far, margin):
+        vectors = dict(zip(names, [*at(1.0, right, near, far), [0, 0, 1.0], [0, 0, -1.0]], strict=True))
+        options = {"by_query": True, "relative_margin": margin}
+        return mine_hard_negatives(lambda texts: np.array([vectors[t] for t in texts]), pairs, **options)[0]
+
+    # A tenth of .5 less is .45, not .4.
+    assert kept(0.5, 0.47, 0.43, 0.1) == ("far",)
+    # Below -.5 there is -.525: -.48 and -.51 are nearer to the query than the right answer, or about as near.
+    assert kept(-0.5, -0.48, -0.9, 0.05) == ("far",)
+    assert kept(-0.5, -0.51, -0.53, 0.05) == ("far",)
+    assert kept(-0.5, -0.48, -0.51, 0.0) == ("far",)
+    assert kept(0.0, 0.2, -0.2, 0.5) == ("far",)
+
+
+def test_by_query_the_nearest_of_the_query_come_first_although_others_resemble_the_answer():
+    # From the query at 0 degrees, the answer is at 60, and others at -30 and 80: 90 and 20 from the answer.
+    angles = {"q": 0, "answer": 60, "like query": -30, "like answer": 80, "r": 180, "s": 200}
+
+    def encode(texts):
+        radians = np.radians([angles[text] for text in texts])
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1)
+
+    pairs = [("q", "answer"), ("r", "like query"), ("s", "like answer")]
+    for by_query, found in ((True, ("like query", "like answer")), (False, ("like answer", "like query"))):
+        assert mine_hard_negatives(encode, pairs, by_query=by_query)[0] == found
+    # cos 60 = .5 is the right one's cosine to the query: cos 30 = .87 is above, cos 80 = .17 below.
+    assert mine_hard_negatives(encode, pairs, by_query=True, relative_margin=0.1)[0] == ("like answer",)
+
+
+@pytest.mark.parametrize("by_query", [False, True])
+@pytest.mark.parametrize("relative_margin", [None, 0.05])
+def test_more_right_answers_than_the_first_search_finds_leave_room_for_negatives(by_query, relative_margin):
+    # 180 right answers within 2 degrees of each other and of their query, and others 30 degrees away.
+    angles = {"many": 0.0} | {f"right {n}": n / 90 for n in range(180)}
+    angles |= {f"{side} {n}": 30.0 + n for n in range(30) for side in ("other", "query")}
+
+    def encode(texts):
+        radians = np.radians([angles[text] for text in texts])
+        return np.stack([np.cos(radians), np.sin(radians)], axis=1)
+
+    pairs = [("many", f"right {n}") for n in range(180)]
+    pairs += [(f"query {n}", f"other {n}") for n in range(30)]
+    counts, options = Counter(), {"by_query": by_query, "relative_margin": relative_margin}
+    found = mine_hard_negatives(encode, pairs, num_negatives=3, counts=counts, **options)
+    assert found[:180] == [("other 0", "other 1", "other 2")] * 180
+    # The second search, among all, counts a pair's candidates once.
+    assert counts["pairs with 3"] == 210
+    assert counts["dropped by right_answer"] == 180 * 179
+
+
+def test_blank_texts_are_no_negatives_and_have_none():
+    vectors = {"a": [1, 0], "none": [0, 0], "b": [-1, 0], "c": [0, 1], "blank": [0, 0]}
+    pairs = [("x", "a"), ("y", "none"), ("z", "b")]
+    found = mine_hard_negatives(lambda texts: np.array([vectors[t] for t in texts], float), pairs)
+    assert found == [("b",), (), ("a",)]
+
+
 def test_right_answers_of_one_source_are_no_negatives():
     # Texts that differ in case alone are one.
     assert negatives_of(("x", "a"), ("y", "B"), ("z", "b "))[0] == "Bc"

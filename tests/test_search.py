@@ -186,6 +186,41 @@ def test_translations_derived_by_hand():
     assert [tuple(pair) for pair in pairs] == [(pytest.approx(1.0), n, n) for n in range(2)]
 
 
+def test_no_margin_is_outside_the_number_of_neighbours_or_of_a_mean_that_is_not_positive():
+    # Cosines 1 and -1, of which the mean is 0: no ratio, and no pair. So where the mean is negative.
+    assert bitext_mining(units(0, 180), units(0, 180)) == []
+    assert bitext_mining(units(0, 10), units(100, 180)) == []
+    # Cosines 1 and -.985, of which the mean is .0076: the ratio 132 is cut off at the 2 neighbours.
+    pairs = bitext_mining(units(0, 170), units(0, 170))
+    assert [tuple(pair) for pair in pairs] == [(2.0, 0, 0), (2.0, 1, 1)]
+    # Unrelated vectors among which no cosine is large: 3 of 3 dimensions, 409764 with a floor of 1e-6.
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        scores = [pair.score for pair in bitext_mining(*rng.normal(size=(2, 3, 3)))]
+        assert np.all(np.abs(scores) <= 3)
+    # Thresholds of any size: cosines .8 and .9 over means of .325 and .375 are cut off at 2.
+    forward = Neighbours(np.float32([[0.8, -0.8], [0.9, 0.5]]), np.int64([[0, 1], [1, 0]]))
+    backward = Neighbours(np.float32([[0.8, 0.5], [0.9, -0.8]]), np.int64([[0, 1], [1, 0]]))
+    for threshold, count in ((-np.inf, 2), (-5.0, 2), (0.0, 2), (2.0, 2), (2.1, 0), (np.inf, 0)):
+        assert len(best_pairs([forward], [backward], threshold)[0]) == count
+
+
+def test_zero_vectors_of_blank_texts_match_nothing():
+    # The first of the corpus has a cosine of 0 to all, which is above that of the opposite vector.
+    corpus = np.append(np.zeros((2, 2)), units(180, 0), axis=0)
+    assert unit_vectors(corpus, "v").tolist() == corpus.tolist()
+    hits = semantic_search(np.append(units(0), np.zeros((1, 2)), axis=0), corpus, top_k=4)
+    assert ids(hits) == [[3, 2], []]
+    assert semantic_search(units(0, 1), np.zeros((3, 2))) == [[], []]
+    pairs = paraphrase_mining(Model(), np.append(np.zeros((2, 2)), units(0, 10, 20), axis=0))
+    assert [(pair.first, pair.second) for pair in pairs[:2]] in ([(2, 3), (3, 4)], [(3, 4), (2, 3)])
+    assert {row for pair in pairs for row in pair[1:]} == {2, 3, 4}
+    pairs = bitext_mining(np.append(np.zeros((1, 2)), units(0, 60), axis=0), corpus[[0, 3]])
+    assert [(pair.first, pair.second) for pair in pairs] == [(1, 1)]
+    clusters = nearest(np.float32([[1, 0], [0, 0]]), np.float32(corpus), 3, kind="ivf")
+    assert clusters.indices[:, 2].tolist() == clusters.indices[1, :2].tolist()[:1] * 2 == [-1, -1]
+
+
 def test_neighbours_that_the_search_missed_do_not_count():
     # The clusters gave the first sentence one neighbour instead of two: its mean is 0.8, not -inf.
     # The second's is (0.9 + 0.5) / 2; those of the other side are 0.8 and 0.9.

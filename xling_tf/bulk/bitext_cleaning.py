@@ -15,7 +15,7 @@ from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.files import require_writable_file
 from xling_tf.search.neighbours import nearest, unit_vectors
-from xling_tf.search.search import NUM_NEIGHBOURS, margins
+from xling_tf.search.search import NUM_NEIGHBOURS, margins, mean_scores
 
 # Number of pairs among which neighbours are searched; this takes as long as encoding by the average of words.
 _PAIRS_AT_ONCE = 8192
@@ -88,8 +88,8 @@ def _margins(
         sides.append((unit_vectors(encode(texts.tolist()), "vectors"), positions))
     (sources, first), (targets, second) = sides
     means = [
-        nearest(a, b, min(NUM_NEIGHBOURS, len(b)), kind="flat").scores.mean(axis=1, dtype=np.float64)
+        mean_scores(nearest(a, b, min(NUM_NEIGHBOURS, len(b)), kind="flat"))
         for a, b in ((sources, targets), (targets, sources))
     ]
     cosines = np.einsum("ij,ij->i", sources[first], targets[second], dtype=np.float64)
-    return margins(cosines, means[0][first], means[1][second])
+    return margins(cosines, means[0][first], means[1][second], NUM_NEIGHBOURS)

@@ -17,8 +17,9 @@ from xling_tf.search.neighbours import nearest_in_chunks, require_positive, unit
 
 NUM_NEGATIVES = 5  # Chidambaram et al. 2019, sec. 2.2
 
-_MAX_ANSWERS = 100  # right answers of a query, which the search finds besides the wrong ones
-_OVERSAMPLING = 10  # candidates per negative where the margin may drop some
+# Right answers of a query for which the first search has room; a second one is for queries with more.
+_MAX_ANSWERS = 100
+_OVERSAMPLING = 10  # candidates per negative where the margin may drop some, or the first search found few
 _TEXTS_AT_ONCE = 16_384
 # Rounding error of the cosines of half-precision vectors; those of equal texts may exceed 1.
 _ROUNDING = 5e-4
@@ -46,9 +47,11 @@ def mine_hard_negatives(
     Args:
         model: The model, or its `encode`: n texts to `[n, dim]`. The pairs may also come first.
         pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
-        num_negatives: Number of negatives of a pair, fewer if fewer candidates pass.
-        relative_margin: 0 to 1: candidates score lower than the right answer by this share of its score; 0.05
-            keeps those whose cosine to it is 0.95 at most. None keeps all.
+        num_negatives: Number of negatives of a pair, fewer if fewer candidates pass. A zero vector, which
+            stands for a blank text, is no negative and has none.
+        relative_margin: 0 to 1: candidates score lower than the right answer by this share of its score, or,
+            if that is negative, of its absolute value; 0.05 keeps those whose cosine to it is 0.95 at most.
+            None keeps all.
         by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of cosines to
             the right answer, whose own is 1.
         counts: Receives statistics: pairs by their number of negatives, and candidates that were dropped.
@@ -87,33 +90,49 @@ def mine_hard_negatives(
     # A source and one of its candidates as one number.
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
-    num_answers = np.unique(answers // len(candidates), return_counts=True)[1]
-    num_right = min(int(num_answers.max(initial=0)), _MAX_ANSWERS)
-    k = min(num_negatives * (1 if relative_margin is None else _OVERSAMPLING) + num_right, len(candidates))
-    negatives: list[tuple[str, ...]] = []
-    dropped: Counter[str] = Counter()
-    for scores, indices in nearest_in_chunks(
-        queries, query_rows, candidates, k, show_progress=show_progress_bar
-    ):
-        part = slice(len(negatives), len(negatives) + len(indices))
-        is_found = indices >= 0
-        is_answer = np.isin(group_starts[part, None] + indices, answers) & is_found
-        dropped["right_answer"] += int(np.sum(is_answer & (indices != positives[part, None])))
-        passes = is_found & ~is_answer
-        if relative_margin is not None:
-            pairs_of_vectors = queries[query_rows[part]], candidates[positives[part]]
-            right = np.einsum("nd,nd->n", *pairs_of_vectors, dtype=np.float32)
-            fails = scores > (1 - relative_margin) * right[:, None] + _ROUNDING
-            dropped["relative_margin"] += int(np.sum(passes & fails))
-            passes &= ~fails
-        passes &= np.cumsum(passes, axis=1) <= num_negatives
-        for found, chosen in zip(indices, passes, strict=True):
-            negatives.append(tuple(targets[index] for index in found[chosen]))
+    answers_of_pair = np.bincount(answers // max(len(candidates), 1), minlength=1)[groups]
+    num_right = min(int(answers_of_pair.max(initial=0)), _MAX_ANSWERS)
+    wanted = num_negatives * (1 if relative_margin is None else _OVERSAMPLING)
+    negatives: list[tuple[str, ...]] = [()] * len(rows)
+    # Candidates of each pair that a rule dropped.
+    dropped = {"right_answer": np.zeros(len(rows), int), "relative_margin": np.zeros(len(rows), int)}
+
+    def search(numbers: NDArray[np.int64], k: int) -> None:
+        """Sets the negatives of some pairs, out of the nearest k candidates."""
+        start, chosen_rows = 0, query_rows[numbers]
+        for scores, indices in nearest_in_chunks(
+            queries, chosen_rows, candidates, k, show_progress=show_progress_bar
+        ):
+            part = numbers[start : (start := start + len(indices))]
+            is_found = indices >= 0
+            is_answer = np.isin(group_starts[part, None] + indices, answers) & is_found
+            is_another = is_answer & (indices != positives[part, None])
+            dropped["right_answer"][part] = np.sum(is_another, axis=1)
+            passes = is_found & ~is_answer
+            if relative_margin is not None:
+                pairs_of_vectors = queries[query_rows[part]], candidates[positives[part]]
+                right = np.einsum("nd,nd->n", *pairs_of_vectors, dtype=np.float32)
+                bound = right - relative_margin * np.abs(right)
+                fails = scores > bound[:, None] + _ROUNDING
+                dropped["relative_margin"][part] = np.sum(passes & fails, axis=1)
+                passes &= ~fails
+            passes &= np.cumsum(passes, axis=1) <= num_negatives
+            for number, found, chosen in zip(part.tolist(), indices, passes, strict=True):
+                negatives[number] = tuple(targets[index] for index in found[chosen])
+
+    k = min(wanted + num_right, len(candidates))
+    search(np.arange(len(rows)), k)
+    # Right answers, or candidates within the margin, may have been all that was found.
+    is_short = np.array([len(found) < num_negatives for found in negatives], bool)
+    if len(short := np.flatnonzero(is_short)) and k < len(candidates):
+        most_answers = int(answers_of_pair[short].max())
+        search(short, min(_OVERSAMPLING * wanted + most_answers, len(candidates)))
     if counts is not None:
         numbers = Counter(map(len, negatives))
         counts.update({"pairs": len(rows), "distinct targets": len(targets)})
         counts.update({f"pairs with {n}": numbers[n] for n in range(num_negatives + 1)})
-        counts.update({f"dropped by {rule}": count for rule, count in dropped.items()})
+        rules = dropped if relative_margin is not None else ("right_answer",)
+        counts.update({f"dropped by {rule}": int(dropped[rule].sum()) for rule in rules})
     return negatives
 
 

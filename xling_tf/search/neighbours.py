@@ -21,6 +21,7 @@ _IVF_TRAINING = 64  # vectors per cluster for k-means; FAISS' guidelines say 30 
 _IVF_PROBES = 32  # clusters that are searched for each query
 
 _CHUNK = 16_384  # rows processed at once
+_RESULTS_AT_ONCE = 1 << 22  # neighbours of queries that are searched at once; 50 MB
 # Vectors whose lengths differ from 1 by no more than this (the rounding of float32) are not scaled again.
 _UNIT_TOLERANCE = 1e-6
 
@@ -52,8 +53,8 @@ def nearest(
     """Finds the candidates with the highest inner products, which are cosines if all are unit vectors.
 
     Queries and candidates, `[rows, dim]`, may be memory-mapped. Candidates with equal scores keep their
-    order; of those that tie for the last place, any may be among the k. See `index_kind` for the default
-    `kind`.
+    order; of those that tie for the last place, any may be among the k. A zero vector, which stands for a
+    blank text, has no neighbours and is nobody's neighbour. See `index_kind` for the default `kind`.
     """
     parts = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
     return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
@@ -69,12 +70,18 @@ def nearest_in_chunks(
     show_progress: bool = False,
 ) -> Iterator[Neighbours]:
     """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a time."""
-    index = _build(candidates, kind or index_kind(len(candidates)))
+    has_text = np.concatenate([np.zeros(0, bool), *(chunk.any(axis=1) for chunk in chunks(candidates))])
+    rows_of_index = np.flatnonzero(has_text)
+    index = _build(candidates, rows_of_index, kind or index_kind(len(candidates)))
+    # The place -1, of a neighbour that was not found, stands for the row -1.
+    rows_of_index = np.append(rows_of_index, -1)
     is_hidden = not (show_progress and sys.stderr)
     with tqdm(total=len(rows), disable=is_hidden, unit="query", desc="searching") as bar:
-        for chunk in chunks(rows):
-            scores, indices = index.search(_float32(queries[chunk]), int(k))  # not NumPy's integers
-            yield best_neighbours(np.where(indices < 0, -np.inf, scores), indices, k)
+        for chunk in chunks(rows, min(_CHUNK, max(1, _RESULTS_AT_ONCE // max(1, int(k))))):
+            vectors = _float32(queries[chunk])
+            scores, places = index.search(vectors, int(k))  # not NumPy's integers
+            places[~vectors.any(axis=1)] = -1
+            yield best_neighbours(np.where(places < 0, -np.inf, scores), rows_of_index[places], k)
             bar.update(len(chunk))
 
 
@@ -88,18 +95,19 @@ def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: 
     )
 
 
-def _build(candidates: NDArray[np.floating], kind: IndexKind) -> Any:
+def _build(candidates: NDArray[np.floating], rows: NDArray[np.int64], kind: IndexKind) -> Any:
+    """Returns an index of some rows of the candidates, in this order."""
     faiss = library("faiss", "FAISS", "mining")
-    count, dim = candidates.shape
+    count, dim = len(rows), candidates.shape[1]
     index = faiss.IndexFlatIP(dim)
-    if kind == "ivf":
-        clusters = max(1, int(_IVF_CLUSTERS * count**0.5))
+    if kind == "ivf" and count:
+        clusters = min(count, int(_IVF_CLUSTERS * count**0.5))
         index = faiss.index_factory(dim, f"IVF{clusters},SQfp16", faiss.METRIC_INNER_PRODUCT)
         index.nprobe = _IVF_PROBES
         sample = np.linspace(0, count - 1, min(count, _IVF_TRAINING * clusters)).astype(int)
-        index.train(_float32(candidates[sample]))
-    for chunk in chunks(candidates):
-        index.add(_float32(chunk))
+        index.train(_float32(candidates[rows[sample]]))
+    for chunk in chunks(rows):
+        index.add(_float32(candidates[chunk]))
     return index
 
 

@@ -20,8 +20,8 @@ from xling_tf.search.neighbours import (
 
 MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; near the best on held-out sentences here
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
-# Avoids a division by zero for sentences whose neighbours all have cosines of 0 or less.
-_MIN_SIMILARITY = 1e-6
+# A mean cosine up to here may be 0 or less: the rounding of half precision.
+_MIN_MEAN = 1e-3
 
 
 class Hit(TypedDict):
@@ -59,7 +59,8 @@ def semantic_search(
 
     Returns:
         The hits of each query, best first; equal ones in the order of the corpus. If more are equal to the
-        last one, any of them may be it.
+        last one, any of them may be it. A zero vector, which stands for a blank text, has no hits and is no
+        hit.
 
     Example:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
@@ -74,7 +75,7 @@ def semantic_search(
     require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
     hits = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
     rows = zip(hits.scores.tolist(), hits.indices.tolist(), strict=True)
-    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True)] for row in rows]
+    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True) if i >= 0] for row in rows]
 
 
 def paraphrase_mining(
@@ -104,7 +105,7 @@ def paraphrase_mining(
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
 
     Returns:
-        Pairs, best first, with `first < second`.
+        Pairs, best first, with `first < second`; none with a zero vector, which stands for a blank text.
     """
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
@@ -150,7 +151,9 @@ def bitext_mining(
     """Finds translations in two lists of sentences, most of which may have none.
 
     The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to their
-    nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio).
+    nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). It is
+    at most `num_neighbours`, and there is no pair where this mean is 0 or less, nor one with a zero vector,
+    which stands for a blank text.
     Candidates are the best neighbour of each sentence, in both directions; pairs are taken greedily by their
     margin (retrieval strategy "max"). The last pairs are not translations: choose the threshold on sentences
     whose translations are known.
@@ -187,12 +190,18 @@ def best_pairs(
     Args:
         forward: The neighbours of the first side's sentences, part by part; they are read twice.
         backward: Those of the second side's sentences.
-        threshold: Smallest margin.
+        threshold: Smallest margin; pairs without a margin, see `margins`, never reach it.
 
     Returns:
         The margins, first and second sentences of the pairs, best first.
     """
-    means = [np.concatenate([np.zeros(0), *map(_mean_scores, side)]) for side in (forward, backward)]
+    means, num_neighbours = [], 1
+    for side in (forward, backward):
+        parts_of_means = [np.zeros(0)]
+        for neighbours in side:
+            parts_of_means.append(mean_scores(neighbours))
+            num_neighbours = max(num_neighbours, neighbours.scores.shape[1])
+        means.append(np.concatenate(parts_of_means))
     if not all(map(len, means)):
         return np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
     best = []
@@ -200,14 +209,14 @@ def best_pairs(
         start, parts = 0, []
         for neighbours in side:
             part = slice(start, start + len(neighbours.scores))
-            parts.append(_best_margins(neighbours, side_means[part], other_means))
+            parts.append(_best_margins(neighbours, side_means[part], other_means, num_neighbours))
             start = part.stop
         best.append([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
     (best_seconds, margins_forward), (best_firsts, margins_backward) = best
     scores = np.concatenate([margins_forward, margins_backward])
     firsts = np.append(np.arange(len(means[0])), best_firsts)
     seconds = np.append(best_seconds, np.arange(len(means[1])))
-    is_good = scores >= max(threshold, -1e30)  # -inf is no neighbour
+    is_good = scores >= max(threshold, -1e30)  # -inf is no margin
     scores, firsts, seconds = scores[is_good], firsts[is_good], seconds[is_good]
     is_taken_first, is_taken_second = (bytearray(len(side_means)) for side_means in means)
     chosen = array("q")
@@ -222,25 +231,37 @@ def best_pairs(
 
 
 def margins(
-    cosines: NDArray[np.floating], means: NDArray[np.floating], other_means: NDArray[np.floating]
+    cosines: NDArray[np.floating],
+    means: NDArray[np.floating],
+    other_means: NDArray[np.floating],
+    num_neighbours: int,
 ) -> NDArray[np.float64]:
     """Computes the margins of pairs (Artetxe and Schwenk 2019, eq. 2, ratio).
 
-    The means are those of each pair's first and second sentence to their neighbours.
+    The means are those of each pair's first and second sentence to their neighbours. Where both together are
+    not positive, a ratio says nothing, and the margin is -inf. Without negative cosines, no ratio is larger
+    than the number of neighbours; where negative ones bring the mean near 0, it is cut off there.
     """
-    return cosines / np.maximum((means + other_means) / 2, _MIN_SIMILARITY)
+    mean = np.asarray(means + other_means, np.float64) / 2
+    has_margin = (mean > _MIN_MEAN) & np.isfinite(cosines)
+    ratios = np.clip(cosines / np.where(mean > _MIN_MEAN, mean, 1), -num_neighbours, num_neighbours)
+    return np.where(has_margin, ratios, -np.inf)
 
 
 def _best_margins(
-    neighbours: Neighbours, means: NDArray[np.floating], neighbour_means: NDArray[np.floating]
+    neighbours: Neighbours,
+    means: NDArray[np.floating],
+    neighbour_means: NDArray[np.floating],
+    num_neighbours: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Returns the neighbour with the largest margin of each sentence, and this margin."""
-    scores = margins(neighbours.scores, means[:, np.newaxis], neighbour_means[neighbours.indices])
+    other_means = neighbour_means[neighbours.indices]
+    scores = margins(neighbours.scores, means[:, np.newaxis], other_means, num_neighbours)
     best = np.arange(len(scores)), np.argmax(scores, axis=1)
     return neighbours.indices[best], scores[best]
 
 
-def _mean_scores(neighbours: Neighbours) -> NDArray[np.float64]:
+def mean_scores(neighbours: Neighbours) -> NDArray[np.float64]:
     """Returns the mean cosine of each sentence to its neighbours."""
     is_found = neighbours.indices >= 0
     sums = np.where(is_found, neighbours.scores, 0).sum(axis=1, dtype=np.float64)
