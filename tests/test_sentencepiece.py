@@ -2,7 +2,9 @@
 
 import dataclasses
 import io
+import struct
 
+import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -10,7 +12,12 @@ import tensorflow as tf
 from xling_tf.config import SentencePieceConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, draw_balanced
+from xling_tf.tokenizers.sentencepiece import (
+    SentencePieceTokenizer,
+    draw_balanced,
+    model_proto,
+    require_charsmap,
+)
 
 CONFIG = SentencePieceConfig(num_pieces=200, max_tokens=12, lowercase=True)
 TEXTS = [
@@ -103,6 +110,64 @@ def test_models_without_marks_and_what_is_no_model_are_told(model):
     sentencepiece.SentencePieceTrainer.train(**texts, **options, bos_id=-1, eos_id=-1)
     with pytest.raises(UserError, match=r"sentence_marks=true expects .* <s> or </s>"):
         SentencePieceTokenizer(buffer.getvalue(), MARKED)
+
+
+def unit(label=0, offset=0, *, ends_rule=False):
+    """A unit of a Darts trie: the bits of the label, of the end of a rule, and of the offset."""
+    return label | ends_rule << 8 | offset << 10
+
+
+def charsmap(units, strings=b"b\0", size=256):
+    """A trie of some units by their places, as SentencePiece keeps it, and the replacements."""
+    trie = np.full(size, VALUE, "<u4")  # which is the label of no byte
+    for place, value in units.items():
+        trie[place] = value
+    return struct.pack("<I", 4 * size) + trie.tobytes() + strings
+
+
+VALUE = 1 << 31
+ROOT = unit(offset=1)  # leads to state 1, from where "a" (97) leads to the unit at 1 ^ 97 = 96
+# "a" becomes "b": from the unit at 96, to the state 96 ^ 3 = 99, which has the value 0.
+A_TO_B = {0: ROOT, 96: unit(97, 3, ends_rule=True), 99: VALUE}
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        struct.pack("<I", 1024) + b"\xff\xff\xff\x7f" * 256 + b"abc\0",
+        struct.pack("<I", 16) + bytes(500),  # no whole block of 256 units
+        struct.pack("<I", 1 << 30) + bytes(500),
+        b"\1",
+        charsmap(A_TO_B, b"b"),  # no end
+        charsmap(A_TO_B, b""),
+        charsmap({**A_TO_B, 99: VALUE | 2}),  # beyond the replacements
+        charsmap({**A_TO_B, 96: unit(97, 256, ends_rule=True)}),  # beyond the units
+        charsmap({**A_TO_B, 0: unit(offset=256)}),
+        charsmap({0: ROOT, 96: unit(97, 97, ends_rule=True)}),  # "aaa...": matches at every length
+        charsmap(A_TO_B, b"b" * 1000 + b"\0"),  # a text a thousand times as long
+    ],
+)
+def test_rules_for_characters_that_leave_their_bytes_are_refused(model, rules):
+    proto = model_proto(model)
+    proto.normalizer_spec.precompiled_charsmap = rules
+    with pytest.raises(UserError, match="damaged or made up"):
+        SentencePieceTokenizer(proto.SerializeToString(), CONFIG)
+
+
+def test_compiled_rules_for_characters_are_taken(model, tmp_path):
+    require_charsmap(model_proto(model).normalizer_spec.precompiled_charsmap)  # NFKC and lower case
+    proto = model_proto(model)
+    proto.normalizer_spec.precompiled_charsmap = charsmap(A_TO_B)
+    changed = SentencePieceTokenizer(proto.SerializeToString(), CONFIG)
+    assert rows(changed, "a") == rows(changed, "b")
+    # A rule of one's own, with keys of up to 40 characters that begin with each other.
+    table = tmp_path / "rules.tsv"
+    table.write_text("".join(f"{' '.join(['61'] * n)}\t62\n" for n in (1, 20, 40)))
+    buffer, options = io.BytesIO(), {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=buffer, normalization_rule_tsv=str(table), **options
+    )
+    assert SentencePieceTokenizer(buffer.getvalue(), MARKED).num_words == 200
 
 
 def test_languages_are_drawn_alike_as_far_as_they_go():

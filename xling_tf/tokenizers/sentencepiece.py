@@ -7,10 +7,11 @@ from importlib import import_module
 from random import Random
 from typing import Any, Self
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 from absl import logging
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory, text_format
 
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError, as_user_error
@@ -57,8 +58,12 @@ message_type {
   field { name: "pieces" number: 1 type: TYPE_MESSAGE type_name: ".pieces.Piece" label: LABEL_REPEATED }
   field { name: "trainer_spec" number: 2 type: TYPE_MESSAGE type_name: ".pieces.Trainer" }
   field { name: "normalizer_spec" number: 3 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
+  field { name: "denormalizer_spec" number: 5 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
 }
 """
+# SentencePiece keeps this many of the rules that match at one place of a text, without a check.
+_RULES_AT_A_PLACE = 32
+_RULE_BYTES = 255  # longest key and longest replacement; those of NFKC have at most 33 bytes
 _POOL = descriptor_pool.DescriptorPool()
 _POOL.Add(text_format.Parse(_PROTO, descriptor_pb2.FileDescriptorProto()))
 _MODEL = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("pieces.Model"))
@@ -92,15 +97,17 @@ class SentencePieceTokenizer(Tokenizer):
         module = import_module("tensorflow_text.python.ops.sentencepiece_tokenizer")
         self._operations = module.gen_sentencepiece_tokenizer
         self._serialized = model
-        message = (
+        fault = (
             f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are not one, or "
             "were changed; use the original file, sentencepiece.model or *.model"
         )
-        with as_user_error(message, tf.errors.OpError):
+        with as_user_error(fault, tf.errors.OpError, message.DecodeError):
+            proto = model_proto(model)
+            for spec in (proto.normalizer_spec, proto.denormalizer_spec):
+                require_charsmap(spec.precompiled_charsmap)
             self._model = _ModelResource(model, self._operations)
             size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
         self.num_words = int(size)
-        proto = model_proto(model)
         pieces, trainer, spaces = proto.pieces, proto.trainer_spec, proto.normalizer_spec
         # If all spaces are kept, that before a text is the one which SentencePiece adds, as in `tokenizers`.
         self._fills_prefix = spaces.add_dummy_prefix and not spaces.remove_extra_whitespaces
@@ -195,6 +202,64 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
 def model_proto(serialized: bytes = b"") -> Any:
     """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others."""
     return _MODEL.FromString(serialized)
+
+
+def require_charsmap(charsmap: bytes) -> None:
+    """Checks that SentencePiece can apply its rules for characters without leaving their bytes.
+
+    SentencePiece does not check them: a made-up `precompiled_charsmap` would end the process. Without
+    bytes, there are no rules. The first four bytes are the size of a double-array trie (Darts), whose
+    replacements follow it, each with a zero byte at its end. From a state, a byte of a text leads to
+    the unit at `state ^ byte`; if the unit has the byte as its label, it leads to the state
+    `unit's place ^ its offset`.
+
+    Raises:
+        UserError: A text could lead out of the trie or of the replacements, or match without end.
+    """
+    if not charsmap:
+        return
+    size = int.from_bytes(charsmap[:4], "little")
+    units = np.frombuffer(charsmap, "<u4", size // 4, 4) if size % 4 == 0 and size + 4 < len(charsmap) else ()
+    strings = charsmap[4 + size :]
+    if not len(units) or not _stays_inside(np.asarray(units, np.int64), strings):
+        raise UserError(
+            f"precompiled_charsmap must have the rules for characters that SentencePiece has compiled, but "
+            f"its {len(charsmap)} bytes are damaged or made up; download the model again"
+        )
+
+
+def _stays_inside(units: Any, strings: bytes) -> bool:
+    """True if no text leads out of the units of a trie, or out of the replacements."""
+    if not strings.endswith(b"\0") or max(map(len, strings.split(b"\0"))) > _RULE_BYTES:
+        return False
+    places = np.arange(len(units))
+    is_step = units >> 31 == 0  # the others hold values
+    before = places ^ (units & 0xFF)
+    after = places ^ (units >> 10 << ((units & 0x200) >> 6))
+    ends_rule = (units >> 8) & 1
+    # The root leads to its state whatever it is.
+    states, rules = np.unique(after[:1]), np.zeros(1, np.int64)
+    for _ in range(_RULE_BYTES):
+        if (states | 0xFF).max() >= len(units):
+            return False
+        known = np.full(len(units), -1)
+        known[states] = rules
+        steps = np.flatnonzero(is_step & (before < len(units)))
+        steps = steps[known[before[steps]] >= 0]
+        if not len(steps):
+            return True
+        ends = steps[ends_rule[steps] == 1]
+        if (after[steps] >= len(units)).any():
+            return False
+        if ((units[after[ends]] & 0x7FFFFFFF) >= len(strings)).any():
+            return False
+        most = np.full(len(units), -1)
+        np.maximum.at(most, after[steps], known[before[steps]] + ends_rule[steps])
+        states = np.flatnonzero(most >= 0)
+        rules = most[states]
+        if rules.max() > _RULES_AT_A_PLACE:
+            return False
+    return False  # longer than any key: the trie leads back to itself
 
 
 def piece_pairs(piece: str, pieces: Collection[str]) -> list[tuple[str, str]]:
