@@ -11,9 +11,14 @@ replaces it without losing a request.
 import json
 import logging
 import os
+import queue
 import re
+import signal
 import socket
 import sys
+import threading
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,6 +53,7 @@ _LOG = flags.DEFINE_enum("log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERRO
 
 def main() -> None:
     """Serves the models that the flags name, until SIGTERM or SIGINT."""
+    signal.signal(signal.SIGTERM, _stop_early)
     models, api_key = parse_models(_MODEL.value), _api_key()
     listener = _bind()
     with quiet_start():
@@ -103,22 +109,77 @@ class _JsonFormatter(logging.Formatter):
     """Formats a record as a line of JSON: time, level, event and its fields; for other packages `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": at, "level": record.levelname.lower(), "event": record.getMessage()}
         other = {"event": record.name, "message": record.getMessage()}
         return json.dumps(line | getattr(record, "fields", other), ensure_ascii=False)
 
 
+class _Background(logging.Handler):
+    """Writes lines in a thread; if their reader hangs, lines are lost and counted, but requests go on."""
+
+    def __init__(self, file: int, lines: int = 10_000) -> None:
+        super().__init__()
+        self._file = file
+        self._lines: queue.Queue[bytes | None] = queue.Queue(lines)
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.put_nowait(f"{self.format(record)}\n".encode(errors="replace"))
+        except queue.Full:
+            from xling_tf.serving.monitoring import LOST_LINES
+
+            LOST_LINES.inc()
+
+    def close(self) -> None:
+        """Waits for the last lines, but not for a reader that hangs."""
+        with suppress(queue.Full):
+            self._lines.put(None, timeout=1)
+            self._thread.join(2)
+        super().close()
+
+    def _write(self) -> None:
+        while (line := self._lines.get()) is not None:
+            with suppress(OSError):  # A full disk loses lines but stops no request.
+                # Not by sys.stdout, whose lock would be held when Python ends.
+                while line:
+                    line = line[os.write(self._file, line) :]
+
+
+class _OnceAMinute(logging.Filter):
+    """Lets each message of another package pass once a minute: a fault may repeat thousands of times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now, message = time.monotonic(), (record.name, str(record.msg)[:60])
+        if now - self._passed.get(message, -60) < 60:
+            return False
+        self._passed = {key: at for key, at in self._passed.items() if now - at < 60} | {message: now}
+        return True
+
+
 def _start_logging(level: str) -> None:
-    """Writes the server's and uvicorn's log lines to standard output."""
-    logging.raiseExceptions = False  # A full disk loses lines but stops no request.
-    output = logging.StreamHandler(sys.stdout)
+    """Writes the server's, uvicorn's and asyncio's log lines to standard output."""
+    output = _Background(sys.stdout.fileno())
     output.setFormatter(_JsonFormatter())
-    for name, minimum in (("xling_tf.serving", level), ("uvicorn", "INFO")):
+    for name, minimum in (("xling_tf.serving", level), ("uvicorn", "INFO"), ("asyncio", "ERROR")):
         logger = logging.getLogger(name)
         logger.handlers = [output]
         logger.setLevel(minimum)
         logger.propagate = False
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(_OnceAMinute())
+
+
+def _stop_early(number: int, frame: object) -> None:
+    """Ends the process while models are loaded: as process 1 of a container, it would ignore the signal."""
+    logging.shutdown()
+    os._exit(0)
 
 
 def _bind() -> socket.socket:

@@ -2,17 +2,21 @@
 
 import http.client
 import json
+import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from programs import ROOT, run_python, the_error
 from serving_models import put_export
-from serving_servers import server_in_thread, server_process, wait_until
+from serving_servers import Server, server_in_thread, server_process, wait_until
 
 from xling_tf.serving.batching import BatchingParameters
 
@@ -156,6 +160,34 @@ def test_a_server_that_is_stopped_answers_requests_in_flight(program):
     assert server.process.wait(60) == 0
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port))
+
+
+def test_a_log_that_nobody_reads_stops_no_request(folder):
+    command = [sys.executable, PROGRAM, "--port=0", f"--model={folder}", "--log_level=DEBUG"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        server = Server(0, process)
+        server = server._replace(port=server.event("serving")["port"])
+        with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as client:
+            for _ in range(1000):  # 100 bytes each, where a pipe holds 65,536
+                client.request("GET", "/v1/models/m")
+                assert client.getresponse().read()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_a_signal_ends_the_program_while_models_are_loaded(folder):
+    # A handler of Python's own says that a signal reaches the program, which process 1 needs.
+    command = [sys.executable, PROGRAM, "--port=0", f"--model={folder}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        time.sleep(1)
+        wait_until(lambda: catches(process.pid, signal.SIGTERM))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def catches(pid: int, number: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(re.findall("SigCgt:\\s*(\\w+)", status)[0], 16) >> number - 1 & 1)
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -13,6 +13,7 @@ from typing import Any
 _REPORT = re.compile(r"Graph execution error:|Detected at node|<stack traces|File |\s*\Z")
 _NODES = re.compile(r"\s*\[(?:Op:|\[\{\{node ).*")
 _PATH = re.compile(r"(?<![\w.>])/(?:[\w.@+-]+/)*[\w.@+-]+")
+_LONGEST = 500  # letters of a message
 
 
 class UserError(ValueError):
@@ -57,7 +58,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 def one_line(error: Exception) -> str:
     """Returns the beginning of an exception's message, on one line."""
-    return " ".join(str(error).split())[:200]
+    return " ".join(str(error)[: 20 * _LONGEST].split())[:200]
 
 
 def library(module: str, package: str, extra: str) -> Any:
@@ -85,8 +86,10 @@ def first_line(message: str) -> str:
         >>> first_line("/models/en-es/3/saved_model.pb; No such file or directory")
         '...; No such file or directory'
     """
-    lines = [line for line in message.splitlines() if not _REPORT.match(line)]
-    return _PATH.sub("...", _NODES.sub("", lines[0] if lines else ""))[:500]
+    # A message may repeat a text of any length, on which the expressions would take minutes.
+    shortened = (line[:_LONGEST] for line in message[: 20 * _LONGEST].splitlines())
+    lines = [line for line in shortened if not _REPORT.match(line)]
+    return _PATH.sub("...", _NODES.sub("", lines[0] if lines else ""))
 
 
 def require_known(setting: str, name: str, known: Collection[str]) -> None:
