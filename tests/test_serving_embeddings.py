@@ -1,6 +1,7 @@
 """OpenAI's embeddings protocol and TEI's, called by their clients; API keys and origins; OpenAPI."""
 
 import json
+import math
 
 import jsonschema
 import openai
@@ -26,9 +27,14 @@ def server(tmp_path_factory):
         "serving_default": (vectors, texts),
         "raw": (lambda inputs: {"outputs": 13 * vectors(inputs)["outputs"]}, texts),
         "question_encoder": (lambda inputs: {"outputs": -vectors(inputs)["outputs"]}, texts),
+        "response_encoder": (
+            lambda input: {"outputs": 2 * vectors(input)["outputs"]},
+            {"input": texts["inputs"]},
+        ),
         "lengths": (lambda inputs: {"outputs": tf.strings.length(inputs)}, texts),
     }
     save(tf.Module(), signatures, folder / "1")
+    (folder / "1" / "config.json").write_text('{"tokenizer": {"max_tokens": 20}}')
     access = {"api_key": "secret", "origins": ["https://a.example"]}
     with server_in_thread({"m": folder}, **access) as server:
         yield server
@@ -115,6 +121,83 @@ def test_hugging_faces_client_reads_vectors_and_similarities(server):
     for change in ({"normalize": 1}, {"inputs": []}, {"inputs": {"sentences": []}}, {"prompt_name": "a"}):
         reply = server.ask("/embed", json.dumps({"inputs": ["a"]} | change), Authorization="Bearer secret")
         assert (reply.status, list(reply.json)) == (400, ["error"])
+
+
+HOLA = [3 / 13, 4 / 13, 12 / 13]
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "status", "word"),
+    [
+        (PATH, {"output_dimension": 2}, 400, "dimensions"),
+        (PATH, {"dimension": 2}, 400, "dimensions"),
+        (PATH, {"output_dtype": "int8"}, 400, "floats"),
+        (PATH, {"inputs": "a"}, 400, "inputs"),
+        (PATH, {"input_type": "clustering"}, 400, "input_type"),
+        (PATH, {"input_type": "query", "signature_name": "raw"}, 400, "input_type"),
+        (PATH, {"input": {"source_sentence": "a", "sentences": ["b"]}}, 400, "a text or several"),
+        ("/embed", {"truncation_direction": "Left"}, 400, "truncation_direction"),
+        ("/embed", {"truncation_direction": "left"}, 400, "truncation_direction"),
+        ("/embed", {"truncation_direction": "Right"}, 200, ""),
+        ("/embed", {"signature_name": "question_encoder", "normalize": False}, 400, "normalize"),
+        ("/embed", {"prompt_name": "query", "normalize": False}, 400, "normalize"),
+        ("/embed", {"input": "a"}, 400, "input"),
+        ("/embed", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}, 400, "a text or several"),
+        ("/embed", {"parameters": {"truncation_direction": "Left"}}, 400, "truncation_direction"),
+        ("/embed", {"parameters": {"foo": 1}}, 400, "foo"),
+        ("/embed", {"truncate": False}, 200, ""),
+        ("/embed", {"truncate": False, "inputs": ["a", "b " * 21]}, 413, "20 tokens"),
+        ("/embed", {"inputs": [""] * 10_001}, 413, "10000 rows"),
+        ("/similarity", {"inputs": ["a"]}, 400, "source_sentence"),
+        ("/similarity", {"inputs": "a"}, 400, "source_sentence"),
+        (
+            "/similarity",
+            {"inputs": {"source_sentence": "a", "sentences": ["b"]}, "normalize": False},
+            400,
+            "norm",
+        ),
+        ("/v1/models/m:predict", {"instances": ["a"], "parameters": {}}, 400, "parameters"),
+        ("/rerank", {"raw_scores": True}, 400, "raw_scores"),
+        ("/rerank", {"query": "a"}, 400, "texts"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_its_name(server, path, change, status, word):
+    body = ({"input": "a"} if path == PATH else {"inputs": "a"} if path == "/embed" else {}) | change
+    reply = server.ask(path, json.dumps(body), Authorization="Bearer secret")
+    assert (reply.status, word in reply.body.decode()) == (status, True)
+
+
+@pytest.mark.parametrize(("role", "sign"), [("query", -1), ("passage", 2), ("document", 2)])
+def test_the_role_of_texts_chooses_the_signature(server, client, role, sign):
+    (one,) = client.embeddings.create(model="m", input="Hola", extra_body={"input_type": role}).data
+    assert one.embedding == pytest.approx([sign * value for value in HOLA])
+    body = json.dumps({"inputs": "Hola", "prompt_name": role})
+    (vector,) = server.ask("/embed", body, Authorization="Bearer secret").json
+    assert vector == pytest.approx([math.copysign(value, sign) for value in HOLA])
+
+
+def test_texts_are_ranked_by_questions_and_responses(server):
+    body = {"query": "Hola", "texts": ["one", "", "two"], "return_text": True}
+    ranked = server.ask("/rerank", json.dumps(body), Authorization="Bearer secret").json
+    # A question's vector is the opposite of all responses but the empty one's, which is zero.
+    assert [(each["index"], each["text"]) for each in ranked] == [(1, ""), (0, "one"), (2, "two")]
+    assert [each["score"] for each in ranked] == pytest.approx([0, -1, -1])
+
+
+def test_openais_errors_have_codes(server, client):
+    for call in (
+        lambda: client.models.retrieve("nope"),
+        lambda: client.embeddings.create(model="nope", input="a"),
+    ):
+        with pytest.raises(openai.NotFoundError, match="nope") as error:
+            call()
+        assert (error.value.code, error.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.embeddings.create(model="m", input="a", dimensions=0)
+    assert refused.value.param == "dimensions"
+    reply = server.ask("/v1/models/m:predict", Authorization="Bearer secret")
+    assert (reply.status, reply.headers["Allow"]) == (405, "POST")
+    assert server.ask("/info", Authorization="Bearer secret").json["max_input_length"] == 20
 
 
 def test_the_examples_of_the_openapi_document_work(server):

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
@@ -37,6 +38,7 @@ _HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
 _HEALTH = ("health", "healthz", "readyz")
 _ALWAYS = {"/health", "/healthz", "/readyz"}  # answered even if there are too many connections
+_MANY_LETTERS = 10_000  # whose tokens are counted in a thread
 _PAGE = Path(__file__).parent / "page"
 _CHECK_SECONDS = 0.1  # between checks that a waiting client is still connected
 
@@ -77,7 +79,7 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
             Route("/docs", lambda request: FileResponse(_PAGE / "docs.html")),
             Mount("/page", StaticFiles(directory=_PAGE)),
         ],
-        exception_handlers={HTTPException: lambda _, error: _error(error.detail, error.status_code)},
+        exception_handlers={HTTPException: _refuse},
         middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
 
@@ -144,14 +146,16 @@ class _Api:
             self._route("/v1/models", self._list, is_openai=True),
             # TEI's: the inputs say what is asked for, because Hugging Face's clients send all to `/`.
             *(self._route(path, self._embed, "POST") for path in ("/", "/embed", "/similarity")),
+            self._route("/rerank", self._rerank, "POST"),
             self._route("/info", self._info),
             self._route("/openapi.json", self._describe),
         ]
         for model in ("/v1/models/{model}", "/v1/models/{model}/versions/{version}"):
             routes += [
                 self._route(model + ":predict", self._predict, "POST"),
+                Route(model + ":predict", _wrong_method, methods=["GET"]),
                 self._route(model + "/metadata", self._metadata),
-                self._route(model, self._status),
+                self._route(model, self._status, is_openai="{version}" not in model),
             ]
         return routes
 
@@ -164,7 +168,7 @@ class _Api:
                 self._require_key(request)
                 response = Response(await answer(request), media_type="application/json")
             except ServingError as error:
-                response = _error(str(error), error.status, is_openai)
+                response = _error(str(error), error.status, is_openai, error.param)
             except ClientDisconnect:
                 response = Response(status_code=499)
             except asyncio.CancelledError:  # The time for requests in flight is over.
@@ -191,10 +195,10 @@ class _Api:
     def _model(self, request: Request, name: object = None) -> ServedModel:
         name = name or request.query_params.get("model")
         if name is None and len(self.models) > 1:
-            raise ServingError(f"expected 'model', one of {[*self.models]}")
+            raise ServingError(f"expected 'model', one of {[*self.models]}", param="model")
         name = name or next(iter(self.models))
         if not isinstance(name, str) or name not in self.models:
-            raise ServingError(f"no model {name} is served", 404)
+            raise ServingError(f"no model {str(name)[:100]} is served", 404, "model")
         # A client's words, such as names of unknown models, are neither counted nor logged.
         request.state.model = name
         return self.models[name]
@@ -219,33 +223,74 @@ class _Api:
 
     async def _predict(self, request: Request) -> bytes:
         document = await self._document(request)
+        protocol.require_fields(document, "predict")
         outputs, row_form = await self._run(request, self._servable(request), document)
         return protocol.format_outputs(outputs, row_form)
 
     async def _embeddings(self, request: Request) -> bytes:
         document, vectors = await self._vectors(request)
-        return protocol.format_embeddings(document, request.state.model, vectors)
+        arguments = (document, request.state.model, vectors)
+        if sum(map(len, document["input"])) < _MANY_LETTERS:
+            return protocol.format_embeddings(*arguments)
+        return await asyncio.to_thread(protocol.format_embeddings, *arguments)
 
     async def _embed(self, request: Request) -> bytes:
-        document, vectors = await self._vectors(request, normalize=True)
+        document, vectors = await self._vectors(request)
         compares = isinstance(document.get("inputs"), dict)
         return protocol.dump(vectors[1:] @ vectors[0] if compares else vectors)
 
-    async def _vectors(self, request: Request, **defaults: Any) -> tuple[Mapping[str, Any], Vectors]:
+    async def _rerank(self, request: Request) -> bytes:
+        document = await self._document(request)
+        protocol.require_fields(document, "/rerank")
+        query, texts = document.pop("query", None), document.pop("texts", None)
+        returns_text = document.pop("return_text", False)
+        if not isinstance(query, str) or not isinstance(texts, list) or not isinstance(returns_text, bool):
+            raise ServingError(
+                "expected 'query', a text, and 'texts', a list; 'return_text' is true or false"
+            )
+        document["normalize"] = True
+        _, question = await self._encode(
+            request, document | {"inputs": query, "prompt_name": "query"}, "/embed"
+        )
+        _, answers = await self._encode(
+            request, document | {"inputs": texts, "prompt_name": "passage"}, "/embed"
+        )
+        scores = answers @ question[0]
+        best = sorted(range(len(texts)), key=lambda index: -scores[index])
+        more = [{"text": text} if returns_text else {} for text in texts]
+        return protocol.dump([{"index": i, "score": float(scores[i])} | more[i] for i in best])
+
+    async def _vectors(self, request: Request) -> tuple[Mapping[str, Any], Vectors]:
         """Returns a request for vectors, and its vectors."""
-        document = protocol.to_embed(defaults | await self._document(request))
+        document, path = await self._document(request), request.scope["path"]
+        if path != "/v1/embeddings":
+            document = protocol.merge_parameters(document)
+        protocol.require_fields(document, path)
+        compares = isinstance(document.get("inputs"), dict)
+        defaults = {} if path == "/v1/embeddings" or compares else {"normalize": True}
+        document, vectors = await self._encode(request, defaults | document, path)
+        if compares:  # also for signatures whose vectors have other lengths
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return document, vectors
+
+    async def _encode(
+        self, request: Request, document: Mapping[str, Any], path: str
+    ) -> tuple[Mapping[str, Any], Vectors]:
+        document = protocol.to_embed(document, path)
         servable = self._model(request, document.get("model")).servable()
-        name = document.get("signature_name") or (None if document.get("normalize", True) else "raw")
-        instances = {"instances": document["input"], "signature_name": name}
+        protocol.require_whole(document, servable.max_tokens)
+        instances = {"instances": document["input"], "signature_name": protocol.signature_of(document)}
         outputs, _ = await self._run(request, servable, instances)
         return document, protocol.to_vectors(document, outputs)
 
     async def _info(self, request: Request) -> bytes:
-        languages = self._model(request).servable().languages
+        servable = self._model(request).servable()
         info = {"model_id": request.state.model, "model_type": {"embedding": {"pooling": None}}}
         info |= {"model_dtype": "float32", "max_concurrent_requests": self.config.connections}
         info |= {"max_client_batch_size": self.scheduler.max_rows, "auto_truncate": True}
-        return protocol.dump(info | {"version": __version__, "languages": languages})
+        if servable.max_tokens:
+            info["max_input_length"] = servable.max_tokens
+        return protocol.dump(info | {"version": __version__, "languages": servable.languages})
 
     async def _describe(self, request: Request) -> bytes:
         servable = self._model(request, request.query_params.get("model", next(iter(self.models)))).servable()
@@ -276,6 +321,9 @@ class _Api:
         name = document.get("signature_name") or "serving_default"
         if not isinstance(name, str) or name not in servable.queues:
             raise ServingError(f"signature {name} not found; the model has {sorted(servable.queues)}")
+        rows, most = protocol.count_rows(document), self.scheduler.max_rows
+        if servable.queues[name].batched and rows > most:
+            raise ServingError(f"expected at most {most} rows, got {rows}; send parts", 413)
         inputs, row_form = protocol.to_inputs(document, servable.signatures[name].inputs)
         work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))
         try:
@@ -290,9 +338,24 @@ class _Api:
             work.cancel()
 
 
-def _error(message: str, status: int, is_openai: bool = False) -> Response:
+def _error(message: str, status: int, is_openai: bool = False, param: str | None = None) -> Response:
     error: Any = message
     if is_openai:
         kind = "invalid_request_error" if status < 500 else "server_error"
-        error = {"message": message, "type": kind, "param": None, "code": None}
+        code = "model_not_found" if (status, param) == (404, "model") else None
+        error = {"message": message, "type": kind, "param": param, "code": code}
     return JSONResponse({"error": error}, status, _HEADERS.get(status))
+
+
+def _wrong_method(request: Request) -> Response:
+    """Answers GET for a prediction, which is no model's name."""
+    response = _error("Method Not Allowed", 405)
+    response.headers["allow"] = "POST"
+    return response
+
+
+def _refuse(request: Request, error: Any) -> Response:
+    """Answers a path or a method that does not exist."""
+    response = _error(error.detail, error.status_code)
+    response.headers.update(error.headers or {})
+    return response

@@ -17,7 +17,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError, as_user_error, first_line
-from xling_tf.files import SAVED_MODEL
+from xling_tf.files import SAVED_MODEL, read_json_dict
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, release_resources
 from xling_tf.serving.batching import SignatureQueue
 from xling_tf.serving.monitoring import AVAILABLE_VERSION, LOAD_FAILURES, log
@@ -40,6 +40,7 @@ class Servable:
         self.version = version
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         self.languages: Any = read_info(folder).get("languages", [])
+        self.max_tokens = _max_tokens(folder)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
         (graph,) = (graph for graph in graphs if tf.saved_model.SERVING in graph.meta_info_def.tags)
@@ -195,6 +196,13 @@ def _call(function: Any, inputs: Tensors) -> Tensors:
         raise ServingError(first_line(error.message), status) from error
     except (TypeError, ValueError) as error:
         raise ServingError(first_line(str(error))) from error
+
+
+def _max_tokens(folder: Path) -> int | None:
+    """The number of tokens at which a model of this package cuts texts."""
+    tokenizer = read_json_dict(folder / "config.json").get("tokenizer")
+    tokens = tokenizer.get("max_tokens") if isinstance(tokenizer, dict) else None
+    return tokens if isinstance(tokens, int) else None
 
 
 def _release(model: list[Any]) -> None:

@@ -28,15 +28,30 @@ _INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint
 _TYPES = (tf.string, tf.bool, tf.float16, tf.float32, tf.float64, *_INTEGERS)
 _DTYPES = {dtype.as_datatype_enum: np.dtype(dtype.as_numpy_dtype) for dtype in _TYPES}
 _JSON_TYPES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float), "O": (str, dict)}
+# What each path knows; a model's path knows those of "predict".
+_TEI = {"model", "inputs", "dimensions", "signature_name", "prompt_name", "truncate", "truncation_direction"}
+_OPENAI = {"model", "input", "dimensions", "encoding_format", "user", "signature_name", "input_type"}
+_FIELDS = {
+    "predict": {"signature_name", "instances", "inputs"},
+    "/v1/embeddings": _OPENAI | {"normalize"},
+    **dict.fromkeys(("/", "/embed", "/similarity"), _TEI | {"normalize"}),
+    "/rerank": {"model", "query", "texts", "return_text", "truncate", "truncation_direction"},
+}
+_HINTS = dict.fromkeys(
+    ("dimension", "output_dimension", "output_dimensionality"), "the width is 'dimensions'"
+)
+_HINTS |= dict.fromkeys(("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')")
+_ROLES = {"query": "question_encoder", **dict.fromkeys(("passage", "document"), "response_encoder")}
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 class ServingError(Exception):
     """A request is rejected: the client gets `{"error": message}` with the HTTP status."""
 
-    def __init__(self, message: str, status: int = 400) -> None:
+    def __init__(self, message: str, status: int = 400, param: str | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.param = param  # the field at fault
 
 
 def parse_request(body: bytes) -> dict[str, Any]:
@@ -117,7 +132,36 @@ def format_metadata(model: str, version: int, signatures: Mapping[str, Signature
     return dump({"model_spec": specification, "metadata": metadata})
 
 
-def to_embed(document: Mapping[str, Any]) -> dict[str, Any]:
+def require_fields(document: Mapping[str, Any], path: str) -> None:
+    """Raises a `ServingError` that names a field which a path does not know, or does not support.
+
+    A field that is ignored would change what the vectors are, without a word.
+    """
+    known = _FIELDS.get(path, _FIELDS["predict"])
+    for name in document:
+        if name not in known:
+            hint = _HINTS.get(name, f"expected {', '.join(sorted(known))}")
+            raise ServingError(f"{name[:100]!r} is not supported here; {hint}", param=name[:100])
+
+
+def merge_parameters(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a request with the members of `parameters`, where Hugging Face's clients put options."""
+    parameters = document.get("parameters", {})
+    if not isinstance(parameters, dict) or parameters.keys() & document.keys():
+        message = "'parameters' must be an object, whose members do not stand beside it as well"
+        raise ServingError(message, param="parameters")
+    options = {name: value for name, value in parameters.items() if value is not None}
+    return {name: value for name, value in document.items() if name != "parameters"} | options
+
+
+def count_rows(document: Mapping[str, Any]) -> int:
+    """Returns at least how many rows a request to predict has, before arrays are made of them."""
+    values = document.get("instances", document.get("inputs"))
+    columns = values.values() if isinstance(values, dict) else [values]
+    return max((len(column) for column in columns if isinstance(column, list)), default=1)
+
+
+def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[str, Any]:
     """Returns a request to OpenAI's path or to TEI's, with its texts as `input`.
 
     A sentence to compare with others comes first. Raises a `ServingError` if the request is malformed.
@@ -128,21 +172,57 @@ def to_embed(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     texts, dimensions = document.get("input", document.get("inputs")), document.get("dimensions")
     match texts:
-        case str():
+        case str() if path != "/similarity":
             texts = [texts]
-        case {"source_sentence": source, "sentences": [*sentences]}:
+        case {"source_sentence": source, "sentences": [*sentences], **others} if path in ("/", "/similarity"):
+            if others or "normalize" in document:
+                raise ServingError("a comparison takes source_sentence and sentences, and no 'normalize'")
             texts = [source, *sentences]
+        case _ if path == "/similarity":
+            raise ServingError("'inputs' must have source_sentence and sentences", param="inputs")
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
-        raise ServingError("expected a text or several (LangChain: check_embedding_ctx_length=False)")
+        message = "expected a text or several (LangChain: check_embedding_ctx_length=False)"
+        raise ServingError(message, param="inputs" if "inputs" in document else "input")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
-        raise ServingError("'dimensions' must be an integer of at least 1")
+        raise ServingError("'dimensions' must be an integer of at least 1", param="dimensions")
     if document.get("encoding_format", "float") not in ("float", "base64"):
-        raise ServingError("'encoding_format' must be float or base64")
-    if not isinstance(document.get("normalize", True), bool):
-        raise ServingError("'normalize' must be true or false")
-    if "prompt_name" in document:
-        raise ServingError("'prompt_name' is not supported; 'signature_name' may be question_encoder")
+        raise ServingError("'encoding_format' must be float or base64", param="encoding_format")
+    for name in ("normalize", "truncate"):
+        if not isinstance(document.get(name, True), bool):
+            raise ServingError(f"{name!r} must be true or false", param=name)
+    if str(document.get("truncation_direction", "right")).lower() != "right":
+        raise ServingError("'truncation_direction' must be Right", param="truncation_direction")
     return {**document, "input": texts}
+
+
+def signature_of(document: Mapping[str, Any]) -> str | None:
+    """Returns the signature that a request for vectors asks for, by its name or by the role of its texts."""
+    given = [name for name in ("signature_name", "input_type", "prompt_name") if document.get(name)]
+    is_raw = not document.get("normalize", True)
+    if len(given) > 1 or (given and is_raw):
+        names = [*given, *["normalize"] * is_raw]
+        raise ServingError(f"expected one of {names}, not several", param=names[-1])
+    if not given:
+        return "raw" if is_raw else None
+    value = document[given[0]]
+    if given == ["signature_name"]:
+        return value
+    if not isinstance(value, str) or value not in _ROLES:
+        raise ServingError(f"{given[0]!r} must be one of {', '.join(_ROLES)}", param=given[0])
+    return _ROLES[value]
+
+
+def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
+    """Raises a `ServingError` if a request forbids to cut a text that the model may cut.
+
+    The server has no tokenizer, but a text of `n` bytes has at most `n` tokens and two marks.
+    """
+    if document.get("truncate", True):
+        return
+    if max_tokens is None:
+        raise ServingError("'truncate' must be true: the model does not say where it cuts", param="truncate")
+    if any(len(text.encode()) + 2 > max_tokens for text in document["input"]):
+        raise ServingError(f"a text may have more than {max_tokens} tokens, which is the maximum", 413)
 
 
 def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
@@ -163,7 +243,8 @@ def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors)
     rows: Any = vectors
     if document.get("encoding_format") == "base64":
         rows = [base64.b64encode(row.tobytes()).decode() for row in vectors]
-    count = sum(len(_TOKEN.findall(text)) for text in document["input"])
+    # One by one, so that other threads have their turns between them.
+    count = sum(1 for text in document["input"] for _ in _TOKEN.finditer(text))
     data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
     usage = {"prompt_tokens": count, "total_tokens": count}
     return dump({"object": "list", "data": data, "model": model, "usage": usage})
