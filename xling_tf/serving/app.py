@@ -268,10 +268,10 @@ class _Api:
         protocol.require_fields(document, path)
         compares = isinstance(document.get("inputs"), dict)
         defaults = {} if path == "/v1/embeddings" or compares else {"normalize": True}
-        document, vectors = await self._encode(request, defaults | document, path)
+        encoded, vectors = await self._encode(request, defaults | document, path)
         if compares:  # also for signatures whose vectors have other lengths
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return document, vectors
+        return encoded, vectors
 
     async def _encode(
         self, request: Request, document: Mapping[str, Any], path: str
