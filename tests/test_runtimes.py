@@ -18,6 +18,7 @@ from tricky_texts import FRAGMENTS
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
+from xling_tf.inputs import is_blank
 from xling_tf.savedmodel.runtimes import Pieces, WordPieces, Words
 from xling_tf.savedmodel.saved_models import checksum, load_saved_model
 from xling_tf.sentence_encoder import SentenceEncoder, load
@@ -91,6 +92,7 @@ class Exported:
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
         self.vectors = load_saved_model(folder)(tf.constant(TEXTS)).numpy()
+        self.vectors[[is_blank(text) for text in TEXTS]] = 0
 
     @cache  # noqa: B019
     def encoder(self, name: str) -> SentenceEncoder:

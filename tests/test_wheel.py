@@ -1,7 +1,9 @@
 """An encoder as a Python package: the vectors of the graph, from NumPy or ONNX Runtime alone."""
 
+import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -14,6 +16,8 @@ from tricky_texts import FRAGMENTS, sample_sentences
 from xling_tf.errors import UserError
 from xling_tf.exporters import wheel
 from xling_tf.exporters.base import Source
+from xling_tf.inputs import is_blank
+from xling_tf.savedmodel import word_averages
 from xling_tf.savedmodel.onnx_client import OnnxEncoder
 from xling_tf.savedmodel.word_averages import WordAverages
 
@@ -23,6 +27,19 @@ STATIC = (
     *("encoder.kind=static", "encoder.hidden_dim=16", "encoder.embedding_dim=12"),
     "tokenizer.num_oov_buckets=1",
 )
+
+
+# A program that has imported a wheel, and encodes in forked processes, as gunicorn with preload_app does.
+FORKING = """
+import os, sys
+import tiny_model
+for uses_it in (True, False):
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        sys.exit(0 if not uses_it or tiny_model.encode("a b c").any() else 1)
+assert tiny_model.encode("a b c").any()
+"""
 
 
 def make_source(tmp_path, *settings):
@@ -50,6 +67,7 @@ def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     client = WordAverages(unpacked(tmp_path, tmp_path / "wheel"))
     encoded = [text.encode("utf-8", "surrogatepass") for text in TEXTS]
     expected = source.model(tf.constant(encoded, tf.string)).numpy()
+    expected[[is_blank(text) for text in TEXTS]] = 0
     actual = client.encode(TEXTS)
     np.testing.assert_allclose(actual @ actual.T, expected @ expected.T, atol=2e-6)
     one_by_one = np.stack([client.encode(text) for text in TEXTS])
@@ -67,6 +85,7 @@ def test_the_wheel_has_the_same_bytes_each_time_and_is_close_to_the_model(tmp_pa
     vectors = client.encode(SENTENCES)
     # Rounded to a 254th of a row's largest entry.
     expected = source.encode(SENTENCES)
+    expected[SENTENCES.index("")] = 0
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.02)
 
 
@@ -106,6 +125,59 @@ def test_methods_take_one_text_or_several(tmp_path):
         client.encode(["hola", None])
 
 
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """A client whose vectors have 16 numbers."""
+    folder = tmp_path_factory.mktemp("wheel")
+    wheel.export(make_source(folder / "model"), folder, name="tiny-model")
+    return WordAverages(unpacked(folder, folder / "wheel"))
+
+
+def test_blank_texts_have_zero_vectors_and_win_no_search(client):
+    blanks = ["", "  ", "\n", "\u200b\ufeff"]
+    assert not client.encode(blanks).any()
+    assert client.encode("").tolist() == [0.0] * 16
+    texts = ["", "hola", " ", "the don"]
+    (hits,) = client.semantic_search("hola", texts)
+    assert [hit["corpus_id"] for hit in hits] == [1, 3]
+    assert client.semantic_search(client.encode("hola"), client.encode(texts)) == [hits]
+    assert client.semantic_search(["", "hola"], texts) == [[], hits]
+
+
+def test_a_search_takes_vectors_of_any_length_in_any_form(client):
+    vectors, long = client.encode(["hola", "the don"]), 3 * client.encode(["hola", "the don"])
+    expected = pytest.approx(vectors @ vectors.T, abs=1e-6)
+    assert client.similarity(long, long) == expected
+    assert client.similarity(long.tolist(), [*long]) == expected
+    ((first, _),) = client.semantic_search("hola", np.array(["the don", "hola"]))
+    assert first == {"corpus_id": 1, "score": pytest.approx(1, abs=1e-6)}
+    for call in (client.similarity, client.semantic_search):
+        with pytest.raises(ValueError, match=r"\[rows, 16\]"):
+            call("hola", np.ones((2, 5)))
+
+
+@pytest.mark.parametrize(
+    "texts", [{"q": "hola"}, {"hola"}, b"hola", None, 5, np.array([["a", "b"]]), [b"hola"], bytearray(2)]
+)
+def test_what_is_no_column_of_texts_is_refused(client, texts):
+    for call in (client.encode, client.embed_documents, lambda texts: client.similarity(texts, "a")):
+        with pytest.raises(TypeError, match="texts"):
+            call(texts)
+
+
+def test_threads_may_share_the_spellings(client, monkeypatch):
+    monkeypatch.setattr(word_averages, "_MAX_KEPT", 10)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    texts = [[f"w{i}x{j}" for j in range(8)] for i in range(40)]
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            vectors = [*threads.map(client.encode, texts * 5)]
+    finally:
+        sys.setswitchinterval(interval)
+    np.testing.assert_allclose(vectors, [client.encode(some) for some in texts] * 5, atol=1e-6)
+
+
 def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     settings = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=900", "tokenizer.max_tokens=32")
     model = tiny_model(tiny_config(*settings, *STATIC[:3]), {"en": sample_sentences()})
@@ -115,15 +187,21 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
     wheel.export(source, tmp_path, name="tiny-model")
     client = OnnxEncoder(unpacked(tmp_path, tmp_path / "wheel"))
-    # Weights have 8 bits.
-    assert np.sum(client.encode(SENTENCES) * queries, axis=1).min() > 0.999
-    assert np.sum(np.array(client.embed_documents(SENTENCES)) * documents, axis=1).min() > 0.999
+    # Weights have 8 bits; the last sentence is blank.
+    assert SENTENCES.index("") == len(SENTENCES) - 1
+    assert np.sum(client.encode(SENTENCES) * queries, axis=1)[:-1].min() > 0.999
+    assert np.sum(np.array(client.embed_documents(SENTENCES)) * documents, axis=1)[:-1].min() > 0.999
+    assert not client.encode(SENTENCES)[-1].any()
     assert np.sum(queries * documents, axis=1).max() < 0.99
     assert client.embed_query(SENTENCES[0]) == pytest.approx(client.encode(SENTENCES[0]), abs=1e-6)
     # A character that has no bytes is a space, as in the graph.
     assert client.encode("a\ud800b") == pytest.approx(client.encode("a b"), abs=1e-6)
     ((hit,),) = client.semantic_search(SENTENCES[0], SENTENCES, top_k=1)
-    assert hit["score"] == pytest.approx(np.max(documents @ queries[0]), abs=0.01)
+    assert hit["score"] == pytest.approx(np.max(documents[:-1] @ queries[0]), abs=0.01)
+    # Pickle loads it again, as a worker of multiprocessing does.
+    copy = pickle.loads(pickle.dumps(client.encode))
+    assert copy("hola") == pytest.approx(client.encode("hola"), abs=1e-6)
+    subprocess.run([sys.executable, "-c", FORKING], cwd=tmp_path / "wheel", check=True, timeout=40)
 
 
 def test_models_that_the_client_cannot_compute_are_refused(tmp_path):

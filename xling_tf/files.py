@@ -1,7 +1,6 @@
 """Writes files and folders so that a killed program leaves them whole, and reads JSON."""
 
 import errno
-import fcntl
 import glob
 import hashlib
 import json
@@ -19,6 +18,11 @@ from absl import logging
 
 from xling_tf.compressed import unpacked
 from xling_tf.errors import UserError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None  # type: ignore[assignment]
 
 # The file that makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
@@ -114,6 +118,10 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
     The end of the process unlocks it.
     """
     with (folder / (f".{name}.lock" if name else "lock")).open("w") as file:
+        if fcntl is None:
+            logging.warning("%s cannot be locked on this system: use it in one process only", folder)
+            yield
+            return
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

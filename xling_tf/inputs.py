@@ -7,17 +7,13 @@ from typing import Any
 import numpy as np
 
 from xling_tf.errors import UserError
+from xling_tf.savedmodel.word_averages import is_blank as is_blank  # wheels have a copy of that file
 
 # One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data dataset.
 Texts = str | bytes | Iterable[Any]
 
 _SHOWN = 80  # characters of a wrong value in a message
 _SURROGATES = re.compile("[\ud800-\udfff]")
-# All but spaces, controls, halves of pairs and what is never drawn (Default_Ignorable_Code_Point).
-_VISIBLE = re.compile(
-    r"[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ud800-\udfff\U000e0000-\U000e0fff]"
-)
 
 
 def as_texts(texts: Texts, name: str) -> list[str]:
@@ -48,16 +44,6 @@ def as_texts(texts: Texts, name: str) -> list[str]:
 def encodable(text: str) -> str:
     """Replaces lone surrogates, which JSON may contain, by spaces, so that a text can be encoded as UTF-8."""
     return text if text.isascii() else _SURROGATES.sub(" ", text)
-
-
-def is_blank(text: str) -> bool:
-    r"""True for a text without a visible character.
-
-    Example:
-        >>> is_blank("\u200b "), is_blank("\u200bHola")
-        (True, False)
-    """
-    return _VISIBLE.search(text) is None
 
 
 def is_single(texts: Texts) -> bool:

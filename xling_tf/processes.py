@@ -27,7 +27,8 @@ def _notice_fork() -> None:
     _is_forked = _is_forked or getattr(context, "_initialized", False)
 
 
-os.register_at_fork(after_in_child=_notice_fork)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_notice_fork)
 
 
 def require_not_forked() -> None:

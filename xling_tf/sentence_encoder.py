@@ -14,6 +14,7 @@ from xling_tf.inputs import (
     Texts,
     as_texts,
     describe,
+    is_blank,
     is_single,
     require_as_many,
     require_prompt,
@@ -151,7 +152,8 @@ class SentenceEncoder:
 
         Returns:
             `[sentences, dim]` float32, or as `precision` says, in the order of the inputs; `[dim]` for a
-            single text.
+            single text. A blank text, without a visible character, has the zero vector (in bits: none is
+            set), which no search finds; the model is not run on it.
 
         Raises:
             UserError: The inputs are not texts, an option is not supported, or the model has no `raw`.
@@ -169,6 +171,8 @@ class SentenceEncoder:
         elif contexts is not None:
             raise UserError("contexts: this model was trained without them; leave them out")
         columns, is_one = _columns(named)
+        is_text = np.array([not is_blank(text) for text in columns[0]], bool)
+        columns = [[text for text, kept in zip(column, is_text, strict=True) if kept] for column in columns]
         prompt = self._prompt(prompt, prompt_name)
         if prompt:
             columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
@@ -192,7 +196,12 @@ class SentenceEncoder:
             return {"vectors": quantize_units(vectors, precision)}
 
         outputs = call_in_batches(encode, columns, batch_size, show_progress_bar, self._to_input)
-        vectors = outputs["vectors"][0] if is_one else outputs["vectors"]
+        # In "binary", no bit at all is -128.
+        nothing = -128 if precision == "binary" else 0
+        encoded = outputs["vectors"]
+        all_vectors = np.full((len(is_text), encoded.shape[1]), nothing, encoded.dtype)
+        all_vectors[is_text] = encoded
+        vectors = all_vectors[0] if is_one else all_vectors
         if convert_to_numpy and not convert_to_tensor:
             return vectors
         tensor = start_tensorflow().constant(vectors)

@@ -9,25 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import tokenizers
 from numpy.typing import NDArray
 
-from .word_averages import Client, first_bytes
+from .word_averages import Client, PerProcess, first_bytes
 
 SETTINGS, MODEL, TOKENIZER = "encoder.json", "model.onnx", "tokenizer.json"
 _BATCH = 32
 
 
 class OnnxEncoder(Client):
-    """A sentence encoder of pieces of words.
+    """A sentence encoder of pieces of words; a process opens the model at the first use.
 
     Args:
         folder: What `export --to wheel` puts into a wheel: settings, a model and a tokenizer.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        folder = Path(folder)
+        self._folder = folder = Path(folder).absolute()
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         self.dim = settings["dim"]
         self._prompts = settings["prompts"]  # by the roles of texts
@@ -39,10 +38,20 @@ class OnnxEncoder(Client):
 
 
 def open_model(model: Path, tokenizer: Path) -> tuple[Any, Callable[[Sequence[str]], NDArray[np.float32]]]:
-    """Returns a tokenizer of `tokenizers`, and a function that encodes one or more texts by an ONNX model."""
+    """Returns a tokenizer of `tokenizers`, and a function that encodes one or more texts by an ONNX model.
+
+    The function opens the model when it is first called, and anew in a forked process.
+    """
     opened = tokenizers.Tokenizer.from_file(str(tokenizer))
     opened.enable_padding()
-    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+    def open_session() -> Any:
+        # Here: a process forked from one that has imported ONNX Runtime never ends.
+        import onnxruntime
+
+        return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+
+    session = PerProcess(open_session)
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         order = np.argsort([len(text) for text in texts], kind="stable")
@@ -51,7 +60,7 @@ def open_model(model: Path, tokenizer: Path) -> tuple[Any, Callable[[Sequence[st
             batch = opened.encode_batch([texts[row] for row in order[begin : begin + _BATCH]])
             ids, mask = ([getattr(text, name) for text in batch] for name in ("ids", "attention_mask"))
             inputs = {"input_ids": np.array(ids, np.int64), "attention_mask": np.array(mask, np.int64)}
-            batches += session.run(["sentence_embedding"], inputs)
+            batches += session().run(["sentence_embedding"], inputs)
         return np.concatenate(batches)[np.argsort(order)]
 
     return opened, encode

@@ -1,7 +1,6 @@
 """Models for LiteRT or ONNX Runtime, which `xling_tf.load` runs without TensorFlow."""
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.length_batches import available_cpus, compute_in_batches
-from xling_tf.savedmodel.word_averages import WordSplitter, first_bytes, ngrams_of, readable
+from xling_tf.savedmodel.word_averages import PerProcess, WordSplitter, first_bytes, ngrams_of, readable
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
@@ -46,15 +45,14 @@ class RuntimeModel:
         self.prompt: str = settings.get("prompt", "")  # which the caller puts before texts
         self._dim = settings["dim"]
         self._text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
-        self._run = _open(folder, settings["runtime"])
-        self._process = os.getpid()
+        self._run = PerProcess(lambda: _open(folder, settings["runtime"]))
+        self._run()  # a damaged file is told now
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `[texts, dim]` of unit length; in a process that was forked later, a `UserError`."""
-        if os.getpid() != self._process:
-            raise UserError("the model was loaded before this process was forked; load it after the fork")
+        """Returns `[texts, dim]` of unit length; a process that was forked later opens the file anew."""
+        run = self._run()
         return compute_in_batches(
-            lambda tokens: {"vectors": self._run(self._text.inputs(tokens))},
+            lambda tokens: {"vectors": run(self._text.inputs(tokens))},
             [self._text.tokenize(texts)],
             max_rows=_MAX_ROWS,
             max_length=_MAX_TOKENS,

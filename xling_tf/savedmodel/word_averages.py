@@ -4,14 +4,18 @@ The wheels of `export --to wheel` contain a copy of this file, so it imports not
 """
 
 import codecs
+import ctypes
 import json
+import os
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +28,76 @@ _BORDER = "\ue000"
 _TEXTS_AT_ONCE = 1024  # bounds the memory
 _MAX_KEPT = 100_000  # runs of characters whose words are kept, and unknown words whose vectors are
 
+# All but spaces, controls, halves of pairs and what is never drawn (Default_Ignorable_Code_Point).
+_VISIBLE = re.compile(
+    r"[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
 codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
 
 
+def is_blank(text: str) -> bool:
+    r"""True for a text without a visible character.
+
+    Example:
+        >>> is_blank("\u200b "), is_blank("\u200bHola")
+        (True, False)
+    """
+    return _VISIBLE.search(text) is None
+
+
+class PerProcess:
+    """Something that a process opens when it first calls this, and a forked process opens anew.
+
+    A forked process has none of its parent's threads: it would wait for them forever if it used, or at its
+    end destroyed, a session that its parent has opened. So it leaves that one alone.
+    """
+
+    def __init__(self, open_it: Callable[[], Any]) -> None:
+        self._open = open_it
+        self._opened: Any = None
+        self._lock = Lock()
+        _ALL_OPENED.add(self)
+
+    def __call__(self) -> Any:
+        """Returns what is open in this process; threads may call it at once."""
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def leave_to_parent(self) -> None:
+        """Called in a forked process: forgets what the parent has opened, without destroying it."""
+        if self._opened is not None:
+            # One reference more than there are: neither this line nor Python's end destroys it.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._opened))
+        self._opened, self._lock = None, Lock()
+
+
+_ALL_OPENED: WeakSet[PerProcess] = WeakSet()
+
+
+def _after_fork() -> None:
+    for opened in list(_ALL_OPENED):
+        opened.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Client(ABC):
-    """What the clients in wheels have in common; `dim` is the width of the vectors."""
+    """What the clients in wheels have in common; `dim` is the width of the vectors.
+
+    A blank text, without a visible character, has the zero vector, which a search leaves out.
+    """
 
     dim: int
+    _folder: Path  # by which pickle loads a client again
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._folder,)
 
     def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
         """Encodes one text or several.
@@ -39,36 +106,40 @@ class Client(ABC):
             texts: A text, or any number of them.
 
         Returns:
-            `[texts, dim]` float32 of unit length, or `[dim]` for a single text.
+            `[texts, dim]` float32 of unit length, or `[dim]` for a single text; zeros for a blank text.
 
         Raises:
-            TypeError: Something other than a text is among them.
+            TypeError: Something other than a text is among them, or they are a mapping, a set or a table.
         """
         return self._vectors(texts, "default")
 
-    def similarity(self, first: str | Sequence[str], second: str | Sequence[str]) -> NDArray[np.float32]:
-        """Returns the cosines of texts: `[first, second]` float32; a single text has no axis."""
-        return self.encode(first) @ self.encode(second).T
+    def similarity(self, first: Any, second: Any) -> NDArray[np.float32]:
+        """Returns the cosines of texts, or of vectors: `[first, second]`; a single one has no axis."""
+        return self._either(first, "default") @ self._either(second, "default").T
 
-    def semantic_search(
-        self, queries: str | Sequence[str], corpus: Sequence[str] | NDArray[np.float32], top_k: int = 10
-    ) -> list[list[dict[str, Any]]]:
+    def semantic_search(self, queries: Any, corpus: Any, top_k: int = 10) -> list[list[dict[str, Any]]]:
         """Finds the most similar texts of a corpus for each query, by comparing with all of them.
 
         Args:
-            queries: A text, or any number of them.
+            queries: A text, or any number of them; or their `[queries, dim]` vectors.
             corpus: Texts, or their `[texts, dim]` vectors.
             top_k: Maximum number of results for a query.
 
         Returns:
-            For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first.
+            For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first. Blank texts are
+            in no result, and a blank query has none.
+
+        Raises:
+            TypeError: A query or a text of the corpus is neither a text nor a vector.
+            ValueError: Vectors have another width.
         """
-        if not isinstance(corpus, np.ndarray):
-            corpus = np.atleast_2d(self._vectors(corpus, "document"))
+        vectors = np.atleast_2d(self._either(corpus, "document"))
+        has_text = np.any(vectors, axis=1)
         results = []
-        for query in np.atleast_2d(self._vectors(queries, "query")):
-            scores = corpus @ query
-            best = np.argsort(-scores, kind="stable")[:top_k]
+        for query in np.atleast_2d(self._either(queries, "query")):
+            scores = vectors @ query
+            order = np.argsort(-scores, kind="stable")
+            best = order[has_text[order]][:top_k] if np.any(query) else []
             results.append([{"corpus_id": int(i), "score": float(scores[i])} for i in best])
         return results
 
@@ -80,21 +151,47 @@ class Client(ABC):
         """Encodes a query for LangChain."""
         return self._vectors(text, "query").tolist()
 
+    def _either(self, values: Any, role: str) -> NDArray[np.float32]:
+        """Returns the vectors of texts; or vectors, in an array or lists, scaled to unit length."""
+        is_list = isinstance(values, list | tuple) and len(values) > 0 and not isinstance(values[0], str)
+        if getattr(getattr(values, "dtype", None), "kind", "f" if is_list else "") not in ("f", "i", "u"):
+            return self._vectors(values, role)
+        try:
+            vectors = np.asarray(values, np.float32)
+        except (TypeError, ValueError):
+            return self._vectors(values, role)  # says which of them is no text
+        if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dim:
+            raise ValueError(f"vectors must be [rows, {self.dim}], got shape {list(vectors.shape)}")
+        lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        return vectors / np.where(lengths > 0, lengths, 1)
+
     def _vectors(self, texts: str | Sequence[str], role: str) -> NDArray[np.float32]:
-        is_single = isinstance(texts, str)
-        listed: list[str] = [texts] if isinstance(texts, str) else list(texts)
-        for position, text in enumerate(listed):
-            if not isinstance(text, str):
-                raise TypeError(f"texts must be strings, but texts[{position}] is {text!r:.80}")
-        vectors = np.empty((len(listed), self.dim), np.float32)
-        for begin in range(0, len(listed), _TEXTS_AT_ONCE):
-            some = listed[begin : begin + _TEXTS_AT_ONCE]
-            vectors[begin : begin + len(some)] = self._encode(some, role)
-        return vectors[0] if is_single else vectors
+        listed = _listed(texts)
+        vectors = np.zeros((len(listed), self.dim), np.float32)
+        rows = [row for row, text in enumerate(listed) if not is_blank(text)]
+        for begin in range(0, len(rows), _TEXTS_AT_ONCE):
+            some = rows[begin : begin + _TEXTS_AT_ONCE]
+            vectors[some] = self._encode([listed[row] for row in some], role)
+        return vectors[0] if isinstance(texts, str) else vectors
 
     @abstractmethod
     def _encode(self, texts: Sequence[str], role: str) -> NDArray[np.float32]:
         """Returns `[texts, dim]` unit vectors; `role` is "query", "document" or "default"."""
+
+
+def _listed(texts: Any) -> list[str]:
+    """Returns one text, or a column of texts, as a list; raises a `TypeError` for anything else."""
+    if isinstance(texts, str):
+        return [texts]
+    # Iterating over a table would give the names of columns, over a mapping its keys; a set has no order.
+    refused = isinstance(texts, bytes | bytearray | memoryview | Mapping | Set)
+    if refused or not isinstance(texts, Iterable) or len(getattr(texts, "shape", (1,))) != 1:
+        raise TypeError(f"texts must be a string or a list of strings, but got a {type(texts).__name__}")
+    listed = list(texts)
+    for position, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise TypeError(f"texts must be strings, but texts[{position}] is {text!r:.80}")
+    return listed
 
 
 class WordAverages(Client):
@@ -113,7 +210,7 @@ class WordAverages(Client):
     """
 
     def __init__(self, folder: str | Path) -> None:
-        folder = Path(folder)
+        self._folder = folder = Path(folder).absolute()
         settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
         self.dim = settings["dim"]
         self._split = WordSplitter(settings["text"])
@@ -149,12 +246,12 @@ class WordAverages(Client):
 
     def _spell(self, words: Sequence[str]) -> NDArray[np.float32]:
         """Returns `[words, dim]` vectors of words outside the vocabulary."""
-        if new := [word for word in dict.fromkeys(words) if word not in self._spelled]:
-            if len(self._spelled) + len(new) > _MAX_KEPT:
-                self._spelled.clear()
-                new = [*dict.fromkeys(words)]
-            self._spelled |= zip(new, self._spell_anew(new), strict=True)
-        return np.stack([self._spelled[word] for word in words])
+        spelled = self._spelled
+        if len(spelled) > _MAX_KEPT:  # another thread may still read the old ones
+            spelled = self._spelled = {}
+        if new := [word for word in dict.fromkeys(words) if word not in spelled]:
+            spelled |= zip(new, self._spell_anew(new), strict=True)
+        return np.stack([spelled[word] for word in words])
 
     def _spell_anew(self, words: Sequence[str]) -> NDArray[np.float32]:
         weights = self._weights
