@@ -56,6 +56,21 @@ def test_blank_texts_have_zero_vectors_without_the_model(precision, zeros):
     assert encoder.encode(texts, normalize_embeddings=False)[0].tolist() == [0] * 8
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("max_seq_length", 4), ("prompts", {"query": "a "}), ("default_prompt_name", "query")),
+        *(("truncate_dim", 2), ("similarity_fn_name", "dot"), ("tokenizer", None), ("device", "cuda")),
+    ],
+)
+def test_attributes_that_would_change_nothing_cannot_be_set(name, value):
+    for encoder in (SentenceEncoder(numbers), response_encoder(numbers)):
+        before = getattr(encoder, name, None)
+        with pytest.raises(UserError, match=name):
+            setattr(encoder, name, value)
+        assert getattr(encoder, name, None) == before
+
+
 def test_errors_name_what_a_model_lacks(loaded):
     for call, message in (
         (lambda: SentenceEncoder(object()), "expected a model that can be called with sentences"),

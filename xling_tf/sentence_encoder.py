@@ -28,6 +28,12 @@ from xling_tf.search.neighbours import cosine_similarity, require_positive, trun
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 _BATCH_SIZE = 2048
+# Attributes of sentence-transformers, which there change how texts are encoded or compared.
+_UNSETTABLE = (
+    *("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "similarity"),
+    *("similarity_pairwise", "max_seq_length", "tokenizer", "processor", "device", "dtype"),
+    *("backend", "batch_size", "precision", "normalize_embeddings", "modules"),
+)
 
 
 class SentenceEncoder:
@@ -62,6 +68,8 @@ class SentenceEncoder:
         (2, 512)
     """
 
+    prompts: dict[str, str]
+    default_prompt_name: str | None
     similarity_fn_name = "cosine"  # the measure that `similarity` computes
     _takes_contexts = False
     _to_input: Callable[[list[str]], Any] = staticmethod(string_tensor)  # makes a model's input of texts
@@ -91,8 +99,7 @@ class SentenceEncoder:
                 model = load_saved_model(folder)
         # The exports for runtimes have no prompt but the default one.
         roles = {} if isinstance(model, RuntimeModel) else {"query": "", "document": ""}
-        self.prompts: dict[str, str] = {**roles, **info.get("prompts", {})}
-        self.default_prompt_name: str | None = info.get("default_prompt_name")
+        self._set_prompts({**roles, **info.get("prompts", {})}, info.get("default_prompt_name"))
         self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
         if not callable(model):
             raise UserError(f"expected a model that can be called with sentences, but got {describe(model)}")
@@ -105,6 +112,17 @@ class SentenceEncoder:
         self._embed = self._in_dtype(model, 1)
         self._truncate_dim = truncate_dim
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
+
+    def _set_prompts(self, prompts: dict[str, str], default: str | None) -> None:
+        vars(self).update(prompts=prompts, default_prompt_name=default)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuses attributes of sentence-transformers that would change nothing here."""
+        if name in _UNSETTABLE:
+            raise UserError(
+                f"{name} cannot be set on a loaded model; give it to `load` or `encode` where they take it"
+            )
+        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         name = self._arguments[0] if self._arguments else describe(self._model)
@@ -372,7 +390,8 @@ class InnerEncoder(SentenceEncoder):
         function, num_inputs = whole._encoder(name)
         super().__init__(function, truncate_dim=whole._truncate_dim)
         self._takes_contexts = num_inputs > 1
-        self._whole, self._name, self.prompts = whole, name, whole.prompts
+        self._whole, self._name = whole, name
+        self._set_prompts(whole.prompts, self.default_prompt_name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._whole, self._name)
