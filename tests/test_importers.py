@@ -1,6 +1,9 @@
 """Models of other libraries, by their files: static ones, wheels, and what is refused."""
 
+import io
 import json
+import stat
+import tarfile
 import zipfile
 
 import numpy as np
@@ -16,7 +19,7 @@ from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
 from xling_tf.importers.base import read_base_model, read_similarity
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import is_foreign
+from xling_tf.savedmodel.saved_models import find_model, is_foreign, licence_files
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 # Rows of a table, with their vectors in two dimensions.
@@ -134,6 +137,66 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         archive.writestr("x/__init__.py", "")
     require_refused("expected a wheel with a model in it", tmp_path / "x-1.whl")
     assert not is_foreign(tmp_path)
+
+
+def test_static_models_need_no_list_of_modules(tmp_path):
+    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec", modules=None)
+    np.testing.assert_allclose(Model.from_pretrained(folder)(["a dog"]), [unit([1, 1])], atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_archives_with_links_are_refused(tmp_path, kind):
+    for target in ("config.json", "..", "/etc"):
+        with tarfile.open(tmp_path / "m.tar", "w") as file:
+            config = tarfile.TarInfo("m/config.json")
+            config.size = 2
+            file.addfile(config, io.BytesIO(b"{}"))
+            link = tarfile.TarInfo("m/link")
+            link.type, link.linkname = kind, target
+            file.addfile(link)
+        find_model.__globals__["_unpacked"].cache_clear()
+        with pytest.raises(UserError, match=r"m\.tar .* 'm/link' is a link"):
+            find_model(tmp_path / "m.tar")
+
+
+def test_zip_archives_with_links_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "m.zip", "w") as file:
+        link = zipfile.ZipInfo("m/link")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        file.writestr(link, "/etc/passwd")
+    with pytest.raises(UserError, match="is a link"):
+        find_model(tmp_path / "m.zip")
+
+
+def test_licences_that_are_links_to_outside_are_not_copied(model2vec, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "m" / "texts").mkdir()
+    (tmp_path / "m" / "texts" / "notice").write_text("By us.")
+    (model2vec / "LICENSE").symlink_to(tmp_path / "secret")
+    (model2vec / "NOTICE").symlink_to("texts/notice")
+    import_model(str(model2vec), tmp_path / "exported")
+    assert [path.name for path in licence_files(tmp_path / "exported")] == ["NOTICE"]
+    # Hugging Face's cache has links alone.
+    snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
+    for folder in (snapshot, tmp_path / "models--a--b" / "blobs"):
+        folder.mkdir(parents=True)
+    (tmp_path / "models--a--b" / "blobs" / "89").write_text("MIT License")
+    (snapshot / "LICENSE").symlink_to("../../blobs/89")
+    (snapshot / "NOTICE").symlink_to(tmp_path / "secret")
+    assert [path.name for path in licence_files(snapshot)] == ["LICENSE"]
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_files_outside_a_model_are_not_read(model2vec, tmp_path, is_absolute):
+    other = write_static(tmp_path / "other", {"embeddings": TABLE})
+    outside = str(other) if is_absolute else "../other"
+    write_json_files(model2vec, modules=[{**STATIC[0], "path": outside}])
+    with pytest.raises(UserError, match="files in that folder"):
+        Model.from_pretrained(model2vec)
+    index = {"weight_map": {"embeddings": f"{outside}/model.safetensors"}}
+    write_json_files(model2vec, **{"modules": STATIC, "model.safetensors.index": index})
+    with pytest.raises(UserError, match="files in that folder"):
+        Model.from_pretrained(model2vec)
 
 
 def test_an_adapter_is_refused_with_and_without_its_base_model(tmp_path):

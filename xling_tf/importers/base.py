@@ -17,7 +17,12 @@ from xling_tf.files import first_names
 from xling_tf.importers.bert import FAMILIES, read_bert
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
-from xling_tf.savedmodel.saved_models import HUGGING_FACE, find_model, read_front_matter
+from xling_tf.savedmodel.saved_models import (
+    HUGGING_FACE,
+    find_model,
+    read_front_matter,
+    require_inside,
+)
 from xling_tf.settings import kind_from_dict, kind_to_dict
 from xling_tf.weights import Weights
 
@@ -37,7 +42,8 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         "({error}); download it again"
     )
     with as_user_error(message, AttributeError, LookupError, OverflowError, TypeError, ValueError):
-        parts = [*(folder / module["path"] for module in read_settings(folder / _MODULES, [])), folder]
+        modules = read_settings(folder / _MODULES, [])
+        parts = [*(require_inside(folder, module["path"]) for module in modules), folder]
         if adapters := [path for part in parts if (path := part / "adapter_config.json").exists()]:
             raise UserError(
                 f"expected a whole model, but {adapters[0]} is of an adapter; merge it into its base model "
@@ -103,9 +109,9 @@ def encoder_kind(folder: Path) -> str:
 
 def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]:
     """Reads the tokenizer and the encoder."""
-    modules = read_settings(folder / _MODULES, {})
+    modules = read_settings(folder / _MODULES, [])
     config = read_settings(folder / _CONFIG, {})
-    first = folder / modules[0]["path"] if modules else folder
+    first = require_inside(folder, modules[0]["path"]) if modules else folder
     if encoder_kind(folder) == "static":
         kinds = {module["type"].rpartition(".")[2] for module in modules[1:]}
         if others := kinds - {"Normalize", "Dropout"}:

@@ -9,6 +9,7 @@ import numpy as np
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names, read_json
 from xling_tf.inputs import require_prompt
+from xling_tf.savedmodel.saved_models import require_inside
 from xling_tf.weights import Weights, read_weights, require_shapes
 
 # Poolings by their names, with sentence-transformers' boolean settings before version 5.
@@ -41,7 +42,7 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     settings: dict[str, Any] = {"pooling": "mean", "dense_dims": (), "dense_activations": ()}
     transformer, weights = folder, Weights()
     for kind, module in zip(kinds, modules, strict=True):
-        part = folder / module["path"]
+        part = require_inside(folder, module["path"])
         if kind == "Transformer":
             transformer = part
         elif kind == "Pooling":
@@ -101,7 +102,8 @@ def read_tensors(folder: Path) -> Weights:
     index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
     if index.exists():
         files = sorted(set(read_settings(index)["weight_map"].values()))
-    if not all((folder / file).exists() for file in files):
+    paths = [require_inside(folder, file) for file in files]
+    if not all(path.exists() for path in paths):
         raise UserError(
             f"expected the weights of {folder} in {', '.join(files)}, but there are only "
             f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the model in "
@@ -109,7 +111,7 @@ def read_tensors(folder: Path) -> Weights:
             "SentenceTransformer(MODEL).save('converted'), where MODEL is its name at Hugging Face, or its "
             "folder with pytorch_model.bin"
         )
-    return {name: array for file in files for name, array in read_weights(folder / file).items()}
+    return {name: array for path in paths for name, array in read_weights(path).items()}
 
 
 def _pooling(path: Path) -> str:

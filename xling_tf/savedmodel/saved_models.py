@@ -9,11 +9,12 @@ import lzma
 import os
 import re
 import shutil
+import stat
 import tarfile
 import zipfile
 import zlib
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -133,10 +134,13 @@ def _unpacked(archive: Path, changed: int) -> Path:
         return folder
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *_DAMAGE):
         if _ARCHIVES[ending] == "zip":
-            shutil.unpack_archive(archive, folder, "zip")
+            with zipfile.ZipFile(archive) as file:
+                for member in file.infolist():
+                    _require_plain(archive, member.filename, stat.S_ISLNK(member.external_attr >> 16))
+            shutil.unpack_archive(archive, folder, "zip")  # leaves out paths outside the folder
         else:
             with tarfile.open(archive) as file:
-                file.extractall(folder, filter="data")  # rejects paths outside the folder
+                file.extractall(folder, filter=partial(_plain_member, archive))
                 # The checksum of the compressed file comes after the end of the archive in it.
                 while file.fileobj and file.fileobj.read(1 << 20):
                     pass
@@ -147,6 +151,31 @@ def _unpacked(archive: Path, changed: int) -> Path:
             break
         folder = content[0]
     return folder
+
+
+def _plain_member(archive: Path, member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+    """Returns what is unpacked of a member of a tar; paths outside the folder and links are refused."""
+    _require_plain(archive, member.name, member.issym() or member.islnk())
+    return tarfile.data_filter(member, folder)
+
+
+def _require_plain(archive: Path, name: str, is_link: bool) -> None:
+    # Older versions of Python write through chains of links to places outside the folder.
+    if is_link:
+        raise UserError(
+            f"{archive} must have files and folders alone, but {name[:200]!r} is a link; pack the model "
+            "again with the files in place of links (tar --dereference --hard-dereference)"
+        )
+
+
+def require_inside(folder: Path, name: str) -> Path:
+    """Returns the path of a file or folder that a model's data file names; it must be in its folder."""
+    if not isinstance(name, str) or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise UserError(
+            f"the files of {folder} must name files in that folder, but name {name!r}; use another copy "
+            "of the model"
+        )
+    return folder / name
 
 
 def _model_in_wheel(folder: Path, wheel: Path) -> Path:
@@ -194,7 +223,15 @@ def checksum(folder: Path) -> str:
 def licence_files(folder: Path) -> list[Path]:
     """Returns the licences and notices in a model's folder."""
     paths = (path for pattern in _LICENCE_FILES for path in sorted(folder.glob(pattern)))
-    return [path for path in paths if path.is_file()]
+    return [path for path in paths if path.is_file() and _is_own(path, folder)]
+
+
+def _is_own(path: Path, folder: Path) -> bool:
+    """True unless a file is a link to one outside the folder, which may be none of the model's."""
+    folder = folder.resolve()
+    # In Hugging Face's cache, files are links to OWNER/blobs from OWNER/snapshots/REVISION.
+    homes = (folder, folder.parents[1] / "blobs") if folder.parent.name == "snapshots" else (folder,)
+    return any(path.resolve().is_relative_to(home) for home in homes)
 
 
 def is_foreign(folder: Path) -> bool:
