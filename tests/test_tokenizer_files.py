@@ -434,6 +434,14 @@ def test_other_tokenizers_are_refused_by_name(tmp_path, content, message):
         read_tokenizer(write(tmp_path, content), 16)
 
 
+@pytest.mark.parametrize("row", [300_000_000, 10**18, -1, "7", None])
+def test_ids_beyond_any_table_are_refused_before_a_list_is_made(tmp_path, row):
+    content = json.loads(json.dumps(BERT))
+    content["model"]["vocab"]["far"] = row
+    with pytest.raises(UserError, match="ids must be"):
+        read(write(tmp_path, content))
+
+
 def test_damaged_and_missing_files_are_refused(tmp_path):
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"x")
     with pytest.raises(UserError, match=r"tokenizer\.json or vocab\.txt, .* has none; .*AutoTokenizer"):

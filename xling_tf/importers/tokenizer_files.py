@@ -46,6 +46,7 @@ _BPE = (
     r'BPE byte_fallback=true continuing_subword_prefix=(?:null|"") dropout=null '
     r'end_of_word_suffix=(?:null|"") fuse_unk=(?:true|false)(?: ignore_merges=false)? unk_token="[^"]+"; '
 )
+_MAX_ROWS = 1 << 21  # of a vocabulary; the largest published ones have about a million
 _Settings = dict[str, Any]
 
 
@@ -352,6 +353,9 @@ def _lines(tokens: Iterable[str]) -> bytes:
 def _by_row(ids: Iterable[tuple[str, int]]) -> list[str]:
     """Returns tokens by row; a row without a token, or whose token has a later row, gets a placeholder."""
     ids = [*ids]
+    for token, row in ids:
+        if not isinstance(row, int) or not 0 <= row < _MAX_ROWS:
+            raise UserError(f"ids must be from 0 to {_MAX_ROWS - 1}, but that of {token!r} is {row!r}")
     tokens = [f"[no token {row}]" for row in range(1 + max(row for _, row in ids))]
     for token, row in dict(ids).items():
         tokens[row] = token or tokens[row]
