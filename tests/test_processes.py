@@ -219,7 +219,8 @@ def test_a_model_at_hugging_face_is_loaded_by_its_name(hub_folder, hub_vectors, 
         return str(repository)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    assert xling_tf.load("hf://a/b").encode(SENTENCES) == pytest.approx(hub_vectors, abs=1e-6)
+    texts = SENTENCES[:-1]  # the last is blank
+    assert xling_tf.load("hf://a/b").encode(texts) == pytest.approx(hub_vectors[:-1], abs=1e-6)
     assert read_files(repository) == read_files(hub_folder)
     assert open_embedder("hf://a/b@main").name == "b"
     names = [read_base_model(name) for name in ("hf://a/b@main", hub_folder, "a/removed/folder")]

@@ -45,6 +45,8 @@ def test_every_signature_and_the_client_put_the_prompt_before_texts(tmp_path):
 
     encoder = xling_tf.load(tmp_path / "exported")
     assert encoder.prompts == {"document": "", **PROMPTS}
+    for rows in (*expected.values(), *unit.values()):
+        rows[SENTENCES.index("")] = 0  # the client's vector of a blank text
     raw = encoder.encode(SENTENCES, prompt=PROMPTS["topic"], normalize_embeddings=False)
     np.testing.assert_allclose(raw, expected["topic"], atol=1e-5)
     for vectors, name in (
