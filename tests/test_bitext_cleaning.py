@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xling_tf.bulk.bitext_cleaning import clean_bitext
+from xling_tf.compressed import unpacked
 from xling_tf.errors import UserError
 
 PAIRS = [
@@ -52,6 +53,24 @@ def test_margins_and_faults(tmp_path):
             assert (PAIRS[place] in kept) == is_kept
             assert kept == [PAIRS[row] for row, value in margins.items() if value >= threshold]
             assert counts == {"kept": len(kept), "dropped: low margin": 3 - len(kept), **faults}
+
+
+@pytest.mark.parametrize("ending", [".gz", ".GZ", ".xz", ".bz2", ".lzma", ".zst", ""])
+def test_the_output_is_compressed_as_its_name_says(tmp_path, ending):
+    noisy, output = tmp_path / "noisy.tsv", tmp_path / f"clean.en-es.tsv{ending}"
+    noisy.write_text("\t".join(PAIRS[0]) + "\n", encoding="utf-8")
+    clean_bitext(encode, noisy, output, **OPTIONS)
+    with output.open("rb") as file:
+        assert b"".join(unpacked(file, output)).decode() == "\t".join(PAIRS[0]) + "\n"
+    assert (output.read_bytes()[:3] == b"The") == (not ending)
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.jsonl", "c.en-es.parquet", "c.CSV.gz", "c.tsv.zip", "c.xlsx"])
+def test_names_of_other_formats_are_refused_before_the_work(tmp_path, name):
+    (tmp_path / "noisy.tsv").write_text("\t".join(PAIRS[0]) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"name it \.tsv"):
+        clean_bitext(None, tmp_path / "noisy.tsv", tmp_path / name, **OPTIONS)
+    assert not (tmp_path / name).exists()
 
 
 def test_other_files_are_refused(tmp_path):

@@ -42,6 +42,12 @@ def test_sentence_faults():
     # 40 English characters go with about 13 Chinese ones.
     assert lengths_agree("a" * 40, "字" * 13, "en", "zh")
     assert not lengths_agree("a" * 100, "字" * 5, "en", "zh")
+    # 161 English characters go with about 64 Japanese or 80 Korean ones: 58 / .4 = 145.
+    for code, length in (("ja", 58), ("ja", 40), ("ko", 70)):
+        assert lengths_agree("a" * 161, "か" * length, "en", code)
+    assert lengths_agree("か" * 38, "a" * 123, "ja", "en")
+    # 161 is above 2.2 times 24 / .4, and 12.
+    assert not lengths_agree("a" * 161, "か" * 24, "en", "ja")
 
 
 def test_pair_faults():
@@ -54,6 +60,8 @@ def test_pair_faults():
         # Thousands may be parted; single digits do not count.
         ("It has 1,250 pages in 7 parts.", "Tiene 1.250 páginas en siete partes."): None,
         ("Modern paint brush tool", "Modern paint brush herramienta"): "not translated",
+        # One or two shared words of four: a name is the same in both languages.
+        ("Madrid has many museums.", "Madrid tiene muchos museos."): None,
     }
     assert {sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected} == expected
 

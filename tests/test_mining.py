@@ -2,6 +2,7 @@
 
 import io
 import json
+import lzma
 import pickle
 import re
 import sys
@@ -93,6 +94,24 @@ def test_margins_by_hand_where_the_same_sentence_counts_once(tmp_path):
         assert counts == {"sources": 2, "targets": 2, "pairs": num_pairs}
         pairs = [(pytest.approx(score, abs=1e-5), *pair) for score, *pair in expected]
         assert read(tmp_path / "out.tsv") == pairs[:num_pairs]
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_blank_sentences_and_zero_vectors_are_in_no_pair(tmp_path, kind, precision, monkeypatch):
+    monkeypatch.setattr(mining, "index_kind", lambda count: kind)
+    monkeypatch.setattr(mining, "_CANDIDATES", 130)
+    monkeypatch.setattr(mining, "_MAX_CLUSTERS", 1)
+    vectors = random_sides(60)[0]
+    texts = ["", " ", "\u200b", "zero", *map(str, range(56))]
+    unit = vectors.copy()
+    unit[3] = 0
+    folders = [write_vectors(tmp_path / side, texts, unit, precision=precision) for side in "st"]
+    counts = mine_translations(*folders, tmp_path / "out.tsv.xz", threshold=0)
+    assert counts == {"sources": 57, "targets": 57, "pairs": 56}
+    lines = lzma.decompress((tmp_path / "out.tsv.xz").read_bytes()).decode().splitlines()
+    pairs = [tuple(line.split("\t")[1:]) for line in lines]
+    assert sorted(pairs) == sorted((text, text) for text in texts[4:])
 
 
 def test_a_plan_says_how_often_the_memory_is_filled(tmp_path):

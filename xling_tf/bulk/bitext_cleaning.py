@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.corpora.cleaning import bitext_fault, normalise, require_known
-from xling_tf.corpora.line_files import write_lines
+from xling_tf.corpora.line_files import require_name_of_lines, write_lines
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.files import require_writable_file
@@ -54,6 +54,7 @@ def clean_bitext(
     """
     for language in (source, target):
         require_known(language)
+    require_name_of_lines(output)
     require_writable_file(output, "choose another file")
     reading, counts = read_parallel(path, (source, target)), Counter(kept=0)
 

@@ -18,8 +18,10 @@ from pyarrow import compute
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
+from xling_tf.corpora.line_files import require_name_of_lines, write_lines
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
+from xling_tf.inputs import is_blank
 from xling_tf.search.neighbours import Neighbours, best_neighbours, chunks, index_kind, nearest, unit_vectors
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
@@ -34,6 +36,7 @@ _ITERATIONS = 4  # of k-means; more hardly move the clusters
 _CODED = 4  # dimensions that a code of 4 bits stands for
 _CANDIDATES = 64  # the vectors with the nearest codes; their cosines are computed
 _SEARCHED_AT_ONCE = 2048  # queries; FAISS takes 30 KB for each
+_NO_LENGTH = np.float32(1e-9)  # in place of that of a zero vector, which divides nothing
 _QUERIES_AT_ONCE = 32  # their candidates take 4 MiB in float32, which stay in the cache
 
 
@@ -50,7 +53,7 @@ def mine_translations(
 
     It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is searched
     approximately: by product codes (Jégou et al. 2011) in clusters of vectors, and by the cosines of the
-    nearest of these. Of equal sentences, only the first counts.
+    nearest of these. Of equal sentences, only the first counts, and blank ones are in no pair.
 
     What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a kill, and
     a call with another threshold only writes the output again.
@@ -70,8 +73,7 @@ def mine_translations(
     Raises:
         UserError: The folders do not fit together or into the memory, or lack the texts.
     """
-    if output.suffix == ".parquet":
-        raise UserError(f"`output` is for lines of text; name it .tsv, not {output.name}")
+    require_name_of_lines(output)
     forward, backward = searches = _plan(source, target, output, memory)
     sides = [search.queries for search in searches]
     with locked(_prepare(output, forward), "output"):
@@ -129,6 +131,8 @@ def _prepare(output: Path, search: "_Search") -> Path:
     descriptions = (json.dumps(dict(side.folder.description), sort_keys=True) for side in sides)
     digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
     settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
+    # Blank sentences were searched before, so that the others had other numbers.
+    settings["sides"] = "without blank sentences"
     continue_with(work / "search.json", settings)
     return work
 
@@ -144,15 +148,20 @@ def _plan(source: Path, target: Path, output: Path, memory: float) -> tuple["_Se
 
 
 class _Side:
-    """The distinct sentences of a folder, numbered from 0."""
+    """The distinct sentences of a folder that are not blank, numbered from 0."""
 
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
         # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40 runs.
         texts = (self.texts(shard).to_pylist() for shard in range(folder.num_shards))
-        hashes = [np.fromiter(map(hash, part), np.int64) for part in texts]
+        blank: set[int] = set()  # the hashes of blank texts, which are in no pair
+        hashes = []
+        for part in texts:
+            hashes.append(np.fromiter(map(hash, part), np.int64))
+            blank.update(hash(text) for text in set(part) if is_blank(text))
         every = np.concatenate([np.zeros(0, np.int64), *hashes])
-        self.rows = np.sort(np.unique(every, return_index=True)[1])  # the row of each number in the folder
+        rows = np.sort(np.unique(every, return_index=True)[1])
+        self.rows = rows[~np.isin(every[rows], [*blank])]  # the row of each number in the folder
         self._shard_starts = np.cumsum([0, *map(len, hashes)])
         self.starts = np.searchsorted(self.rows, self._shard_starts)  # numbers at which shards begin
 
@@ -288,7 +297,7 @@ class _Block:
             part[:] = _units(vectors) if kind == "flat" else vectors
             filled += len(vectors)
         lengths = [np.linalg.norm(_floats(part), axis=1) for part in chunks(self._vectors)]
-        self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), 1e-9).astype(np.float32)
+        self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), _NO_LENGTH).astype(np.float32)
         self._index = self._index_of_codes() if kind == "ivf" and rows else None
 
     def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
@@ -329,6 +338,9 @@ class _Block:
             part = slice(start, start + _QUERIES_AT_ONCE)
             vectors = _floats(self._vectors[candidates[part]])
             scores[part] = (vectors @ queries[part, :, np.newaxis])[:, :, 0] / self._lengths[candidates[part]]
+        # Zero vectors are nobody's neighbours and have none, as in `nearest`.
+        is_zero = (self._lengths[candidates] <= _NO_LENGTH) | ~queries.any(axis=1, keepdims=True)
+        candidates[is_zero] = -1
         return Neighbours(np.where(candidates < 0, -np.inf, scores), candidates)
 
 
@@ -337,8 +349,14 @@ def _num_clusters(rows: int) -> int:
 
 
 def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Returns vectors in float32; an int8 value n stands for n + 0.5, the middle of its interval."""
-    return vectors + np.float32(0.5) if vectors.dtype == np.int8 else vectors
+    """Returns vectors in float32; an int8 value n stands for n + 0.5, the middle of its interval.
+
+    The zero vector has the two values in the middle, 0 and -1, which no unit vector has in all places.
+    """
+    if vectors.dtype != np.int8:
+        return vectors
+    has_length = ((vectors != 0) & (vectors != -1)).any(axis=-1, keepdims=True)
+    return np.where(has_length, vectors + np.float32(0.5), np.float32(0))
 
 
 def _units(vectors: NDArray[Any]) -> NDArray[np.float32]:
@@ -354,7 +372,8 @@ def _write(
     output: Path, sides: Sequence[_Side], margins: NDArray[np.float64], rows: Sequence[NDArray[np.int64]]
 ) -> None:
     """Writes pairs of sentences, some at a time, by their numbers."""
-    with replacing(output) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as lines:
+
+    def lines() -> Iterator[str]:
         for start in range(0, len(margins), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
             texts = (
@@ -362,7 +381,9 @@ def _write(
                 for side, numbers in zip(sides, rows, strict=True)
             )
             for margin, source, target in zip(margins[part].tolist(), *texts, strict=True):
-                lines.write(f"{margin:.6f}\t{source}\t{target}\n")
+                yield f"{margin:.6f}\t{source}\t{target}"
+
+    write_lines(output, lines())
 
 
 def _require_comparable(*folders: VectorFolder) -> None:

@@ -16,12 +16,13 @@ import pyarrow as pa
 from absl import logging
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
-from pyarrow import compute, parquet, types
+from pyarrow import parquet, types
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, json_object, split_blocks
 from xling_tf.errors import UserError, as_user_error, one_line
+from xling_tf.inputs import is_blank
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
 _TEXT_ROWS = 1024  # rows read at once from text
@@ -99,8 +100,8 @@ class TextFiles:
         for file in self.files:
             bytes_before = self.bytes_read
             for batch in self._read(file):
-                is_empty = compute.equal(column_of_texts(batch, self.text_column).fill_null(""), "")
-                self.counts["empty texts"] += compute.sum(is_empty).as_py() or 0
+                texts = column_of_texts(batch, self.text_column).fill_null("")
+                self.counts["empty texts"] += sum(map(is_blank, texts.to_pylist()))
                 if len(selected := self._selected(batch, file.name)) > skip:
                     yield selected.slice(skip)
                 skip = max(0, skip - len(selected))

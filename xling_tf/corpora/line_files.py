@@ -1,17 +1,19 @@
 """Corpus files as lines of text, read in bounded memory and written reproducibly."""
 
+import bz2
 import gzip
 import json
+import lzma
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from xling_tf.compressed import unpacked
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, library
 from xling_tf.files import replacing
 
 # Regular expression of a language code in a file name: "es", "pt_BR", "zh_Hans".
@@ -113,15 +115,49 @@ def split_blocks(pieces: Iterable[bytes], separator: bytes, limit: int) -> Itera
         yield [None if is_too_long else bytes(pending)]
 
 
+# Formats that have other contents than lines of cells between tabs, or that only readers know.
+_OTHER_FORMATS = {
+    *(".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xls"),
+    *(".xlsx", ".ods", ".xml", ".tmx", ".html", ".zip", ".7z", ".rar", ".tar", ".tgz", ".lz4", ".deflate"),
+}
+_PACKERS = {".gz", ".bz2", ".xz", ".lzma", ".zst", ".zstd"}
+
+
+def require_name_of_lines(path: Path) -> None:
+    """Raises a `UserError` if the name of an output promises another format than lines between tabs."""
+    endings = [ending.lower() for ending in path.suffixes[-2:]]
+    if endings and endings[-1] in (".zst", ".zstd"):
+        library("zstandard", "zstandard, for .zst files,", "bulk")
+    named = endings[:-1] if endings and endings[-1] in _PACKERS else endings
+    if named and (wrong := named[-1]) in _OTHER_FORMATS:
+        raise UserError(
+            f"`output` is for lines of text; name it .tsv or .tsv.gz, not {wrong}: {path.name}"
+        )
+
+
+def _packing(file: BinaryIO, name: str) -> Any:
+    """Returns a context that compresses what is written to a file, as its name says."""
+    match Path(name.lower()).suffix:
+        case ".gz":  # no time and no temporary name: the bytes are reproducible
+            return gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+        case ".bz2":
+            return bz2.BZ2File(file, "wb")
+        case ".xz":
+            return lzma.LZMAFile(file, "wb")
+        case ".lzma":
+            return lzma.LZMAFile(file, "wb", format=lzma.FORMAT_ALONE)
+        case ".zst" | ".zstd":
+            zstandard = library("zstandard", "zstandard, for .zst files,", "bulk")
+            return zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+    return nullcontext(file)
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines to a file that appears whole or not at all; compresses if the name ends in .gz."""
+    """Writes lines to a file that appears whole or not at all, compressed as its name says."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        output: Any = nullcontext(file)
-        if path.suffix == ".gz":  # no time and no temporary name: the bytes are reproducible
-            output = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
-        with output as lines_file:
-            lines_file.writelines(f"{line}\n".encode() for line in lines)
+    with replacing(path) as temporary, temporary.open("wb") as file, _packing(file, path.name) as output:
+        for line in lines:
+            output.write(f"{line}\n".encode())
 
 
 def as_cell(text: str) -> str:
