@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -145,6 +146,13 @@ def test_a_shard_that_lost_rows_does_not_count_as_done(model, tmp_path, damage, 
         VectorFolder.open(output)
     assert encode_files(model, [pattern], output, rows_per_shard=40) == {"rows": 250}
     assert content(output) == whole
+
+
+def test_the_share_and_the_speed_are_reported(model, tmp_path):
+    pattern, states = write_texts(tmp_path / "in", TEXTS), list[str]()
+    encode_files(model, [pattern], tmp_path / "out", rows_per_shard=100, report=states.append)
+    assert len(states) == 4  # at the beginning, and after each of three shards
+    assert re.fullmatch(r"250 of about 250 sentences, 100%, [\d,]+ rows/s", states[-1])
 
 
 def test_a_file_that_changes_while_it_is_encoded_leaves_no_finished_folder(model, tmp_path):

@@ -42,6 +42,15 @@ def test_each_step_is_a_line_and_a_restart_drops_those_that_are_repeated(tmp_pat
     assert steps_of(tmp_path) == list(range(9))
 
 
+def test_a_small_loss_is_not_shown_as_zero(tmp_path):
+    with TrainingLog(tmp_path, 0) as log:
+        log._report = (states := []).append
+        log.report(result(0)._replace(loss=0.00412), 0.1)
+        log.report(result(1)._replace(loss=0.00412), 0.1)
+    assert all(state.endswith("loss of quick thought en 0.00412") for state in states)
+    assert len(states) == 2
+
+
 def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplog):
     with caplog.at_level("WARNING", logger="absl"), small_disk(1000), TrainingLog(tmp_path, 0) as log:
         for step in range(20):

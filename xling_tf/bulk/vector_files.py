@@ -1,5 +1,6 @@
 """Encodes files into a folder of shards, which can be continued after a kill, and reads such folders."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -96,6 +97,8 @@ def encode_files(
     with locked(output, "output"):
         continue_with(output / _DESCRIPTION, settings)
         number, rows = _whole_shards(output, settings)
+        before, begin = rows, time.monotonic()
+        report(f"{rows:,} sentences are done, the next {_CHUNK_ROWS:,} are being encoded")
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         chunks = _ahead(_chunks(texts.batches(skip=rows), text_column, rows_per_shard))
         write: Callable[[pa.RecordBatch], None] | None = None
@@ -109,7 +112,9 @@ def encode_files(
                     shard.close()
                     number, write = number + 1, None
                 estimate = round(rows * sum(file.size for file in files) / max(1, texts.bytes_read))
-                report(f"{rows:,} of about {max(rows, estimate):,} sentences")  # sizes may be unknown
+                total = max(rows, estimate)  # sizes may be unknown
+                rate = (rows - before) / max(1e-9, time.monotonic() - begin)
+                report(f"{rows:,} of about {total:,} sentences, {rows / total:.0%}, {rate:,.0f} rows/s")
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
         write_json(output / _DESCRIPTION, {**settings, "shards": number + bool(write), "counts": counts})
         return counts

@@ -86,7 +86,7 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         minutes_left = result.seconds * (1 / progress - 1) / 60 if progress else 0.0
         self._report(
             f"{100 * progress:.0f}%, {minutes_left:.0f} minutes left, step {result.step + 1}, "
-            f"{rate:,.0f} sentences/s, loss of {name.replace('_', ' ')} {loss:.2f}"
+            f"{rate:,.0f} sentences/s, loss of {name.replace('_', ' ')} {loss:.3g}"
         )
 
     @contextmanager
