@@ -196,3 +196,15 @@ def test_all_is_resolved_by_what_the_corpora_will_be(folder):
         assert resolve_languages(folder, wanted).targets == targets
     sample = resolve_languages(None, DataConfig(targets=("all",), sample=True))
     assert sample.targets == ("de", "es", "fr", "zh")
+
+
+def test_shards_of_scored_pairs_have_one_scale(tmp_path):
+    files = {
+        "parallel/x.en-es.tsv": "Hello\tHola\n",
+        "similarity/s.en-00000-of-00003.tsv": "a\tb\t0\nc\td\t5\ne\tf\t4\n",
+        "similarity/s.en-00001-of-00003.tsv": "g\th\t4\ni\tj\t5\n",
+        "similarity/s.en-00002-of-00003.tsv": "k\tl\t3\n",
+    }
+    corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
+    (scored,) = (corpus for corpus in corpora if corpus.kind == "similarity")
+    assert [record.label for record in records(scored)] == [0, 100, 80, 80, 100, 60]

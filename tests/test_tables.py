@@ -7,6 +7,7 @@ import pytest
 from pyarrow import parquet
 from raw_files import write_files
 
+from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import read_nli, read_parallel, read_similarity, read_snli
 from xling_tf.corpora.tables import read_columns, read_table
 from xling_tf.errors import UserError
@@ -89,3 +90,43 @@ def test_a_name_that_goes_on_after_the_ending_is_told(tmp_path, caplog):
     write_files(tmp_path, {"a.en.tsv.1": "", "b.en.TSV.gz": "", "README.md": ""})
     assert [*tables_in(tmp_path)] == [*tables_in(tmp_path)] == ["b.en"]
     assert caplog.text.count("a.en.tsv.1") == 1
+
+
+@pytest.mark.parametrize("kind", ["binary", "large_binary", "dictionary"])
+def test_binary_columns_are_utf8(kind, tmp_path):
+    types = {"dictionary": pa.binary()}
+    kept = [pa.array([b"Hello", b"\xff"], types.get(kind) or getattr(pa, kind)())]
+    kept += [pa.array(["Adi\u00f3s".encode(), b"Hola"], kept[0].type)]
+    columns = [column.dictionary_encode() for column in kept] if kind == "dictionary" else kept
+    path = tmp_path / "x.en-es.parquet"
+    parquet.write_table(pa.table(columns, names=["source", "target"]), path)
+    reading = read_parallel(path)
+    assert [record[:2] for record, _ in reading] == [("Hello", "Adi\u00f3s")]
+    assert reading.malformed == {"not UTF-8": 1}
+    parquet.write_table(pa.table([c[:1] for c in columns], names=["source", "target"]), path)
+    assert [pair[:2] for pair in read_pairs(path)] == [("Hello", "Adi\u00f3s")]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_numbers_and_missing_values_are_no_texts(ending, tmp_path):
+    path = tmp_path / f"x.en-es.{ending}"
+    for value, reason in [
+        (float("nan"), "empty column"),
+        (None, "empty column"),
+        (True, "no text"),
+        (7, "no text"),
+    ]:
+        row = {"source": "Hello", "target": value}
+        if ending == "jsonl":
+            path.write_text(json.dumps(row))
+        else:
+            parquet.write_table(pa.Table.from_pylist([row]), path)
+        reading = read_parallel(path)
+        assert not [*reading]
+        assert [reason in left_out for left_out in reading.malformed] == [True]
+
+
+def test_a_boolean_may_be_a_score(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"sentence1": "a", "sentence2": "b", "is_duplicate": true}')
+    assert [pair.score for pair in read_pairs(path)] == [1.0]

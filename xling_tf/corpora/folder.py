@@ -24,6 +24,7 @@ from xling_tf.corpora.readers import (
     mining_command,
     read_similarity,
     read_similarity_across,
+    score_scale,
     with_negatives,
 )
 from xling_tf.corpora.record_types import RECORD_TYPES
@@ -82,7 +83,10 @@ class FileCorpus(Corpus):
         return ((pair, None) for pair in with_negatives(pairs, self.mined))
 
     def _rows(self) -> Iterator[Row]:
-        readings = [file.read(*file.paths) for file in self.files]
+        options = {}
+        if self.kind == "similarity" and len(self.files) > 1:  # one scale for all shards
+            options = {"scale": score_scale(path for file in self.files for path in file.paths)}
+        readings = [file.read(*file.paths, **options) for file in self.files]
         is_reversed = self.languages != "-".join(self.files[0].languages)
         for reading in readings:
             for record, key in reading:

@@ -145,17 +145,26 @@ def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
     return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
 
 
-def read_similarity(path: Path) -> Reading[SimilarityPair]:
+def read_similarity(path: Path, scale: Sequence[float] = ()) -> Reading[SimilarityPair]:
     """Reads pairs of sentences that people scored, such as STS Benchmark, SICK or your own.
 
-    The scores may have any scale: a record has its score in percent of the range of the file.
+    The scores may have any scale: a record has its score in percent of the range of the file, or of `scale`.
     """
 
     def in_percent(scored: list[tuple[str, str, float]]) -> list[SimilarityPair]:
-        percents = percentages([score for *_, score in scored])
+        percents = percentages([score for *_, score in scored], scale)
         return [SimilarityPair(*row[:2], n) for row, n in zip(scored, percents, strict=True)]
 
     return read_records(path, SCORED_COLUMNS, _scored).converted(in_percent)
+
+
+def score_scale(paths: Iterable[Path]) -> list[float]:
+    """Returns the lowest and the highest score of the shards of a corpus; none if they have no score."""
+    scores: list[float] = []
+    for path in paths:
+        found = [row[2] for row, _ in read_records(path, SCORED_COLUMNS, _scored)]
+        scores += found and [min(found), max(found)]
+    return scores and [min(scores), max(scores)]
 
 
 def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
@@ -178,9 +187,9 @@ def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPa
     return read_similarity(path).converted(across)
 
 
-def percentages(scores: list[float]) -> list[int]:
-    """Scales scores to whole percents of their range."""
-    low, high = min(scores, default=0.0), max(scores, default=0.0)
+def percentages(scores: list[float], scale: Sequence[float] = ()) -> list[int]:
+    """Scales scores to whole percents of their range, or of the range of `scale`."""
+    low, high = min(scale or scores, default=0.0), max(scale or scores, default=0.0)
     return [round(100 * (score - low) / (high - low or 1)) for score in scores]
 
 

@@ -1,6 +1,7 @@
 """Tables of texts: TSV, CSV, JSON lines and Parquet, with or without the names of their columns."""
 
 import csv
+import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.compressed import PACKED
-from xling_tf.corpora.line_files import Unreadable, as_cell, json_object, read_every_line, read_lines
+from xling_tf.corpora.line_files import (
+    Unreadable,
+    as_cell,
+    decoded,
+    json_object,
+    read_every_line,
+    read_lines,
+)
 from xling_tf.errors import UserError, as_user_error, library
 
 # The endings of tables' names, without compression. A file with another ending is read as TSV.
@@ -117,7 +125,7 @@ def read_columns(
             leave_out(f"not {widths} columns", number)
         else:
             values = ["" if place is None else row[place] for place in places]
-            cells = [*map(_text, values)] if names else [value.strip() for value in values]
+            cells = [*map(_text, values, columns)] if names else [value.strip() for value in values]
             if faults := [cell for cell in cells if isinstance(cell, Unreadable)]:
                 leave_out(faults[0], number)
             else:
@@ -211,10 +219,20 @@ def _parquet(path: Path) -> Iterator[_Row]:
 _READERS = {"tsv": _tsv, "csv": _csv, "jsonl": _json_lines, "parquet": _parquet}
 
 
-def _text(value: Any) -> str | Unreadable:
-    """Returns the value of a JSON or Parquet file as a cell of a TSV file; None is an empty one."""
-    if isinstance(value, dict | list):
+def _text(value: Any, column: str) -> str | Unreadable:
+    """Returns the value of a JSON or Parquet file as a cell of a TSV file.
+
+    None and NaN, which pandas writes for a missing value, are empty cells. Bytes are UTF-8. Numbers and
+    booleans are no texts, but may be scores, labels or numbers of rows.
+    """
+    if isinstance(value, bytes):
+        value = decoded(value)
+        if isinstance(value, Unreadable):
+            return value
+    is_missing = value is None or (isinstance(value, float) and math.isnan(value))
+    holds_text = role_of(column) in ("first", "second", "wrong") or column == "context"
+    if isinstance(value, dict | list) or (holds_text and not (is_missing or isinstance(value, str))):
         return Unreadable.NOT_TEXT
-    text = as_cell(unicodedata.normalize("NFC", "" if value is None else str(value))).strip()
+    text = as_cell(unicodedata.normalize("NFC", "" if is_missing else str(value))).strip()
     # JSON can spell half a surrogate pair.
     return Unreadable.NOT_UTF8 if re.search("[\ud800-\udfff]", text) else text
