@@ -164,6 +164,40 @@ def test_pairs_that_cannot_be_learnt_from_are_refused(tmp_path):
         fine_tune(tmp_path, alike, output=tmp_path / "mine")
 
 
+@pytest.mark.parametrize(("num_questions", "num_answers"), [(200, 5), (200, 20), (2000, 700)])
+def test_questions_that_share_answers_are_trained_on(num_questions, num_answers):
+    pairs = [(f"How do I do {n}?", f"This is answer {n % num_answers}.") for n in range(num_questions)]
+    (stored,) = transient_store([PairCorpus.from_pairs(pairs, ("source", "target"))]).corpora
+    assert [pair[:2] for pair in stored.train] == [pair for pair in pairs if not held_out(pair[0])]
+    assert [pair[:2] for pair in stored.held_out] == [pair for pair in pairs if held_out(pair[0])]
+
+
+def test_wrong_texts_that_are_answers_of_others_stay():
+    rows = [(f"Question {n}?", f"Answer {n % 5}.", f"Answer {(n + 1) % 5}.") for n in range(200)]
+    (stored,) = transient_store([PairCorpus.from_pairs(rows, ("source", "target"))]).corpora
+    assert [(*pair[:2], *pair.negatives) for pair in stored.train] == [r for r in rows if not held_out(r[0])]
+
+
+def test_scored_pairs_in_both_orders_are_held_out_together():
+    base = [(f"sentence a {n}", f"sentence b {n}", float(n % 6)) for n in range(300)]
+    rows = [{"sentence1": a, "sentence2": b, "score": s} for a, b, s in base]
+    rows += [{"sentence1": b, "sentence2": a, "score": s} for a, b, s in base]
+    (stored,) = transient_store([PairCorpus.from_pairs(rows, ("source", "target"))]).corpora
+    trained, held = ({t for pair in part for t in pair[:2]} for part in (stored.train, stored.held_out))
+    assert trained.isdisjoint(held)
+    assert len(stored.train) + len(stored.held_out) == 600
+    # 300 draws at 0.1: mean 30, standard deviation 5.2; five of them.
+    assert 2 * 4 < len(stored.held_out) < 2 * 56
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_answers", [1, 2, 5])
+def test_a_model_is_tuned_on_questions_that_share_answers(num_answers, exports, tmp_path):
+    pairs = [(f"{TEXTS[0]} {n}", f"{TEXTS[n % num_answers]}") for n in range(60)]
+    encoder = tune(exports("static")[1], tmp_path, pairs=pairs, steps=2)
+    assert len(encoder.encode(pairs[0][0]))
+
+
 @pytest.mark.parametrize("languages", [("en", "en"), ("pt-BR", "en")])
 def test_languages_that_are_no_pair_are_refused_before_the_training(languages, tmp_path):
     describe(tmp_path)

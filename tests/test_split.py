@@ -8,7 +8,7 @@ from testing import corpus
 
 from xling_tf.corpora.readers import read_documents
 from xling_tf.corpora.record_types import RECORD_TYPES
-from xling_tf.corpora.records import InferencePair, TranslationPair
+from xling_tf.corpora.records import InferencePair, ResponsePair, SimilarityPair, TranslationPair
 from xling_tf.corpora.split import held_out, normalised, text_hashes
 from xling_tf.corpora.store import transient_store
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
@@ -20,14 +20,16 @@ def split_corpora(*corpora):
 
 
 TEXTS = [f"sentence {number}" for number in range(2000)]
-HELD = [text for text in TEXTS if held_out(text)]
+# In the half that is also held out where each of two texts may decide.
+HELD = [text for text in TEXTS if held_out(text, 0.05)]
 TRAINED = [text for text in TEXTS if not held_out(text)]
 
 
 def test_a_text_is_held_out_by_its_hash_whatever_its_spelling():
     # 2000 draws at 0.1: mean 200, standard deviation sqrt(2000 * 0.1 * 0.9) = 13.4; five of them.
-    assert 133 < len(HELD) < 267
-    assert all(held_out(text, 0.2) for text in HELD)
+    held = [text for text in TEXTS if held_out(text)]
+    assert 133 < len(held) < 267
+    assert all(held_out(text, 0.2) for text in held)
     # blake2b("hello", 8 bytes) = 0xa7b6eda801e5347d, which divided by 2**64 is 0.65513.
     assert not held_out("hello", 0.6551)
     assert held_out("hello", 0.6552)
@@ -50,14 +52,14 @@ def test_documents_stay_whole_and_their_spellings_fall_on_one_side(tmp_path):
 
 
 # By type: the number of texts, the place of the text that decides (None: the document), and the places that
-# are hidden from training records of the same type.
+# are hidden from training records of the same type. Of scored pairs, the second text decides as well.
 KINDS = {
     "parallel": (2, 0, {0, 1}),
     "conversations": (2, 0, {1}),
     "documents": (3, None, set()),
     "nli": (2, 0, set()),
     "questions": (3, 2, {1}),
-    "similarity": (2, 0, set()),
+    "similarity": (2, 0, {0, 1}),
 }
 
 
@@ -75,7 +77,7 @@ def corpus_of_one(kind, decider, place, text, **more):
 def test_a_text_of_a_held_out_record_is_in_training_in_no_other_kind(hiding, kind):
     for place, other in product(range(KINDS[hiding][0]), range(KINDS[kind][0])):
         decides = place == KINDS[hiding][1]
-        if decides and other == KINDS[kind][1]:
+        if decides and (other == KINDS[kind][1] or kind == "similarity"):
             continue  # both are held out
         text = HELD[0] if decides else TRAINED[0]
         hidden = corpus_of_one(hiding, HELD[1], place, text, name="x")
@@ -111,6 +113,110 @@ def test_inference_obeys_the_splits_of_file_names():
     for split, left in (("train", leak.records), ("dev", []), ("test", [])):
         hiding = corpus("nli", pairs[1:], split=split)
         assert split_corpora(hiding, leak)[1] == (left, [])
+
+
+def faq(kind, num_questions, num_answers, form="question {}"):
+    """Questions that share answers, each in a context of its own."""
+    fields = RECORD_TYPES[kind].fields
+    return [
+        RECORD_TYPES[kind].make(
+            [form.format(n), f"answer {n % num_answers}", f"context {n}"][: len(fields)], n % 100
+        )
+        for n in range(num_questions)
+    ]
+
+
+@pytest.mark.parametrize("num_answers", [1, 5, 20, 70])
+@pytest.mark.parametrize("kind", ["parallel", "conversations", "questions"])
+def test_records_that_share_a_few_second_texts_stay_in_training(kind, num_answers, caplog):
+    caplog.set_level("INFO", logger="absl")
+    records = faq(kind, 200, num_answers)
+    ((train, held),) = split_corpora(corpus(kind, records))
+    place = KINDS[kind][1]
+    assert held == [record for record in records if held_out(record[place])] != []
+    assert train == [record for record in records if record not in held]
+    assert "they stay" in caplog.text
+
+
+def test_few_second_texts_that_are_shared_leave_training(caplog):
+    """Of 300 translations, and 30 that two sources share, few leave."""
+    caplog.set_level("INFO", logger="absl")
+    records = [TranslationPair(f"source {n}", f"target {n}") for n in range(300)]
+    twice = [TranslationPair(f"{out} {n}", f"both {n}") for n in range(30) for out in ("twin", "second twin")]
+    ((train, held),) = split_corpora(corpus("parallel", records + twice))
+    assert held == [pair for pair in records + twice if held_out(pair.source)]
+    hidden = {pair.target for pair in held}
+    assert train == [pair for pair in records + twice if pair.target not in hidden]
+    assert len(train) + len(held) < len(records + twice)
+    assert "they stay" not in caplog.text
+    assert "are left out: they share texts" in caplog.text
+
+
+def test_what_decided_stays_hidden_where_shared_texts_stay():
+    """Each question also is the second text of a pair with a source of its own."""
+    asked = faq("parallel", 200, 5)
+    turned = [TranslationPair(f"title {n}", pair.source) for n, pair in enumerate(asked)]
+    ((train, held),) = split_corpora(corpus("parallel", asked + turned))
+    assert held == [pair for pair in asked + turned if held_out(pair.source)]
+    sources = {pair.source for pair in held}
+    kept = [pair for pair in asked + turned if sources.isdisjoint(pair)]
+    # No answer of a held-out question leaves training, and so no question that is a second text does.
+    assert train == kept
+    assert len(kept) > 330
+
+
+def test_shared_texts_that_stay_are_in_other_kinds_and_negatives_too():
+    asked = [pair._replace(negatives=("answer 1", "answer 2")) for pair in faq("parallel", 200, 5)]
+    talk = faq("conversations", 200, 5)
+    (train, held), (said, _) = split_corpora(corpus("parallel", asked), corpus("conversations", talk))
+    assert train == [pair for pair in asked if pair not in held]
+    assert said == [pair for pair in talk if not held_out(pair.message)]
+    # A held-out question is hidden from both.
+    leak = [ResponsePair("new", held[0].source), ResponsePair("newer", "answer 1")]
+    wrong = [pair._replace(negatives=("answer 1", held[0].source)) for pair in asked]
+    (train, _), (said, _) = split_corpora(corpus("parallel", wrong), corpus("conversations", talk + leak))
+    assert {pair.negatives for pair in train} == {("answer 1",)}
+    assert leak[0] not in said
+    assert leak[1] in said
+
+
+def test_scored_pairs_are_held_out_in_both_orders():
+    base = [SimilarityPair(f"sentence a {n}", f"sentence b {n}", n % 100) for n in range(1000)]
+    turned = [SimilarityPair(pair.second, pair.first, pair.label) for pair in base]
+    ((train, held), (others, more)) = split_corpora(
+        corpus("similarity", base + turned), corpus("similarity", turned, name="turned")
+    )
+    # 1000 draws at 0.1: mean 100, standard deviation 9.5; five of them.
+    assert 52 < len(more) < 148
+    assert len(held) == 2 * len(more)
+    assert len(train) == 2 * len(others) == 2000 - len(held)
+    assert {text for pair in train + others for text in pair[:2]}.isdisjoint(
+        text for pair in held + more for text in pair[:2]
+    )
+
+
+def test_scored_pairs_across_languages_share_no_text_with_held_out_ones():
+    """Sentences in two languages, as in STS, and pairs of one in each: no text is held out and trained on."""
+    sides = {code: [(f"{code} a {n}", f"{code} b {n}") for n in range(500)] for code in ("en", "es")}
+    sides["en-es"] = [(en[0], es[1]) for en, es in zip(sides["en"], sides["es"], strict=True)]
+    corpora = [
+        corpus("similarity", [SimilarityPair(*pair, n % 100) for n, pair in enumerate(pairs)], languages=code)
+        for code, pairs in sides.items()
+    ]
+    train, held = ([*map(set, part)] for part in zip(*split_corpora(*corpora), strict=True))
+    seen, unseen = ({text for pairs in part for pair in pairs for text in pair[:2]} for part in (train, held))
+    assert seen.isdisjoint(unseen)
+    assert all(len(pairs) > 380 for pairs in train)
+
+
+def test_of_pairs_between_shared_texts_none_is_lost_and_what_decided_is_new():
+    """Scores of each of 60 queries with each of 40 documents: a part of both is in no training record."""
+    records = [SimilarityPair(f"query {q}", f"document {d}", q) for q, d in product(range(60), range(40))]
+    ((train, held),) = split_corpora(corpus("similarity", records))
+    assert len(train) + len(held) == len(records)
+    seen = {text for pair in train for text in pair[:2]}
+    assert all(not seen >= {*pair[:2]} for pair in held)
+    assert 0 < len(held) < 700
 
 
 PAIRS = [("A dog.", "Un perro."), ("A cat.", "Un gato.")]

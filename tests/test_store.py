@@ -65,6 +65,29 @@ def test_records_come_back_as_they_were(caplog):
     assert "none of its 2 records is left for training: 0 are held out" in caplog.text
 
 
+def test_the_log_says_how_many_records_leave_training_for_held_out_texts(caplog):
+    caplog.set_level("INFO", logger="absl")
+    alone = [records.TranslationPair(word, f"target of {word}") for word in WORDS]
+    # Two translations of a held-out sentence are the second text of pairs that share it: 2 of 360 are few.
+    few = [records.TranslationPair(f"{word} again", f"target of {HELD[0]}") for word in TRAINED[:2]]
+    few = [pair for pair in few if not held_out(pair.source)]
+    (stored,) = transient_store([corpus("parallel", alone + few)]).corpora
+    assert len(stored.train) == len(TRAINED)
+    levels = {r.levelname for r in caplog.records if "left out: they share" in r.getMessage()}
+    assert (bool(few), levels) == (True, {"INFO"})
+    # In both orders, the turned pairs of all held-out sentences leave: more than a few.
+    caplog.clear()
+    turned = [records.TranslationPair(pair.target, pair.source) for pair in alone]
+    (stored,) = transient_store([corpus("parallel", alone + turned)]).corpora
+    held = [pair for pair in alone + turned if held_out(pair.source)]
+    texts = {text for pair in held for text in pair[:2]}
+    assert list(stored.train) == [pair for pair in alone + turned if texts.isdisjoint(pair[:2])]
+    num_left_out = 2 * len(WORDS) - len(held) - len(stored.train)
+    (record,) = [r for r in caplog.records if "left out: they share" in r.getMessage()]
+    assert record.levelname == "WARNING"
+    assert f" {num_left_out} of {num_left_out + len(stored.train)} " in record.getMessage()
+
+
 def test_training_texts_are_distinct_and_in_order():
     by_language = transient_store(ALL).training_texts_by_language()
     english, spanish = (list(by_language[language]) for language in by_language)

@@ -62,6 +62,12 @@ def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     assert score_retrieval(store, seconds=0) == {"retrieval/en-es/all": 20}
 
 
+def test_retrieval_of_one_shared_answer_is_left_out_and_of_few_is_scored():
+    for num_answers, expected in ((1, []), (2, ["retrieval/en-es/all"])):
+        pairs = [TranslationPair(f"question {n}", f"answer {n % num_answers}") for n in range(200)]
+        assert [*score_retrieval(transient_store([corpus("parallel", pairs)]))] == expected
+
+
 def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
     monkeypatch.setattr(module, "_CANDIDATES", 15)
     monkeypatch.setattr(module, "_QUERIES", 15)

@@ -130,9 +130,7 @@ def require_name_of_lines(path: Path) -> None:
         library("zstandard", "zstandard, for .zst files,", "bulk")
     named = endings[:-1] if endings and endings[-1] in _PACKERS else endings
     if named and (wrong := named[-1]) in _OTHER_FORMATS:
-        raise UserError(
-            f"`output` is for lines of text; name it .tsv or .tsv.gz, not {wrong}: {path.name}"
-        )
+        raise UserError(f"`output` is for lines of text; name it .tsv or .tsv.gz, not {wrong}: {path.name}")
 
 
 def _packing(file: BinaryIO, name: str) -> Any:

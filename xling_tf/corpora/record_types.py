@@ -83,6 +83,8 @@ RECORD_TYPES: dict[str, RecordType] = {
                 FileLayout(("eval/senteval",), r"(?P<name>SICK)\.train", readers.read_similarity),
             ),
             split_by="first",
+            hidden=("first", "second"),
+            is_symmetric=True,
         ),
     )
 }

@@ -96,15 +96,21 @@ class RecordType:
     split_by: str | None  # the field whose hash decides if a record is held out; None: its document
     template: str = "NAME.{source}.tsv"  # the usual file name, for messages; may have `{target}`, too
     # The fields whose held-out texts are kept out of training records of the same type. Those of any field
-    # are kept out of records of other types.
+    # are kept out of records of other types. `corpora.split` has an exception for texts that many share.
     hidden: tuple[str, ...] = ()
     is_bilingual: bool = False  # a corpus has two languages; the first field is in the first of them
+    is_symmetric: bool = False  # the order of the first two fields says nothing: each decides like `split_by`
     num_contexts: int = 0  # how many of the last text fields do not count for a record's length
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields that hold texts."""
         return tuple(name for name in self.record._fields if name not in ("negatives", "label"))
+
+    @cached_property
+    def deciding(self) -> tuple[str, ...]:
+        """The fields whose hashes decide if a record is held out; none if its document does."""
+        return self.fields[:2] if self.is_symmetric else (self.split_by,) if self.split_by else ()
 
     def texts_of(self, record: Any) -> tuple[str, ...]:
         """Returns the texts of a record: its fields, then its negatives."""

@@ -1,14 +1,20 @@
 """The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by the hash of a record's normalised text.
 
-That alone does not keep a held-out sentence out of training: it may also be in a document or be a reply. So a
-record leaves training if one of its texts is held out with a record of another type, or if one of its
-`RecordType.hidden` fields has the text of a hidden field of a held-out record of the same type. Both rules
-remove mined negatives too, but keep their record. Sentences that differ in a word remain.
+That alone does not keep a held-out sentence out of training: it may also be in a document or be a reply.
+So a record leaves training if one of its texts is held out with a record of another type, or if one of
+its `RecordType.hidden` fields has the text of a hidden field of a held-out record of the same type. Both
+rules remove mined negatives too, but keep their record. Sentences that differ in a word remain.
+
+Questions that share a few answers would all leave training in this way. So there is one exception: if a
+corpus would lose more than a twentieth of its training records because of texts that did not decide that
+a record of the same type and languages is held out (such as answers), the corpus keeps these records.
+What decided (the questions) stays hidden, and the held-out part is the same.
 """
 
 import hashlib
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -18,6 +24,10 @@ from numpy.typing import NDArray
 from xling_tf.corpora.records import Corpus, RecordType
 
 HELD_OUT_FRACTION = 0.1
+# The largest share of a corpus that leaves training for texts that it shares with held-out records, if
+# they did not decide that these are held out.
+MOST_LEFT_OUT = 0.05
+_FEW = 2  # so few records may leave a corpus of any size
 _HASH_BYTES = 8
 
 
@@ -44,8 +54,28 @@ class HashedCorpus(NamedTuple):
         return self.texts[self.first + self.record_type.fields.index(field)]
 
 
-# `[records]` values of `Part`, and numbers of texts that may be used: fewer if a negative is a held-out text.
-Division = tuple[NDArray[np.int8], NDArray[np.int32]]
+class Division(NamedTuple):
+    """The parts of the records of a corpus, and why some of them are not in training."""
+
+    parts: NDArray[np.int8]  # [records], values of `Part`
+    num_texts: NDArray[np.int32]  # [records], that may be used: fewer if a negative is a held-out text
+    num_shared: int  # records left out, as they share a text with a held-out record of their own type
+    num_kept: int  # records in training although they share a text with one: the exception
+    num_elsewhere: int  # records left out, as one of their texts is held out with a record of another type
+
+
+class _HeldOut(NamedTuple):
+    """Distinct hashes of texts of records that are not for training, ascending."""
+
+    texts: NDArray[np.uint64]  # of all fields
+    deciding: NDArray[np.uint64]  # of hidden fields, that decided that a record is held out
+    others: NDArray[np.uint64]  # of hidden fields, the rest
+
+    @classmethod
+    def joined(cls, parts: Sequence["_HeldOut"]) -> "_HeldOut":
+        """Joins the texts of several corpora."""
+        texts, deciding, others = (_distinct(hashes) for hashes in zip(*parts, strict=True))
+        return cls(texts, deciding, _without(others, deciding))
 
 
 def normalised(text: str) -> str:
@@ -76,16 +106,48 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
     """
     with_dev = {(c.corpus.name, c.corpus.languages) for c in corpora if c.corpus.split.startswith("dev")}
     parts = [_parts_alone(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
-    divided = list(zip(corpora, parts, strict=True))
-    forbidden = {}
-    for record_type in {c.record_type.name: c.record_type for c in corpora}.values():
-        others = [(hashed, part) for hashed, part in divided if hashed.record_type is not record_type]
-        same = [(hashed, part) for hashed, part in divided if hashed.record_type is record_type]
-        forbidden[record_type.name] = (
-            _held_out_hashes(others, lambda type_: type_.fields),
-            _held_out_hashes(same, lambda type_: type_.hidden),
-        )
-    return [_without_leaks(c, part, *forbidden[c.record_type.name]) for c, part in divided]
+    by_type: defaultdict[str, list[int]] = defaultdict(list)
+    for place, hashed in enumerate(corpora):
+        by_type[hashed.record_type.name].append(place)
+    held_out = [_held_out_texts(hashed, part) for hashed, part in zip(corpora, parts, strict=True)]
+    divisions: dict[int, Division] = {}
+    secret, hidden = {}, {}
+    for name, places in by_type.items():
+        same = [(corpora[place], parts[place], held_out[place]) for place in places]
+        divided, secret[name], hidden[name] = _divide_type(same)
+        divisions |= zip(places, divided, strict=True)
+    elsewhere = {name: _distinct(t for other, t in secret.items() if other != name) for name in by_type}
+    return [
+        _without_leaks(c, divisions[place], hidden[c.record_type.name], elsewhere[c.record_type.name])
+        for place, c in enumerate(corpora)
+    ]
+
+
+def _divide_type(
+    same: Sequence[tuple[HashedCorpus, NDArray[np.int8], _HeldOut]],
+) -> tuple[list[Division], NDArray[np.uint64], NDArray[np.uint64]]:
+    """Divides the corpora of one type, apart from texts of other types.
+
+    Also returns the texts that other types may not train on, and those that may not be negatives.
+    """
+    together = _HeldOut.joined([texts for _, _, texts in same])
+    by_languages: defaultdict[str, list[_HeldOut]] = defaultdict(list)
+    for hashed, _, texts in same:
+        by_languages[hashed.corpus.languages].append(texts)
+    # The exception is for corpora in the same languages: scored pairs across languages have the sentences
+    # of those in one language, though few are repeated in either.
+    limits = {}
+    for languages, near in by_languages.items():
+        shared = _without(_HeldOut.joined(near).others, together.deciding)
+        limits[languages] = np.union1d(together.deciding, _without(together.others, shared)), shared
+    divisions, known = [], []
+    for hashed, part, _ in same:
+        division, texts_kept = _without_shared(hashed, part, *limits[hashed.corpus.languages])
+        divisions.append(division)
+        known.append(texts_kept)
+    in_training = _distinct(known)
+    hidden = np.union1d(together.deciding, _without(together.others, in_training))
+    return divisions, _without(together.texts, in_training), hidden
 
 
 def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
@@ -96,37 +158,81 @@ def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
         published = Part.HELD_OUT
     if published is not None:
         return np.full(len(hashed.first), published, np.int8)
-    field = hashed.record_type.split_by
-    keys = hashed.documents if field is None else hashed.column(field)
-    is_held_out = keys < np.uint64(HELD_OUT_FRACTION * 256**_HASH_BYTES)
-    return np.where(is_held_out, Part.HELD_OUT, Part.TRAIN).astype(np.int8)
+    deciding = hashed.record_type.deciding
+    keys = np.min([hashed.column(field) for field in deciding], axis=0) if deciding else hashed.documents
+    return np.where(keys < _limit(hashed.record_type), Part.HELD_OUT, Part.TRAIN).astype(np.int8)
 
 
-def _held_out_hashes(
-    divided: Sequence[tuple[HashedCorpus, NDArray[np.int8]]], fields_of: Callable[[RecordType], Sequence[str]]
-) -> NDArray[np.uint64]:
-    """Returns the distinct hashes of some fields of the records that are not for training, ascending."""
-    columns = [c.column(name)[part != Part.TRAIN] for c, part in divided for name in fields_of(c.record_type)]
-    return np.unique(np.concatenate([np.zeros(0, np.uint64), *columns]))
+def _limit(record_type: RecordType) -> np.uint64:
+    """Returns the hash below which a deciding text is held out, so that a tenth of the records is."""
+    share = 1 - (1 - HELD_OUT_FRACTION) ** (1 / max(1, len(record_type.deciding)))
+    return np.uint64(share * 256**_HASH_BYTES)
+
+
+def _held_out_texts(hashed: HashedCorpus, parts: NDArray[np.int8]) -> _HeldOut:
+    """Returns the texts of the records of a corpus that are not for training."""
+    record_type, is_published = hashed.record_type, hashed.corpus.split.startswith(("dev", "test"))
+    columns = {field: hashed.column(field)[parts != Part.TRAIN] for field in record_type.fields}
+    # Of a pair without an order, one text may have decided alone.
+    deciding = _distinct(
+        columns[field][is_published | (columns[field] < _limit(record_type))]
+        for field in record_type.deciding
+        if field in record_type.hidden
+    )
+    others = _distinct(columns[field] for field in record_type.hidden)
+    return _HeldOut(_distinct(columns.values()), deciding, _without(others, deciding))
+
+
+def _distinct(hashes: Iterable[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+    return np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]))
+
+
+def _without(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    return hashes[~are_among(hashes, ascending)]
+
+
+def _without_shared(
+    hashed: HashedCorpus, parts: NDArray[np.int8], never: NDArray[np.uint64], shared: NDArray[np.uint64]
+) -> tuple[Division, NDArray[np.uint64]]:
+    """Removes records with a text that is `never` in training, or that is shared, unless these are too many.
+
+    Also returns the texts of the records that stay nevertheless.
+    """
+    columns = [hashed.column(field) for field in hashed.record_type.hidden]
+    is_never, is_shared = np.zeros((2, len(parts)), bool)
+    for column in columns:
+        is_never |= are_among(column, never)
+        is_shared |= are_among(column, shared)
+    in_training = parts == Part.TRAIN
+    is_shared &= in_training & ~is_never
+    stay = np.sum(is_shared) > max(_FEW, MOST_LEFT_OUT * np.sum(in_training))
+    leave = in_training & (is_never if stay else is_never | is_shared)
+    division = Division(
+        parts=np.where(leave, np.int8(Part.NEITHER), parts),
+        num_texts=hashed.num_texts.copy(),
+        num_shared=int(np.sum(leave)),
+        num_kept=int(np.sum(is_shared)) if stay else 0,
+        num_elsewhere=0,
+    )
+    return division, _distinct(column[is_shared] for column in columns if stay)
 
 
 def _without_leaks(
-    hashed: HashedCorpus, parts: NDArray[np.int8], others: NDArray[np.uint64], hidden: NDArray[np.uint64]
+    hashed: HashedCorpus, division: Division, hidden: NDArray[np.uint64], elsewhere: NDArray[np.uint64]
 ) -> Division:
-    """Removes records and negatives from training whose text is held out elsewhere."""
+    """Removes records whose text is held out with another type, and negatives that are held out."""
+    parts, num_texts = division.parts, division.num_texts
+    before = np.sum(parts == Part.TRAIN)
     fields = hashed.record_type.fields
-    for hashes, columns in ((others, fields), (hidden, hashed.record_type.hidden)):
-        for field in columns:
-            leaks = are_among(hashed.column(field), hashes)
-            parts[leaks & (parts == Part.TRAIN)] = Part.NEITHER
-    num_texts = hashed.num_texts.copy()
+    for field in fields:
+        parts[are_among(hashed.column(field), elsewhere) & (parts == Part.TRAIN)] = Part.NEITHER
     for position in range(len(fields), np.max(num_texts, initial=0)):
         has = np.flatnonzero(num_texts > position)
         texts = hashed.texts[hashed.first[has] + position]
-        leaks = are_among(texts, others) | are_among(texts, hidden)
+        leaks = are_among(texts, elsewhere) | are_among(texts, hidden)
         # The texts of a record are contiguous, so the later negatives, which are less hard, go too.
         num_texts[has[leaks]] = position
-    return parts, num_texts
+    return division._replace(num_elsewhere=int(before - np.sum(parts == Part.TRAIN)))
 
 
 def are_among(

@@ -22,13 +22,13 @@ from xling_tf.corpora.cleaning import SAMPLE_SIZE, corpus_faults
 from xling_tf.corpora.line_files import UNSPACED_RANGES
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Record, RecordType, columns_of
-from xling_tf.corpora.split import HashedCorpus, Part, divide, text_hash, text_hashes
+from xling_tf.corpora.split import MOST_LEFT_OUT, Division, HashedCorpus, Part, divide, text_hash, text_hashes
 from xling_tf.errors import UserError
 from xling_tf.files import file_digest, read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when the content of the files or the division of the corpora changes.
-STORE_VERSION = 10
+STORE_VERSION = 11
 _CONTENT = "content.json"
 _TEXTS = "texts"
 # The texts of all records are in one file, one after another; neighbouring records share texts, as the
@@ -236,16 +236,38 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
         for corpus, place, documents, _ in written
     ]
     entries = []
-    for (corpus, place, _, digest), (parts, num_texts) in zip(written, divide(hashed), strict=True):
-        if num_cut := int(np.sum(count[place] - num_texts)):
-            message = "%s: %d negatives are left out, held-out texts and those after them"
-            logging.warning(message, corpus.title, num_cut)
-        part[place], count[place] = parts, num_texts
+    for (corpus, place, _, digest), division in zip(written, divide(hashed), strict=True):
+        _report(corpus.title, division, int(np.sum(count[place] - division.num_texts)))
+        part[place], count[place] = division.parts, division.num_texts
         fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-        entries.append({**fields, "num_records": len(num_texts), "digest": digest})
+        entries.append({**fields, "num_records": len(division.parts), "digest": digest})
     count.tofile(folder / "num_texts")
     part.tofile(folder / "part")
     return entries
+
+
+def _report(title: str, division: Division, num_cut: int) -> None:
+    """Logs what is not in training because it shares texts with held-out records, or is in it although."""
+    num_train = int(np.sum(division.parts == Part.TRAIN))
+    num_before = num_train + division.num_shared + division.num_elsewhere
+    if division.num_kept:
+        message = (
+            "%s: %d of %d training records share texts with held-out records, such as answers; they stay, as "
+            "they are more than %d%%, so that only the other texts of held-out records are new to the model"
+        )
+        logging.info(message, title, division.num_kept, num_before, round(100 * MOST_LEFT_OUT))
+    if division.num_shared:
+        message = "%s: %d of %d training records are left out: they share texts with held-out records"
+        log = logging.warning if division.num_shared > MOST_LEFT_OUT * num_before else logging.info
+        log(message, title, division.num_shared, num_before)
+    if division.num_elsewhere:
+        message = (
+            "%s: %d of %d training records are left out: their texts are held out in data of other kinds"
+        )
+        logging.info(message, title, division.num_elsewhere, num_before)
+    if num_cut:
+        message = "%s: %d negatives are left out, held-out texts and those after them"
+        logging.warning(message, title, num_cut)
 
 
 def _write_records(

@@ -60,9 +60,10 @@ def fine_tune(
     Pairs can be translations, questions with answers, or queries with documents, in one or two languages. The
     model learns to rank the second text of a pair over those of the other pairs (Chidambaram et al. 2019,
     sec. 2.2) and over texts that are known to be wrong. If pairs have scores, the model learns cosines that
-    correlate with them. A tenth of the pairs is held out for evaluation. The exported model keeps all
-    signatures, except for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds
-    it again. The same call again continues a training that was stopped.
+    correlate with them. A tenth of the pairs is held out for evaluation: no text of theirs is trained on,
+    except for second texts that many pairs share, such as answers, or one of two texts with a score. The
+    exported model keeps all signatures, except for `same_meaning`, whose probability depends on the cosines;
+    `xling_tf.calibrate` adds it again. The same call again continues a training that was stopped.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from xling_tf.corpora.split import normalised
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
@@ -153,13 +154,15 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
     corpora = [corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair]
     if not corpora:
         return
-    pairs = _pairs(_drawn([corpus.held_out for corpus in corpora], _QUERIES))
-    make = partial(TranslationRetrieval, languages=(source, target))
-    if len(pairs) > 1:
-        yield make(pairs, name=f"retrieval/{pair}/all")
+    parts = [(f"retrieval/{pair}/all", _drawn([corpus.held_out for corpus in corpora], _QUERIES))]
     large = [corpus for corpus in corpora if len(corpus.held_out) >= _CANDIDATES]
     for corpus in sorted(large, key=lambda corpus: -len(corpus.held_out))[:_SCORED_CORPORA]:
-        yield make(_pairs(_drawn([corpus.held_out], _CANDIDATES)), name=f"retrieval/{pair}/{corpus.name}")
+        parts.append((f"retrieval/{pair}/{corpus.name}", _drawn([corpus.held_out], _CANDIDATES)))
+    for name, records in parts:
+        pairs = _pairs(records)
+        # Questions may share one answer: then nothing can be found wrongly.
+        if len({normalised(second) for _, second in pairs}) > 1:
+            yield TranslationRetrieval(pairs, name=name, languages=(source, target))
 
 
 def _drawn(parts: Sequence[StoredRecords], limit: int) -> StoredRecords:
