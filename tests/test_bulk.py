@@ -224,7 +224,7 @@ def test_batches_get_a_column_and_duplicates_are_encoded_once():
     batch = pa.record_batch({"id": [1, 2, 3, 4], "sentence": ["a", None, "bcd", "a"]})
     encoder = SentenceEncoder(counting)
     (encoded, empty) = encode_batches([batch, batch.slice(0, 0)], encoder, "sentence", vector_column="v")
-    assert encoded.to_pydict() == {**batch.to_pydict(), "v": [[1, 1], [0, 1], [3, 1], [1, 1]]}
+    assert encoded.to_pydict() == {**batch.to_pydict(), "v": [[1, 1], [0, 0], [3, 1], [1, 1]]}
     assert empty.schema == encoded.schema
     assert sum(map(len, counting.batches)) == 3
     with pytest.raises(UserError, match="the column v exists already"):

@@ -198,7 +198,7 @@ class MixedPoolRetrieval(SimilaritySearch):
         is_own = found.is_nearest & (language[found.rows] == language[:, np.newaxis])
         measures = {
             "recall_at_1": found.is_found,
-            "own_language_share": is_own.sum(axis=1) / found.is_nearest.sum(axis=1),
+            "own_language_share": is_own.sum(axis=1) / np.maximum(found.is_nearest.sum(axis=1), 1),
         }
         scores: dict[str, float] = {}
         for name, values in measures.items():
