@@ -163,7 +163,7 @@ class Client(ABC):
         if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dim:
             raise ValueError(f"vectors must be [rows, {self.dim}], got shape {list(vectors.shape)}")
         lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        return vectors / np.where(lengths > 0, lengths, 1)
+        return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)
 
     def _vectors(self, texts: str | Sequence[str], role: str) -> NDArray[np.float32]:
         listed = _listed(texts)
