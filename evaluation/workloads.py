@@ -29,9 +29,17 @@ RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in 
 def write_figures(output: str, measure: Callable[[], Mapping[str, Any]]) -> None:
     """Prints what a benchmark measures, and writes it to a file, which is checked before."""
     require_writable_file(Path(output), "give another --output")
-    figures = {**provenance(), **measure()}
+    figures = with_speed({**provenance(), **measure()})
     write_json(Path(output), figures)
     print(json.dumps(figures, indent=2))
+
+
+def with_speed(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Adds the speed of matrix products to the machine of figures, so that two files can be compared."""
+    from xling_tf.trainer.resolution import matmul_gflops
+
+    speed = {dtype: round(matmul_gflops(dtype)) for dtype in ("float32", "bfloat16")}
+    return {**figures, "machine": {**figures["machine"], "gflops": speed}}
 
 
 def read_pairs(data: str, languages: tuple[str, str], max_pairs: int) -> list[tuple[str, str]]:

@@ -120,3 +120,12 @@ def test_shows_what_its_file_says(page, row, column, values, digits):
     shown = numbers_of(page, row, column)[: len(values)]
     # Half a unit of the last digit, and a little for files whose values were rounded, too.
     assert shown == pytest.approx(values, abs=0.55 * 10**-digits)
+
+
+def test_commands_of_programs_that_are_gone_say_so():
+    named = r'"command": "((?:[^"\\]|\\.)*)"'
+    for path in RESULTS.rglob("*.json"):
+        for command in re.findall(named, path.read_text("utf-8")):
+            programs = re.findall(r"(?:training|evaluation|export|data)/\w+\.py", command)
+            is_gone = not all((ROOT / program).exists() for program in programs)
+            assert command.startswith("by an earlier version: ") == is_gone, (path.name, command)
