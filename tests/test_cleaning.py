@@ -42,11 +42,11 @@ def test_sentence_faults():
     # 40 English characters go with about 13 Chinese ones.
     assert lengths_agree("a" * 40, "字" * 13, "en", "zh")
     assert not lengths_agree("a" * 100, "字" * 5, "en", "zh")
-    # 161 English characters go with about 64 Japanese or 80 Korean ones: 58 / .4 = 145.
+    # 161 English characters go with about 72 Japanese or 80 Korean ones: 58 / .45 = 129.
     for code, length in (("ja", 58), ("ja", 40), ("ko", 70)):
         assert lengths_agree("a" * 161, "か" * length, "en", code)
     assert lengths_agree("か" * 38, "a" * 123, "ja", "en")
-    # 161 is above 2.2 times 24 / .4, and 12.
+    # 161 is above 2.2 times 24 / .45, and 12.
     assert not lengths_agree("a" * 161, "か" * 24, "en", "ja")
 
 
