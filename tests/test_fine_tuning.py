@@ -194,7 +194,7 @@ def test_scored_pairs_in_both_orders_are_held_out_together():
 @pytest.mark.parametrize("num_answers", [1, 2, 5])
 def test_a_model_is_tuned_on_questions_that_share_answers(num_answers, exports, tmp_path):
     pairs = [(f"{TEXTS[0]} {n}", f"{TEXTS[n % num_answers]}") for n in range(60)]
-    encoder = tune(exports("static")[1], tmp_path, pairs=pairs, steps=2)
+    encoder = tune(exports("cnn")[1], tmp_path, pairs=pairs, steps=2)
     assert len(encoder.encode(pairs[0][0]))
 
 
