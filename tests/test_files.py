@@ -232,3 +232,25 @@ def test_a_file_that_changes_while_it_is_read_as_lines_is_an_error(tmp_path):
     with pytest.raises(UserError, match=r"x.tsv must stay the same .* changed"):
         list(lines)
     assert len(list(read_lines(path))) == 90_001
+
+
+def test_a_system_without_locks_and_forks_writes_files_and_averages_words(tmp_path):
+    """As on Windows: no `fcntl`, no `os.register_at_fork`."""
+    code = f"""
+import concurrent.futures.thread, logging, os, random, sys  # which use it here themselves
+from pathlib import Path
+del os.register_at_fork
+sys.modules["fcntl"] = None
+from xling_tf.files import locked, replacing, replacing_folder
+folder = Path({str(tmp_path)!r})
+with replacing(folder / "a.txt") as temporary:
+    temporary.write_text("a")
+with replacing_folder(folder / "b") as temporary:
+    (temporary / "c.txt").write_text("c")
+with locked(folder):
+    pass
+import xling_tf, xling_tf.sentence_encoder, xling_tf.savedmodel.runtimes
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    assert (tmp_path / "a.txt").read_text("utf-8") == "a"
+    assert (tmp_path / "b" / "c.txt").read_text("utf-8") == "c"

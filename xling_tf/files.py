@@ -214,6 +214,9 @@ def _temporary(path: Path) -> Path:
 @contextmanager
 def _in_use(temporary: Path, path: Path) -> Iterator[None]:
     """Locks a new temporary file or folder, and removes what killed processes left beside it long ago."""
+    if fcntl is None:
+        yield
+        return
     descriptor = os.open(temporary, os.O_RDONLY)
     try:
         with suppress(OSError):  # the file system has no locks: the age alone protects it
@@ -249,6 +252,8 @@ def _is_locked(path: Path) -> bool:
 
 def _to_disk(path: Path) -> None:
     """Waits until a file, or the names in a folder, are on the disk, and outlast a loss of power."""
+    if os.name == "nt":  # where a file must be open for writing, and a folder cannot be opened
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

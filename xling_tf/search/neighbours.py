@@ -32,7 +32,8 @@ def _use_one_thread() -> None:
         faiss.omp_set_num_threads(1)
 
 
-os.register_at_fork(after_in_child=_use_one_thread)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_use_one_thread)
 
 
 class Neighbours(NamedTuple):
