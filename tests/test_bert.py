@@ -10,6 +10,7 @@ from testing import require_gradients
 
 from xling_tf.encoders.base import build_encoder
 from xling_tf.encoders.bert import BertEncoder
+from xling_tf.encoders.modernbert import ModernBertEncoder
 from xling_tf.errors import UserError
 from xling_tf.importers.bert import read_bert
 from xling_tf.tokenizers.base import TokenFeatures
@@ -91,6 +92,28 @@ def test_a_sentence_has_one_vector_whatever_its_company_and_another_one_in_anoth
     assert together[0] == pytest.approx(alone, abs=1e-5)
     assert np.isfinite(together).all()
     assert np.abs(together[0] - together[3]).max() > 1e-3
+
+
+@pytest.mark.parametrize("length", [6, 12])  # at once, and in blocks, as of more than 8 windows
+def test_a_local_layer_of_modernbert_sees_half_of_its_window_on_each_side(length):
+    # A window of 2 is one token on each side. The first layer, which attends to the whole text, adds nothing
+    # here, and the second, local one the mean of what it sees: its queries are zeros. Of the tokens
+    # a a a b a ..., which norms leave alone, token 2 becomes a + (2 a + b) / 3, so a fifth as much b as a, as
+    # token 4 does; token 3 itself becomes b + (2 a + b) / 3, twice as much b; and the others see no b.
+    a, b = np.array([1, -1, 1, -1], np.float32), np.array([1, 1, -1, -1], np.float32)
+    sizes = {"embedding_dim": DIM, "num_heads": 2, "intermediate_dim": INTERMEDIATE, "num_layers": 2}
+    encoder = ModernBertEncoder(num_words=9, max_tokens=16, local_attention=2, **sizes)
+    encoder.build_variables()
+    for block in encoder.blocks:
+        for layer in (block.query_key_value, block.attention_output, block.output_projection):
+            layer.kernel.assign(np.zeros(layer.kernel.shape))
+    local = encoder.blocks[1]
+    local.query_key_value.kernel.assign(np.eye(DIM, 3 * DIM, 2 * DIM))
+    local.attention_output.kernel.assign(np.eye(DIM))
+    inputs = np.array([[a, a, a, b, *[a] * (length - 4)]])
+    hidden, _ = encoder.hidden_states(inputs, np.array([length], np.int32))
+    shares = (hidden.numpy()[0] @ b) / (hidden.numpy()[0] @ a)
+    assert shares == pytest.approx([0, 0, 1 / 5, 2, 1 / 5, *[0] * (length - 5)], abs=1e-5)
 
 
 def test_gradients_reach_every_variable():

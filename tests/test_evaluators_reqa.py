@@ -44,6 +44,16 @@ def test_ranks_derived_by_hand():
     assert measure(scores, "sentence_encoder/sentence") == (0.0, pytest.approx(1 / 3))
 
 
+def test_a_paragraph_is_as_good_as_its_best_sentence():
+    # The question's similarities: P a 1.0, b 0.0; Q c 0.8, d 0.7, e 0.0. The best sentence is P's, though
+    # Q's have 1.5 together and a mean of 0.5, which is P's too.
+    sentences = [(text, "P" if text in "ab" else "Q") for text in "abcde"]
+    data = ReqaData([("1", "q", "a")], sentences)
+    vectors = {"a": [5, 0], "b": [0, 2], "c": [4, 3], "d": [7, 51**0.5], "e": [0, 1]}
+    scores = scores_of(data, looked_up({"q": [1, 0], **vectors}))
+    assert measure(scores, "sentence_encoder/paragraph") == (1.0, 1.0)
+
+
 def test_every_sentence_with_the_text_of_an_answer_is_right():
     # "What colour?" is one query with three right sentences, of which two are in both paragraphs.
     sentences = [

@@ -74,6 +74,27 @@ def test_an_epoch_holds_every_example_once(corpora):
     assert first.tolist() != second.tolist()
 
 
+def test_each_epoch_has_an_order_of_its_own():
+    # An epoch of 60 examples is five pools of twelve, which the order of the epoch fills: were it the same
+    # in every epoch, the n-th pools would hold the same examples, though in other batches.
+    sampler = make(numbered(60))
+    pools = [set(drawn(sampler, range(3 * pool, 3 * pool + 3)).tolist()) for pool in range(10)]
+    assert all(len(pool) == 12 for pool in pools)
+    assert not any(first == second for first, second in zip(pools[:5], pools[5:], strict=True))
+
+
+def test_the_batches_of_a_pool_come_in_random_order():
+    # A pool of four batches is cut from short to long texts. Their places are a random order of 0 ... 3 in
+    # each pool: over 60 pools, each of the 24 orders is missing with a chance of (23 / 24)^60 = 8 %, so at
+    # least half of them are seen.
+    examples = make_examples(texts_of([1, 2, 3, 4]))
+    sampler = make(examples, size=1, pool=4)
+    orders = Counter(tuple(drawn(sampler, range(4 * pool, 4 * pool + 4)).tolist()) for pool in range(60))
+    assert set(map(len, orders)) == {4}
+    assert len(orders) >= 12
+    assert orders[0, 1, 2, 3] < 30
+
+
 def test_weights_are_relative_to_the_size():
     # Sizes 300, 100, 100 with weights 1, 3, 0: shares 300 : 300 : 0.
     examples = numbered(500, [("a", 300), ("b", 100), ("c", 100)])

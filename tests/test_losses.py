@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from xling_tf.losses import in_batch_softmax
+from xling_tf.losses import in_batch_softmax, score_divergence
 
 EYE = np.eye(2, dtype=np.float32)
 
@@ -59,3 +59,19 @@ def test_huge_scores_stay_finite():
     # exp(400) overflows float32: scores 400 and 0 give 0, 0 and 400 give 400.
     losses, _ = rank([[20.0], [20.0]], [[20.0], [0.0]], positives=[0, 1])
     assert losses == pytest.approx([0, 400])
+
+
+def test_the_scale_sharpens_the_scores_of_the_student_and_of_the_teacher():
+    # For the teacher texts 0 and 1 are the same, and 2 is unlike both: with a scale of 2, the shares of the
+    # others are p = e^2 / (e^2 + 1) = 0.8808 and 1 - p for texts 0 and 1, and a half each for text 2.
+    teacher, alike = np.array([[1, 0], [1, 0], [0, 1]], np.float32), np.eye(3, dtype=np.float32)
+    p = math.e**2 / (math.e**2 + 1)
+    # A student that finds all texts equally far has halves: log 2 + p log p + (1 - p) log (1 - p) = 0.3278.
+    expected = math.log(2) + p * math.log(p) + (1 - p) * math.log(1 - p)
+    assert expected == pytest.approx(0.3278, abs=1e-4)
+    divergences = score_divergence(alike, alike, teacher, teacher, np.arange(3), scale=2.0)
+    assert ops.convert_to_numpy(divergences) == pytest.approx([expected, expected, 0], abs=1e-5)
+    # The other way round, log p and log (1 - p) are the student's: log(1/2) - (log p + log (1 - p)) / 2.
+    swapped = score_divergence(teacher, teacher, alike, alike, np.arange(3), scale=2.0)
+    expected = math.log(0.5) - (math.log(p) + math.log(1 - p)) / 2
+    assert ops.convert_to_numpy(swapped) == pytest.approx([expected, expected, 0], abs=1e-5)

@@ -46,6 +46,16 @@ def test_two_steps_by_hand():
     assert shapes == [(), (), (2,), (2,), (5,), (5,)]
 
 
+def test_two_steps_of_adam_on_a_dense_variable():
+    # Gradients 1 and 3. The first step is the rate. The second moments are .9 * .1 + .1 * 3 = .39, corrected
+    # by 1 / (1 - .9^2): 2.05263; and .98 * .02 + .02 * 9 = .1996, corrected by 1 / (1 - .98^2): 5.04040. The
+    # second step is 2.05263 / sqrt(5.04040) = .914276 times the rate.
+    optimizers, table, dense = make("adam")
+    for gradient in ([1.0, -1.0], [3.0, -3.0]):
+        optimizers.apply([slices([[0, 0]], [0]), tf.constant(gradient)], [table, dense])
+    assert dense.numpy() == pytest.approx([1 - 0.1914276, 2 + 0.1914276], rel=1e-5)
+
+
 def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
     # Gradients of 3, always: their corrected mean square is 9, so each update is 3 / sqrt(9) = 1 times the
     # rate. Corrected by the steps, that of step 101 would be sqrt(1 - 0.99^101) / sqrt(0.01) = 8.0 times it.
@@ -140,21 +150,26 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
         # Another task, of weight 1, reads row 0 and the encoder at every step.
         for _ in range(20):
             optimizers.apply([slices([[4, 4]], [0]), tf.constant([4.0])], [table, encoder])
-        before, scale = table.numpy(), loss_weight * gradient
+        before, encoder_before, scale = table.numpy(), encoder.numpy(), loss_weight * gradient
         rows = slices([[scale, 2 * scale], [scale * 4] * 2], [3, 0])
         gradients = [rows, tf.constant([4.0]), tf.constant([5.0 * scale])]
         optimizers.apply(gradients, [table, encoder, head], loss_weight=loss_weight)
-        return before[3] - table.numpy()[3], before[0] - table.numpy()[0], -head.numpy()
+        moved = encoder_before - encoder.numpy()
+        return before[3] - table.numpy()[3], before[0] - table.numpy()[0], -head.numpy(), moved
 
-    row, shared_row, head = moves(1.0)
-    small_row, small_shared_row, small_head = moves(0.01)
+    row, shared_row, head, encoder = moves(1.0)
+    small_row, small_shared_row, small_head, small_encoder = moves(0.01)
     # With a weight of 1, row 3 moves by the gradient, or by (1, 2) / sqrt(mean of 1 and 4), and the head by
     # twice the rate of .1 times 5, or times its sign.
     assert row == pytest.approx({"sgd": [1, 2], "adam": [0.632456, 1.264911]}[name], rel=1e-4)
     assert head == pytest.approx({"sgd": [1.0], "adam": [0.2]}[name], rel=1e-4)
     assert small_row == pytest.approx(0.01 * row, rel=1e-4)
     assert small_head == pytest.approx(0.01 * head, rel=1e-4)
-    assert not any(np.any(moved) for moved in moves(0.0))
+    assert not any(np.any(moved) for moved in moves(0.0)[:3])
+    # The encoder's gradient of 4, as at every step before, is that of a weighted loss already: whatever the
+    # weight, it moves by .1 times 4, or by the rate of .1.
+    assert encoder == pytest.approx({"sgd": [0.4], "adam": [0.1]}[name], rel=1e-4)
+    assert small_encoder == pytest.approx(encoder, rel=1e-4)
     # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it: 1 - .99^20 = .18209,
     # so of mean squares and weights .18027 is left, to which .01 * .01^2 is added: still a quotient of 16.
     assert small_shared_row == pytest.approx(0.01 * shared_row, rel=1e-3)
