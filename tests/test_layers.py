@@ -9,10 +9,11 @@ from keras import ops
 from tensorflow.python.grappler.tf_optimizer import OptimizeGraph
 from testing import require_gradients
 
-from xling_tf.layers.base import LayerNorm, float32_copy
+from xling_tf.encoders.transformer import TransformerEncoder
+from xling_tf.layers.base import LayerNorm, float32_copy, softmax
 from xling_tf.layers.convolution import ConvolutionBranch, NormalizedProjection, ResidualFeedforward
 from xling_tf.layers.embeddings import EmbeddingTable, WordEmbedding, sinusoidal_positions, sum_groups
-from xling_tf.layers.pooling import masked_mean, unit_length
+from xling_tf.layers.pooling import MASKED, masked_max, masked_mean, token_mask, unit_length
 from xling_tf.layers.towers import InferenceHead, Tower
 from xling_tf.layers.transformer import SelfAttention, TransformerBlock
 
@@ -91,6 +92,58 @@ def test_attention_by_hand():
     v = np.exp(8**0.5) / (np.exp(8**0.5) + 1)
     expected = np.array([[w, 2 * (1 - w)], [1 - v, 2 * v]])
     assert layer(inputs, bias).numpy()[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_heads_of_width_two_by_hand():
+    # Head 0 reads the tokens [1, 0] and [0, 2] of the test above, and gives what it gives there: its scores
+    # are divided by sqrt(2), the width of a head, not of the whole. Head 1 reads [2, 0] and [2, 0], which
+    # are alike, so it gives [2, 0]. Query, key and value are side by side, each with head after head.
+    layer = SelfAttention(4, 2)
+    inputs, bias = np.array([[[1, 0, 2, 0], [0, 2, 2, 0]]], np.float32), np.zeros((1, 1, 1, 2))
+    layer(inputs, bias)
+    layer.query_key_value.set_weights([np.tile(np.eye(4), (1, 3)), np.zeros(12)])
+    layer.output_projection.set_weights([np.eye(4), np.zeros(4)])
+    w = np.exp(2**-0.5) / (np.exp(2**-0.5) + 1)
+    v = np.exp(8**0.5) / (np.exp(8**0.5) + 1)
+    expected = np.array([[w, 2 * (1 - w), 2, 0], [1 - v, 2 * v, 2, 0]])
+    assert layer(inputs, bias).numpy()[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_token_alone_attends_to_itself_without_a_warning():
+    # The shape of the only key is known here, as it is for users who encode a text of one word.
+    layer = SelfAttention(2, 1)
+    inputs, bias = np.array([[[3, -5]]], np.float32), np.zeros((1, 1, 1, 1))
+    layer(inputs, bias)
+    layer.query_key_value.set_weights([np.tile(np.eye(2), (1, 3)), np.zeros(6)])
+    layer.output_projection.set_weights([np.eye(2), np.zeros(2)])
+    assert layer(inputs, bias).numpy().tolist() == [[[3, -5]]]
+
+
+def test_the_softmax_is_along_its_axis():
+    # e^0 : e^log 3 is 1 : 3; along the other axis, equal scores have equal shares.
+    scores = tf.constant([[0, np.log(3)], [0, np.log(3)]], tf.float32)
+    assert softmax(scores).numpy() == pytest.approx(np.array([[0.25, 0.75]] * 2))
+    assert softmax(scores, axis=0).numpy() == pytest.approx(np.full((2, 2), 0.5))
+
+
+@pytest.mark.parametrize("bow_residual", [True, False])
+def test_words_positions_and_context_of_the_transformer_by_hand(bow_residual):
+    # Without blocks, a text of one word is the word's vector plus its position, [0, 1, 0, 1] (sines and
+    # cosines of 0). With the residual, the word [3, 4, 0, 0] has entries of a mean square of 1, so it is
+    # divided by sqrt(25 / 4) = 2.5: [1.2, 2.6, 0, 1] with the position. The context is 4^-.5 of that, here
+    # through the identity, and is added to the word at unit length: [.6, 1.3, 0, .5] + [.6, .8, 0, 0].
+    # Without the residual, words are multiplied by sqrt(4).
+    sizes = {"num_words": 2, "max_tokens": 3, "embedding_dim": 4, "hidden_dim": 4, "num_heads": 1}
+    encoder = TransformerEncoder(**sizes, num_ngrams=0, num_layers=0, bow_residual=bow_residual)
+    encoder.build_variables()
+    encoder.static.input_projection.set_weights([np.eye(4), np.zeros(4)])
+    if bow_residual:
+        encoder.context_projection.set_weights([np.eye(4), np.zeros(4)])
+    word, other = [3, 4, 0, 0], [7, -7, 7, -7]
+    # The other vectors are padding.
+    inputs, lengths = np.array([[word, other]], np.float32), np.array([1])
+    expected = [1.2, 2.1, 0, 0.5] if bow_residual else [6, 9, 0, 1]
+    assert encoder.encode_tokens(inputs, lengths).numpy()[0] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -174,6 +227,14 @@ def test_masked_mean_by_hand():
     # In bfloat16 a sum of 512 ones stops growing at 256.
     ones = ops.cast(np.ones((1, 512, 1)), "bfloat16")
     assert masked_mean(ones, np.ones((1, 512), bool)).numpy().tolist() == [[1.0]]
+
+
+def test_padding_is_no_token_and_has_no_share_in_the_maximum():
+    inputs = np.array([[[1, -2], [3, -4], [100, 100]], [[-5, -6], [7, 7], [8, 8]], [[9, 9]] * 3], np.float32)
+    mask = token_mask(inputs, np.array([2, 1, 0], np.int32))
+    assert mask.numpy().tolist() == [[True, True, False], [True, False, False], [False] * 3]
+    # The maximum of [1, -2] and [3, -4]; of [-5, -6] alone, though padding is above it, and so are zeros.
+    assert masked_max(inputs, mask).numpy().tolist() == [[3, -2], [-5, -6], [MASKED, MASKED]]
 
 
 def test_unit_length_has_a_finite_gradient_at_zero():

@@ -11,7 +11,7 @@ from keras import ops
 
 from xling_tf.config import ModernBertConfig
 from xling_tf.encoders.bert import BertEncoder
-from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm
+from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm, softmax
 from xling_tf.layers.pooling import MASKED, token_mask
 
 # Texts of more tokens than this number of windows are computed in blocks, whose neighbours are moved to them;
@@ -177,7 +177,7 @@ class ModernBertBlock(Layer):
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
     scores = ops.matmul(query, ops.swapaxes(key, -1, -2))
-    return ops.matmul(ops.softmax(scores + ops.cast(bias, scores.dtype)), value)
+    return ops.matmul(softmax(scores + ops.cast(bias, scores.dtype)), value)
 
 
 def _in_blocks(inputs: Tensor, size: int) -> Tensor:

@@ -97,6 +97,11 @@ def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any
     return outputs, gradient
 
 
+def softmax(scores: Tensor, axis: int = -1) -> Tensor:
+    """Softmax along an axis. That of `keras.ops` warns of one score, which a text of one token has."""
+    return tf.nn.softmax(scores, axis=axis)
+
+
 def float32_copy(layer: _Layer) -> _Layer:
     """Returns a copy of a built layer or encoder, weights included, that computes in float32."""
     copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})

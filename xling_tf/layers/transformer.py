@@ -6,7 +6,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm
+from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm, softmax
 
 EPSILON = 1e-6  # of layer norms in Vaswani et al.'s code
 
@@ -33,7 +33,7 @@ class SelfAttention(Layer):
         heads = ops.reshape(self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim))
         query, key, value = ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), 3)
         scores = ops.matmul(query * self.head_dim**-0.5, ops.swapaxes(key, -1, -2))
-        weights = ops.softmax(scores + ops.cast(attention_bias, scores.dtype))
+        weights = softmax(scores + ops.cast(attention_bias, scores.dtype))
         mixed = ops.transpose(ops.matmul(weights, value), (0, 2, 1, 3))
         return self.output_projection(ops.reshape(mixed, (batch, length, -1)))
 

@@ -11,7 +11,7 @@ from keras import ops
 
 from xling_tf.baselines.yu2018 import LstmConfig
 from xling_tf.encoders.base import TokenEncoder
-from xling_tf.layers.base import Layer
+from xling_tf.layers.base import Layer, softmax
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import MASKED, POOLINGS, token_mask
 
@@ -145,7 +145,7 @@ class AttentionPooling(Layer):
     def call(self, inputs: Tensor, padding_mask: Tensor) -> Tensor:
         """Pools the tokens of each sentence; arguments and result are those of `masked_mean`."""
         scores = ops.cast(self.scores(self.hidden(inputs)), "float32")
-        weights = ops.softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, MASKED), axis=1)
+        weights = softmax(ops.where(ops.expand_dims(padding_mask, axis=-1), scores, MASKED), axis=1)
         return ops.sum(weights * ops.cast(inputs, "float32"), axis=1)
 
 
