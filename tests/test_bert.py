@@ -156,6 +156,27 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
 
 
 @pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        *[("gelu", "gelu"), ("gelu_python", "gelu"), ("relu", "relu"), ("silu", "silu"), ("swish", "silu")],
+        *[(name, "gelu_tanh") for name in ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh")],
+    ],
+)
+def test_activations_have_several_names(theirs, ours, tmp_path):
+    folder = write(tmp_path, tensors(), {**CONFIG, "hidden_act": theirs})
+    assert read_bert(folder)[0]["activation"] == ours
+
+
+@pytest.mark.parametrize(("padding", "first"), [({}, 2), ({"pad_token_id": 1}, 2), ({"pad_token_id": 0}, 1)])
+def test_the_positions_of_a_roberta_begin_after_the_id_of_its_padding(padding, first, tmp_path):
+    arrays = tensors()
+    _, places, kinds, *_ = arrays.values()
+    settings, weights = read_bert(write(tmp_path, arrays, {**CONFIG, "model_type": "roberta", **padding}))
+    assert settings["max_positions"] == settings["max_tokens"] == POSITIONS - first
+    assert weights["encoder/positions"].tolist() == (places[first:] + kinds[0]).tolist()
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"model_type": "mpnet"}, "model_type .* one of bert, camembert, .* got 'mpnet'"),

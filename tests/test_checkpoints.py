@@ -42,6 +42,8 @@ DAMAGES = [
     lambda path: (path / "optimizer.safetensors").write_bytes(b""),
     lambda path: (path / "state.json").write_text('{"step": 9}'),
     lambda path: [file.unlink() for file in path.iterdir()],
+    # Whole, but that of another step.
+    lambda path: (shutil.rmtree(path), shutil.copytree(path.with_name("step-000000020"), path)),
     lambda path: (shutil.rmtree(path), path.write_text("")),
 ]
 

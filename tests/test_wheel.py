@@ -1,6 +1,7 @@
 """An encoder as a Python package: the vectors of the graph, from NumPy or ONNX Runtime alone."""
 
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -87,6 +88,39 @@ def test_the_wheel_has_the_same_bytes_each_time_and_is_close_to_the_model(tmp_pa
     expected = source.encode(SENTENCES)
     expected[SENTENCES.index("")] = 0
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.02)
+
+
+def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
+    # The vectors of every tenth text are turned round: a tenth of the cosines is -1, and the others are
+    # almost 1, so their mean is .8, and 5% are at most -1.
+    model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
+
+    def encode(texts):
+        vectors = model(list(texts)).numpy()
+        vectors[::10] *= -1
+        return vectors
+
+    wheel.export(Source(tmp_path / "model", model, encode, None), tmp_path, name="tiny-model")
+    card = (tmp_path / "README.md").read_text("utf-8")
+    (numbers,) = re.findall(r"is (-?[\d.]+), .* below (-?[\d.]+)\.", card, re.DOTALL)
+    mean, least = map(float, numbers)
+    assert (mean, least) == (pytest.approx(0.8, abs=0.01), pytest.approx(-1, abs=0.01))
+
+
+def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypatch):
+    monkeypatch.setattr(wheel, "_DIM", 2)
+    monkeypatch.setattr(wheel, "_SENTENCES", 100)
+    model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
+    # Words have 10 in place 3, and 1 or -1 in place 5; all other numbers are zeros.
+    table = np.zeros((len(WORDS) + 1, 12))
+    table[:, 3], table[:, 5] = 10, (-1) ** np.arange(len(WORDS) + 1)
+    model.encoder.embedding.words.table.assign(table)
+    model.encoder.input_projection.kernel.assign(np.eye(12, 16))
+    model.encoder.input_projection.bias.assign(np.zeros(16))
+    components = np.abs(wheel.principal_components(model, np.ones(len(WORDS))))
+    expected = np.zeros((16, 2))
+    expected[3, 0] = expected[5, 1] = 1
+    assert components == pytest.approx(expected, abs=0.05)
 
 
 def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
