@@ -18,7 +18,7 @@ from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.exporters import model2vec
+from xling_tf.exporters import base, model2vec
 from xling_tf.exporters.base import Source, export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
@@ -27,6 +27,7 @@ from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 from xling_tf.tokenizers.words import WordTokenizer
+from xling_tf.weights import read_weights
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -137,6 +138,33 @@ def test_marks_around_sentences_cannot_be_expressed(tmp_path):
     model = tiny_model(tiny_config(*MARKED), {"en": SAMPLE[::2], "es": SAMPLE[1::2]})
     with pytest.raises(UserError, match="no special tokens"):
         model2vec.export(Source(tmp_path, model, model, None), tmp_path / "output")
+
+
+def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
+    # StaticEmbedding of sentence-transformers adds the row of unknown words, which must be zeros.
+    settings = ("tokenizer.ngram_sizes=", "tokenizer.num_oov_buckets=1", *STATIC)
+    model = tiny_model(tiny_config(*settings), [EMPTY_TOKEN, "hola", "don"])
+    add_noise(model.weights.values())
+    model2vec.export(Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path)
+    table = read_weights(tmp_path / "model.safetensors")["embeddings"]
+    vocabulary = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
+    assert not table[vocabulary[UNKNOWN_WORD]].any()
+    # A word has the projection of its row.
+    rows, kernel, bias = (variable.numpy() for variable in model.encoder.variables)
+    for word, row in (("hola", 1), ("don", 2)):
+        assert table[vocabulary[word]] == pytest.approx(rows[row] @ kernel + bias, abs=1e-6)
+
+
+@pytest.mark.parametrize(("error", "is_refused"), [(5e-5, False), (2e-4, True), (np.nan, True)])
+def test_an_export_whose_vectors_are_others_is_refused(error, is_refused, folder_of, tmp_path, monkeypatch):
+    encode_by = base.encode_by
+    monkeypatch.setattr(base, "encode_by", lambda saved: lambda texts: encode_by(saved)(texts) + error)
+    if is_refused:
+        with pytest.raises(UserError, match="vectors differ"):
+            export(folder_of("static words"), "keras", tmp_path / "output")
+    else:
+        export(folder_of("static words"), "keras", tmp_path / "output")
+    assert (tmp_path / "output").exists() == (not is_refused)
 
 
 def test_flags_that_do_not_fit_are_refused(tmp_path):

@@ -12,6 +12,7 @@ from serving_models import put_export, save
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.errors import UserError
+from xling_tf.serving import models
 from xling_tf.serving.models import WARMUP_REQUESTS, Servable, ServedModel, load_models
 from xling_tf.serving.monitoring import LOAD_FAILURES
 from xling_tf.serving.protocol import ServingError
@@ -117,6 +118,34 @@ def test_an_export_that_is_replaced_is_loaded_anew(tmp_path):
     model.poll()
     assert answering(model) == 6
     assert model.states[1][:2] == ("AVAILABLE", "UNKNOWN")
+
+
+# As TensorFlow Serving's ToHTTPStatusCode has them.
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (tf.errors.InvalidArgumentError, 400),
+        (tf.errors.FailedPreconditionError, 400),
+        (tf.errors.OutOfRangeError, 400),
+        (tf.errors.NotFoundError, 404),
+        (tf.errors.ResourceExhaustedError, 429),
+        (tf.errors.UnimplementedError, 501),
+        (tf.errors.UnavailableError, 503),
+        (tf.errors.DeadlineExceededError, 504),
+        (tf.errors.InternalError, 500),
+    ],
+)
+def test_errors_of_a_model_have_the_statuses_of_tensorflow_serving(error, status, tmp_path, monkeypatch):
+    def fails(**inputs):
+        raise error(None, None, "it failed\nhere")
+
+    loaded = tf.Module()
+    loaded.signatures = {"serving_default": fails}
+    monkeypatch.setattr(models, "load_saved_model", lambda folder: loaded)
+    servable = Servable("m", 1, put_export(tmp_path / "m", 1))
+    with pytest.raises(ServingError, match=r"^it failed$") as raised:
+        servable.queues["serving_default"].run({"inputs": np.array([b""], object)})
+    assert raised.value.status == status
 
 
 def put_warm_up(folder: Path, text: bytes) -> None:

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -105,6 +106,17 @@ def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
     (numbers,) = re.findall(r"is (-?[\d.]+), .* below (-?[\d.]+)\.", card, re.DOTALL)
     mean, least = map(float, numbers)
     assert (mean, least) == (pytest.approx(0.8, abs=0.01), pytest.approx(-1, abs=0.01))
+
+
+def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(monkeypatch):
+    # By Zipf's law, the shares of three words are 1, 1/2 and 1/3 of 11/6: 6/11, 3/11 and 2/11. "que" has
+    # half of the words of Spanish, one of two languages, and so .25 more; nothing is known of the other one.
+    known = SimpleNamespace(
+        available_languages=lambda: {"es": "", "en": ""}, get_frequency_dict=lambda code: {"que": 0.5}
+    )
+    monkeypatch.setattr(wheel, "library", lambda *names: known)
+    importance = wheel.word_importance(["the", "x", "que"], ["es_MX", "tlh"])
+    assert importance == pytest.approx([6 / 11, 3 / 11, 2 / 11 + 0.25])
 
 
 def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypatch):
