@@ -55,6 +55,15 @@ def test_margins_and_faults(tmp_path):
             assert counts == {"kept": len(kept), "dropped: low margin": 3 - len(kept), **faults}
 
 
+def test_a_pair_that_just_reaches_the_threshold_is_kept(tmp_path):
+    # Of one pair with equal vectors, the cosine is 1, and so is the mean over its only neighbour: margin 1.
+    noisy, output = tmp_path / "noisy.tsv", tmp_path / "clean.tsv"
+    noisy.write_text("\t".join(PAIRS[4]) + "\n", encoding="utf-8")
+    for threshold, kept in ((1.0, 1), (1.001, 0)):
+        counts = clean_bitext(encode, noisy, output, **{**OPTIONS, "threshold": threshold})
+        assert counts == {"kept": kept, "dropped: low margin": 1 - kept}
+
+
 @pytest.mark.parametrize("ending", [".gz", ".GZ", ".xz", ".bz2", ".lzma", ".zst", ""])
 def test_the_output_is_compressed_as_its_name_says(tmp_path, ending):
     noisy, output = tmp_path / "noisy.tsv", tmp_path / f"clean.en-es.tsv{ending}"

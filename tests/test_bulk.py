@@ -19,6 +19,7 @@ from pyarrow import parquet
 from raw_files import read_files, small_disk, write_files
 from serving_models import DIM, hashed, save_hashed
 
+from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
 from xling_tf.errors import UserError
@@ -74,6 +75,23 @@ def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, precision):
     np.save(output / "shard-00000.npy", vectors[0] + 1)
     earlier = VectorFolder(output, {**folder.description, "format": "npy"})
     np.testing.assert_array_equal(earlier.vectors(0), vectors[0] + 1)
+
+
+def test_chunks_end_at_shards_and_depend_on_the_texts_alone(monkeypatch):
+    def sizes(lengths, shard_rows, batch_rows):
+        texts = pa.array(["x" * length for length in lengths])
+        batches = pa.table({"text": texts}).to_batches(max_chunksize=batch_rows)
+        chunks = [*vector_files._chunks(iter(batches), "text", shard_rows)]
+        assert pa.chunked_array([chunk["text"] for chunk in chunks]).to_pylist() == texts.to_pylist()
+        return [chunk.num_rows for chunk in chunks]
+
+    monkeypatch.setattr(vector_files, "_CHUNK_ROWS", 4)
+    monkeypatch.setattr(vector_files, "_CHUNK_BYTES", 10)
+    for batch_rows in (1, 3, 25):
+        # Four rows at a time, and the two that are left of a shard of ten.
+        assert sizes([1] * 25, 10, batch_rows) == [4, 4, 2, 4, 4, 2, 4, 1]
+        # 4 + 4 bytes, the third text would be beyond 10; a long text is alone, and is not divided.
+        assert sizes([4, 4, 4, 20, 1, 1], 100, batch_rows) == [2, 1, 1, 2]
 
 
 def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tmp_path, monkeypatch):

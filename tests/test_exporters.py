@@ -18,7 +18,7 @@ from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.exporters import base, model2vec
+from xling_tf.exporters import base, model2vec, sentence_transformers
 from xling_tf.exporters.base import Source, export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
@@ -153,6 +153,13 @@ def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
     rows, kernel, bias = (variable.numpy() for variable in model.encoder.variables)
     for word, row in (("hola", 1), ("don", 2)):
         assert table[vocabulary[word]] == pytest.approx(rows[row] @ kernel + bias, abs=1e-6)
+
+
+def test_special_tokens_are_those_of_the_vocabulary(tmp_path):
+    # [PAD] is the first of make_bert's marks.
+    assert sentence_transformers._write_tokenizer(tmp_path, make_bert()) == 0
+    roles = {"unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "pad_token": "[PAD]"}
+    assert json.loads((tmp_path / "special_tokens_map.json").read_text()) == roles
 
 
 @pytest.mark.parametrize(("error", "is_refused"), [(5e-5, False), (2e-4, True), (np.nan, True)])
