@@ -191,6 +191,39 @@ def test_configs_that_do_not_fit_are_refused(changes, message, tmp_path):
         read(write(tmp_path, tensors(), {**CONFIG, **changes}))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hidden_size", 1_000_000),
+        ("hidden_size", 1e6),
+        ("hidden_size", 8),  # the tables have 4 numbers
+        ("intermediate_size", 10**9),
+        ("intermediate_size", 9),
+        ("intermediate_size", "8"),
+        ("max_position_embeddings", 1e12),
+        ("max_position_embeddings", 10**12),
+        ("max_position_embeddings", 13),
+        ("num_attention_heads", 2.0),
+        ("num_attention_heads", True),
+        ("num_attention_heads", None),
+        ("num_hidden_layers", 10**9),
+        ("num_hidden_layers", -1),
+    ],
+)
+def test_sizes_are_integers_and_those_of_the_tensors_before_a_layer_is_made(name, value, tmp_path):
+    with pytest.raises(UserError) as caught:
+        read_bert(write(tmp_path, tensors(), {**CONFIG, name: value}))
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("pad", [-5, 10**9])
+def test_the_first_position_is_one_of_the_table(pad, tmp_path):
+    config = {**CONFIG, "model_type": "roberta", "pad_token_id": pad}
+    with pytest.raises(UserError, match="positions"):
+        read_bert(write(tmp_path, tensors(), config))
+
+
 TWO = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}
 NO_PROMPT = {"pooling_mode": "mean", "include_prompt": False}
 

@@ -12,6 +12,8 @@ from import_model import import_model, read_licence
 from programs import ROOT, run_peers
 from raw_files import write_json_files
 from safetensors.numpy import save_file
+from test_bert import CONFIG, write
+from test_bert import tensors as bert_tensors
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 import xling_tf
@@ -142,6 +144,43 @@ def test_other_models_are_refused_in_one_line(tmp_path):
 def test_static_models_need_no_list_of_modules(tmp_path):
     folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec", modules=None)
     np.testing.assert_allclose(Model.from_pretrained(folder)(["a dog"]), [unit([1, 1])], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("section", "changes"),
+    [
+        ("encoder", {"hidden_dim": 2.0}),
+        ("encoder", {"embedding_dim": "2"}),
+        ("encoder", {"hidden_dim": True}),
+        ("tokenizer", {"max_tokens": "8"}),
+        ("tokenizer", {"lowercase": "no"}),
+        ("info", {"languages": "en"}),
+        ("info", {"prompts": {"query": 3}}),
+        ("info", {"similarity": {"scale": "1"}}),
+        ("info", {"similarity": 3}),
+        ("heads", {"inference": {"x": 7}}),
+        ("heads", {"inference": {"x": "y"}}),
+        ("heads", {"inference": [7]}),
+    ],
+)
+def test_settings_of_another_type_are_told_in_one_line(model2vec, tmp_path, section, changes):
+    folder = tmp_path / "saved"
+    Model.from_pretrained(model2vec).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config[section] |= changes
+    write_json_files(folder, config=config)
+    with pytest.raises(UserError) as caught:
+        Model.from_pretrained(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_setting_of_another_type_in_a_bert_is_told_in_one_line(tmp_path):
+    for changes in ({"layer_norm_eps": "1e-12"}, {"layer_norm_eps": None}):
+        config = {**CONFIG, **changes}
+        folder = write(tmp_path / "m", bert_tensors(), config)
+        (folder / "vocab.txt").write_text("\n".join(WORDS), "utf-8")
+        with pytest.raises(UserError, match="epsilon"):
+            Model.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])

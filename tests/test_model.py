@@ -133,7 +133,7 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
         path.write_bytes(contents[path])
     for section, change, message in (
         ("encoder", {"kind": "mystery"}, "mystery"),
-        ("encoder", {"hidden_dim": "wide"}, "cannot be built"),
+        ("encoder", {"hidden_dim": "wide"}, "hidden_dim .* must be int"),
         ("encoder", {"intermediate_dim": 13}, "weights in .* do not fit"),
         ("info", {"colour": "red"}, "has no field"),
     ):

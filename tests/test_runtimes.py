@@ -170,6 +170,52 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
         load(spelt.place / "onnx")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": None},
+        {"dim": "8"},
+        {"runtime": None},
+        {"runtime": "torch"},
+        {"runtime": ["onnx"]},
+        {"prompt": 3},
+        {"vocabulary": None},
+        {"vocabulary": 3},
+        {"vocabulary": "missing.txt"},
+        {"vocabulary": "/etc/passwd"},
+        {"vocabulary": "../vocabulary.txt"},
+        {"text": None},
+        {"text": "words"},
+        {"text": {}},
+        {"text": {"kind": "letters"}},
+        {"text": {"kind": "words"}},
+        {"text": {"kind": "pieces", "max_tokens": 8}},
+    ],
+)
+def test_settings_that_are_missing_or_of_another_type_are_told_in_one_line(spelt, tmp_path, changes):
+    spelt.encoder("onnx")
+    folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))
+    settings = json.loads((folder / "runtime.json").read_text("utf-8")) | changes
+    kept = {name: value for name, value in settings.items() if value is not None}
+    (folder / "runtime.json").write_text(json.dumps(kept), "utf-8")
+    shutil.copy(
+        folder / settings["vocabulary"] if "vocabulary" not in changes else folder / "runtime.json",
+        tmp_path / "vocabulary.txt",
+    )
+    with pytest.raises(UserError) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_vocabulary_that_is_no_model_of_sentencepiece_is_told(tmp_path):
+    rules = SentencePieceTokenizer.fit(PIECES, CORPUS).rules()
+    for content in (b"", b"\n\xff", b"hola\n" * 50):
+        (tmp_path / "v").write_bytes(content)
+        with pytest.raises(UserError, match="must be a model of SentencePiece"):
+            Pieces(tmp_path / "v", rules).tokenize(["a"])
+
+
 @pytest.mark.slow
 def test_the_program_compares_them(spelt, tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(SENTENCES), encoding="utf-8")

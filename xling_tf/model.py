@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf import __version__
-from xling_tf.config import TASKS, TOKENIZERS, ModelInfo
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
@@ -23,7 +23,7 @@ from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
 from xling_tf.savedmodel.saved_models import find_model, is_foreign, model_name
-from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict
+from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict, require_types
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.weights import (
@@ -124,12 +124,20 @@ class Model:
                         "from one model"
                     )
             info = from_mapping(ModelInfo, config["info"])
-            model = cls(tokenizer, _without_former(config["encoder"]), info)
+            encoder = _without_former(config["encoder"])
+            require_types(ENCODERS.config_type(encoder["kind"]), encoder)
+            model = cls(tokenizer, encoder, info)
             for task, layers in config["heads"].items():
                 TASKS.implementation(task)  # its module registers the layers with Keras
                 model.heads[task] = {
                     name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()
                 }
+                for name, layer in model.heads[task].items():
+                    if not isinstance(layer, keras.layers.Layer):
+                        raise UserError(
+                            f"heads.{task}.{name} in {CONFIG} must be a layer of Keras, got {layer!r}; "
+                            "restore the folder from a backup, or export the model again"
+                        )
         return model
 
     def config(self) -> dict[str, Any]:

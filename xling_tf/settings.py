@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -136,7 +137,35 @@ def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
     hints = get_type_hints(kind)
     if unknown := sorted(set(values) - set(hints)):
         raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version")
+    require_types(kind, values)
     return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
+
+
+def require_types(kind: Any, values: Mapping[str, Any]) -> None:
+    """Raises a `UserError` unless the JSON values of a dataclass's fields have the fields' types."""
+    for name, hint in get_type_hints(kind).items():
+        if name in values and not _fits(hint, values[name]):
+            expected = getattr(hint, "__name__", None) if get_origin(hint) is None else str(hint)
+            raise UserError(
+                f"{name} of a {kind.__name__} must be {expected}, got {str(values[name])[:100]!r} "
+                f"({type(values[name]).__name__}); correct it, or use another copy of the file"
+            )
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """True if a JSON value has the type of a field; types that are not named here are not checked."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return any(_fits(one, value) for one in arguments)
+    if origin is tuple:
+        return isinstance(value, list | tuple) and all(_fits(arguments[0], part) for part in value)
+    if origin in (dict, Mapping):
+        return isinstance(value, Mapping) and all(_fits(arguments[1], part) for part in value.values())
+    if dataclasses.is_dataclass(hint):
+        return isinstance(value, Mapping) or dataclasses.is_dataclass(value)
+    # True and False are integers in Python.
+    types = {int: Integral, float: Real, bool: bool, str: str, type(None): type(None)}
+    return isinstance(value, types.get(hint, object)) and (hint is bool or not isinstance(value, bool))
 
 
 def _from_value(kind: Any, value: Any) -> Any:

@@ -15,6 +15,7 @@ from xling_tf.importers.sentence_transformers import (
     read_settings,
     read_tensors,
 )
+from xling_tf.savedmodel.saved_models import LIMITS
 from xling_tf.weights import Weights, require_shapes
 
 WORDS, POSITIONS, TYPES = (
@@ -117,6 +118,7 @@ _ACTIVATIONS = {
     "relu": "relu",
     **dict.fromkeys(("silu", "swish"), "silu"),
 }
+_LIMITED = {"num_layers": "layers"}  # the limits of sizes that are no dimensions
 _PREFIX = re.compile(r"(?:0\.auto_model\.)?(?:bert\.|roberta\.|distilbert\.|model\.)?")
 # Not part of the encoder: the layers of pre-training, and constants.
 _IGNORED = re.compile(
@@ -142,8 +144,14 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     settings = {ours: config[theirs] for ours, theirs in family.sizes.items()}
     settings |= {ours: config[theirs] for ours, theirs in family.options.items() if theirs in config}
     require_known(f"{family.sizes['activation']} in {path}", settings["activation"], _ACTIVATIONS)
+    for ours, theirs in family.sizes.items():
+        if ours != "activation":
+            _require_size(f"{theirs} in {path}", config[theirs], LIMITS[_LIMITED.get(ours, "dimensions")])
     offset = config.get("pad_token_id", 1) + 1 if family.has_offset else 0
-    num_positions = config["max_position_embeddings"] - offset
+    most = config["max_position_embeddings"]
+    _require_size(f"max_position_embeddings in {path}", most, LIMITS["ids"])
+    num_positions = most - offset
+    _require_size(f"the number of positions in {path}", num_positions, most)
     encoder = {
         "kind": family.kind,
         "max_tokens": read_max_tokens(transformer, num_positions),
@@ -159,9 +167,31 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
             name = name.replace(old, new)
         if not _IGNORED.match(name):
             tensors[name] = array.astype(np.float32, copy=False)
-    parts = tensor_names(family, settings).values()
-    require_shapes(dict.fromkeys([*family.tables, *chain.from_iterable(parts)]), tensors, str(transformer))
+    _require_sizes_of(tensors, family, settings, most, str(transformer))
     return encoder, arranged(tensors, family, settings, offset) | dense
+
+
+def _require_size(name: str, size: Any, most: int) -> None:
+    if type(size) is not int or not 1 <= size <= most:
+        raise UserError(
+            f"{name} must be an integer from 1 to {most}, got {size!r}; use another copy of the model"
+        )
+
+
+def _require_sizes_of(
+    tensors: Weights, family: Family, settings: Mapping[str, Any], num_positions: int, where: str
+) -> None:
+    """Checks that the tensors of an encoder are there, and have its sizes, before it takes memory."""
+    names = [*family.tables, *chain.from_iterable(tensor_names(family, settings).values())]
+    shapes: dict[str, Sequence[int] | None] = dict.fromkeys(names)
+    dim = settings["embedding_dim"]
+    for name in family.tables:
+        rows = num_positions if name == POSITIONS else len(np.atleast_1d(tensors.get(name, ())))
+        shapes[name] = (rows, dim)
+    (last,) = family.parts["output"]
+    for index in range(settings["num_layers"]):
+        shapes[f"{family.layer}.{index}.{last}.weight"] = (dim, settings["intermediate_dim"])
+    require_shapes(shapes, tensors, where)
 
 
 def _unknown(config: Mapping[str, Any], path: Path) -> str:

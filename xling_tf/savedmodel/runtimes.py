@@ -1,6 +1,7 @@
 """Models for LiteRT or ONNX Runtime, which `xling_tf.load` runs without TensorFlow."""
 
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError, as_user_error, library
+from xling_tf.errors import UserError, as_user_error, library, require_known
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.length_batches import available_cpus, compute_in_batches
+from xling_tf.savedmodel.saved_models import require_inside
 from xling_tf.savedmodel.word_averages import PerProcess, WordSplitter, first_bytes, ngrams_of, readable
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
@@ -38,14 +40,24 @@ class RuntimeModel:
 
     def __init__(self, folder: Path) -> None:
         message = f"{folder / RUNTIME_SETTINGS} cannot be read: {{error}}; convert the model again"
-        with as_user_error(message, OSError, ValueError):
+        with as_user_error(message, OSError, ValueError, RecursionError):
             settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
         if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
             raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
         self.prompt: str = settings.get("prompt", "")  # which the caller puts before texts
-        self._dim = settings["dim"]
-        self._text = _TEXTS[settings["text"]["kind"]](folder / settings["vocabulary"], settings["text"])
-        self._run = PerProcess(lambda: _open(folder, settings["runtime"]))
+        message = (
+            f"{folder / RUNTIME_SETTINGS} must have all settings of a converted model, but one is missing or "
+            "damaged ({error}); convert the model again"
+        )
+        with as_user_error(message, AttributeError, LookupError, TypeError, OSError, ValueError):
+            self._dim, runtime = operator.index(settings["dim"]), settings["runtime"]
+            require_known(f"runtime in {folder / RUNTIME_SETTINGS}", runtime, MODEL_FILES)
+            vocabulary = require_inside(folder, settings["vocabulary"])
+            text: Any = _TEXTS[settings["text"]["kind"]](vocabulary, settings["text"])
+            # A text with a word of no vocabulary uses every rule.
+            text.inputs(text.tokenize([f"{self.prompt.strip()} xqzé"]))
+        self._text = text
+        self._run = PerProcess(lambda: _open(folder, runtime))
         self._run()  # a damaged file is told now
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -88,7 +100,11 @@ class Pieces:
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         processor = library("sentencepiece", "sentencepiece", "runtime").SentencePieceProcessor
-        self._model = processor(model_file=str(vocabulary))
+        message = (
+            f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); convert the model again"
+        )
+        with as_user_error(message, OSError, RuntimeError):
+            self._model = processor(model_file=str(vocabulary))
         self._settings = settings
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:

@@ -24,6 +24,14 @@ from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, file_digest, folder_of
 from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
+# The most of each that an imported file may have; published models have less (docs/interop.md, Limits).
+LIMITS = {
+    "ids": 1 << 21,  # of a tokenizer, and rows of a table of vectors
+    "dimensions": 1 << 14,  # width of a layer
+    "layers": 256,
+    "members": 10_000,  # of an archive
+    "unpacked bytes": 1 << 34,  # of all members together
+}
 # Patterns of the files that are copied with every model; folders of such names are not.
 _LICENCE_FILES = ("LICEN[CS]E*", "NOTICE*")
 _WHEEL = ".whl"
