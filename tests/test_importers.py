@@ -1,5 +1,6 @@
 """Models of other libraries, by their files: static ones, wheels, and what is refused."""
 
+import gzip
 import io
 import json
 import stat
@@ -21,7 +22,7 @@ from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
 from xling_tf.importers.base import read_base_model, read_similarity
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import find_model, is_foreign, licence_files
+from xling_tf.savedmodel.saved_models import LIMITS, find_model, is_foreign, licence_files
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 # Rows of a table, with their vectors in two dimensions.
@@ -205,6 +206,61 @@ def test_zip_archives_with_links_are_refused(tmp_path):
         file.writestr(link, "/etc/passwd")
     with pytest.raises(UserError, match="is a link"):
         find_model(tmp_path / "m.zip")
+
+
+def make_archive(path, sizes):
+    """Writes an archive of members of zeros, of the format of its name."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+            for number, size in enumerate(sizes):
+                with file.open(f"m/{number}", "w") as member:
+                    for _ in range(0, size, 1 << 20):
+                        member.write(bytes(min(size, 1 << 20)))
+        return path
+    with tarfile.open(path, f"w:{path.suffix.removeprefix('.tar').lstrip('.')}") as file:
+        for number, size in enumerate(sizes):
+            member = tarfile.TarInfo(f"m/{number}")
+            member.size = size
+            file.addfile(member, io.BytesIO(bytes(size)))
+    return path
+
+
+@pytest.mark.parametrize("name", ["m.zip", "m.tar", "m.tar.gz", "m.tar.bz2", "m.tar.xz"])
+def test_archives_that_unpack_to_too_much_are_refused_before_they_do(tmp_path, monkeypatch, name):
+    # Three files of 40,000 bytes: within the limit of a file, but not together.
+    make_archive(tmp_path / name, [40_000] * 3)
+    assert len([*find_model(tmp_path / name).iterdir()]) == 3
+    monkeypatch.setitem(LIMITS, "unpacked bytes", 100_000)
+    find_model.__globals__["_unpacked"].cache_clear()
+    with pytest.raises(UserError, match="at most 100,000 bytes"):
+        find_model(tmp_path / name)
+    monkeypatch.setitem(LIMITS, "unpacked bytes", 1_000_000)
+    monkeypatch.setitem(LIMITS, "members", 2)
+    with pytest.raises(UserError, match="at most 2 files"):
+        find_model(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["m.zip", "m.tar.gz"])
+def test_a_small_archive_of_many_zeros_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("xling_tf.savedmodel.saved_models._SMALL", 1 << 20)
+    # Zeros become a thousandth when compressed.
+    make_archive(tmp_path / name, [1 << 22])
+    with pytest.raises(UserError, match="must unpack to at most 1,048,576 bytes"):
+        find_model(tmp_path / name)
+
+
+def test_headers_of_a_tar_and_what_follows_its_end_count_as_well(tmp_path, monkeypatch):
+    monkeypatch.setitem(LIMITS, "unpacked bytes", 1 << 20)
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 1 << 22  # tarfile reads such a header into memory
+    with gzip.open(tmp_path / "header.tar.gz", "wb") as file:
+        file.write(header.tobuf() + bytes(1 << 22))
+    make_archive(tmp_path / "m.tar", [10])
+    with gzip.open(tmp_path / "end.tar.gz", "wb") as file:
+        file.write((tmp_path / "m.tar").read_bytes() + bytes(1 << 22))
+    for name in ("header", "end"):
+        with pytest.raises(UserError, match="at most 1,048,576 bytes"):
+            find_model(tmp_path / f"{name}.tar.gz")
 
 
 def test_licences_that_are_links_to_outside_are_not_copied(model2vec, tmp_path):

