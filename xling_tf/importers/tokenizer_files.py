@@ -11,6 +11,7 @@ from typing import Any
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
+from xling_tf.savedmodel.saved_models import LIMITS
 from xling_tf.tokenizers import sentencepiece as sp
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
@@ -46,7 +47,7 @@ _BPE = (
     r'BPE byte_fallback=true continuing_subword_prefix=(?:null|"") dropout=null '
     r'end_of_word_suffix=(?:null|"") fuse_unk=(?:true|false)(?: ignore_merges=false)? unk_token="[^"]+"; '
 )
-_MAX_ROWS = 1 << 21  # of a vocabulary; the largest published ones have about a million
+_MAX_ROWS = LIMITS["ids"]  # of a vocabulary
 _Settings = dict[str, Any]
 
 
