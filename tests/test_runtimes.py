@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -140,6 +142,28 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
         encoder.encode(["a"], normalize_embeddings=False)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
+
+
+# Processes that are forked from one that has encoded: one encodes as well, the other does not; both end.
+FORKING = """
+import os, sys
+import xling_tf
+encoder = xling_tf.load(sys.argv[1])
+expected = encoder.encode(["a b c", "d"])
+for uses_it in (True, False):
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        sys.exit(0 if not uses_it or (encoder.encode(["a b c", "d"]) == expected).all() else 1)
+"""
+
+
+@pytest.mark.parametrize("name", ["onnx", pytest.param("litert", marks=pytest.mark.slow)])
+def test_a_forked_process_encodes_and_ends(name, spelt):
+    spelt.encoder(name)
+    environment = {key: text for key, text in os.environ.items() if key != "ORT_DISABLE_TELEMETRY"}
+    command = [sys.executable, "-c", FORKING, spelt.place / name]
+    subprocess.run(command, check=True, timeout=60, env=environment)
 
 
 @pytest.mark.slow

@@ -41,9 +41,10 @@ class SentenceEncoder:
 
     Methods and arguments have the names that sentence-transformers uses; an unsupported option raises a
     `UserError`. Threads may share an encoder; with asyncio, use `asyncio.to_thread(encoder.encode, texts)`.
-    Each process needs its own encoder, loaded after the fork. Pickling stores the model's path and `dtype`,
-    not its weights: unpickling loads the model again. Load only models that you trust: their graphs run with
-    the rights of this process.
+    A forked process cannot use TensorFlow if its parent has: load SavedModels after the fork. Exports for ONNX
+    Runtime and LiteRT work on both sides of a fork, and open their file anew. Pickling stores the model's path
+    and `dtype`, not its weights: unpickling loads the model again. Load only models that you trust: their
+    graphs run with the rights of this process.
 
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`; or a

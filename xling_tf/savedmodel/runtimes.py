@@ -15,7 +15,14 @@ from xling_tf.errors import UserError, as_user_error, library, require_known
 from xling_tf.files import RUNTIME_SETTINGS
 from xling_tf.length_batches import available_cpus, compute_in_batches
 from xling_tf.savedmodel.saved_models import require_inside
-from xling_tf.savedmodel.word_averages import PerProcess, WordSplitter, first_bytes, ngrams_of, readable
+from xling_tf.savedmodel.word_averages import (
+    PerProcess,
+    WordSplitter,
+    first_bytes,
+    ngrams_of,
+    prepare_onnx_runtime,
+    readable,
+)
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
@@ -76,6 +83,7 @@ def _open(folder: Path, runtime: str) -> Run:
     message = f"{path} must be a converted model, but cannot be loaded: {{error}}; convert it again"
     with as_user_error(message, Exception):
         if runtime == "onnx":
+            prepare_onnx_runtime()
             engine = library("onnxruntime", "onnxruntime", "runtime")
             session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
             return lambda inputs: session.run(["outputs"], inputs)[0]

@@ -51,7 +51,8 @@ class PerProcess:
     """Something that a process opens when it first calls this, and a forked process opens anew.
 
     A forked process has none of its parent's threads: it would wait for them forever if it used, or at its
-    end destroyed, a session that its parent has opened. So it leaves that one alone.
+    end destroyed, a session that its parent has opened. So it leaves that one alone. For ONNX Runtime, call
+    `prepare_onnx_runtime` as well.
     """
 
     def __init__(self, open_it: Callable[[], Any]) -> None:
@@ -85,6 +86,14 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def prepare_onnx_runtime() -> None:
+    """Turns off telemetry; call this before the first import of ONNX Runtime.
+
+    The import starts a thread for telemetry, for which a forked process would wait forever at its end.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 class Client(ABC):
