@@ -56,8 +56,10 @@ def test_a_model_folder_has_the_model_to_the_bit(kind, tmp_path):
     (tmp_path / "run" / CONFIG).write_bytes((tmp_path / "model" / CONFIG).read_bytes())
     with pytest.raises(UserError, match="something else"):
         model.save_pretrained(tmp_path / "run")
-    with pytest.raises(UserError, match="is a model folder"):
-        xling_tf.load(tmp_path / "model")
+    loaded = xling_tf.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.encode(TEXTS), model(TEXTS), atol=1e-5)
+    with pytest.raises(UserError, match="is the run folder"):
+        xling_tf.load(tmp_path / "run")
 
 
 def test_a_folder_with_former_settings_is_read_if_they_had_their_defaults(tmp_path):

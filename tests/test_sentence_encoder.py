@@ -1,13 +1,14 @@
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from encode_functions import numbers
-from testing import SENTENCES, response_encoder
+from testing import SENTENCES, add_noise, response_encoder, tiny_config, tiny_model
 
 import xling_tf
 from xling_tf.errors import UserError
@@ -69,6 +70,46 @@ def test_attributes_that_would_change_nothing_cannot_be_set(name, value):
         with pytest.raises(UserError, match=name):
             setattr(encoder, name, value)
         assert getattr(encoder, name, None) == before
+
+
+@pytest.fixture(scope="module")
+def prompted():
+    """A trainable model of words with the prompts "query: " (the default) and "text: "."""
+    words = ["<empty>", "hola", "don", "query", "text", ":"]
+    model = tiny_model(tiny_config("tokenizer.ngram_sizes="), words)
+    add_noise(model.weights.values(), 0.3)
+    model.heads.clear()
+    prompts = {"query": "query: ", "document": "text: "}
+    model.info = replace(model.info, prompts=prompts, default_prompt_name="query")
+    return model
+
+
+@pytest.mark.parametrize("form", ["model", "module", "folder", "export", "loaded export"])
+def test_a_model_gives_its_own_lengths_and_each_prompt_once_in_every_form(form, prompted, tmp_path):
+    model: object = prompted
+    if form == "module":
+        model = prompted.module()
+    elif form == "folder":
+        prompted.save_pretrained(model := tmp_path / "model")
+    elif form != "model":
+        prompted.export(model := tmp_path / "model")
+        model = tf.saved_model.load(model) if form == "loaded export" else model
+    encoder = xling_tf.load(model)
+    lengths = np.linalg.norm(prompted.raw(tf.constant(["query: hola", "text: don"])), axis=1)
+    assert np.abs(lengths - 1).min() > 0.01
+
+    def require(vectors, text):
+        assert vectors == pytest.approx(prompted.raw(tf.constant([text])).numpy()[0], abs=1e-5)
+
+    require(encoder.encode("hola", normalize_embeddings=False), "query: hola")
+    require(encoder.encode("don", prompt="text: ", normalize_embeddings=False), "text: don")
+    require(encoder.encode("don", prompt="", normalize_embeddings=False), "don")
+    require(encoder.encode("hola") * lengths[0], "query: hola")
+    require(encoder.encode("don", prompt="text: ") * lengths[1], "text: don")
+    if form not in ("module", "loaded export"):  # which have no names of prompts
+        require(encoder.encode("don", prompt_name="document") * lengths[1], "text: don")
+    if form != "model":
+        require(encoder.encode_document("don") * lengths[1], "text: don")
 
 
 def test_errors_name_what_a_model_lacks(loaded):

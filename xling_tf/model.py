@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import keras
@@ -185,7 +186,11 @@ class Model:
         is_ready = tensor is not None and tensor.dtype == tf.string and tensor.shape.rank in (1, None)
         strings = tensor if is_ready else tf.constant(as_texts(texts, "texts"), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], strings])
-        return unit_length(self.encoder(self.tokenizer(prompted)))
+        return unit_length(self.raw(prompted))
+
+    def raw(self, texts: tf.Tensor) -> tf.Tensor:
+        """Encodes a `[texts]` tensor as it is: `[texts, hidden_dim]` of the encoder's own lengths."""
+        return self.encoder(self.tokenizer(texts))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
         """Writes the model folder; an earlier one is replaced once the new one is complete.
@@ -214,7 +219,7 @@ class Model:
     def export(
         self,
         path: str | PathLike[str],
-        files: Mapping[str, str | bytes],
+        files: Mapping[str, str | bytes] = MappingProxyType({}),
         module: ExportedModule | None = None,
     ) -> None:
         """Writes the model as a SavedModel, which `from_pretrained` also loads.

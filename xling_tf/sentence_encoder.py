@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import cached_property, partial
+from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,7 @@ from xling_tf.inputs import (
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, string_tensor, unpickled
 from xling_tf.savedmodel.runtimes import RuntimeModel
-from xling_tf.savedmodel.saved_models import find_model, load_saved_model, read_info
+from xling_tf.savedmodel.saved_models import find_model, is_model_folder, load_saved_model, read_info
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
@@ -41,15 +44,16 @@ class SentenceEncoder:
 
     Methods and arguments have the names that sentence-transformers uses; an unsupported option raises a
     `UserError`. Threads may share an encoder; with asyncio, use `asyncio.to_thread(encoder.encode, texts)`.
-    A forked process cannot use TensorFlow if its parent has: load SavedModels after the fork. Exports for ONNX
-    Runtime and LiteRT work on both sides of a fork, and open their file anew. Pickling stores the model's path
-    and `dtype`, not its weights: unpickling loads the model again. Load only models that you trust: their
-    graphs run with the rights of this process.
+    A forked process cannot use TensorFlow if its parent has: load SavedModels after the fork. Exports for
+    ONNX Runtime and LiteRT work on both sides of a fork, and open their file anew. Pickling stores the
+    model's path and `dtype`, not its weights: unpickling loads the model again. Load only models that you
+    trust: their graphs run with the rights of this process.
 
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`; or a
-            function from `[n]` strings to `[n, dim]` vectors. Exports for ONNX Runtime and LiteRT, which have
-            `encode` but no signatures, work without TensorFlow.
+            folder that `Model.save_pretrained` wrote, whose signatures are traced anew. Exports for ONNX
+            Runtime and LiteRT, which have `encode` but no signatures, work without TensorFlow. Or a `Model`,
+            whose later changes count; or a function from `[n]` strings to `[n, dim]` vectors.
         dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs that
             support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
@@ -87,21 +91,25 @@ class SentenceEncoder:
         require_unused(options, device)
         if truncate_dim is not None:
             require_positive(truncate_dim, "truncate_dim")
-        model, info = model_name_or_path, {}
+        model: Any = model_name_or_path
+        info: Mapping[str, Any] = {}
         if isinstance(model, str | os.PathLike):
             name = os.fsdecode(model)  # absolute, for processes with another working folder
             self._arguments = (name if "://" in name else os.path.abspath(os.path.expanduser(name)), dtype)
-            folder = find_model(model)
-            info = read_info(folder)
-            if (folder / RUNTIME_SETTINGS).is_file():
-                model, self._to_input = RuntimeModel(folder), list
-                info = {"prompts": {"default": model.prompt}, "default_prompt_name": "default"}
-            else:
-                model = load_saved_model(folder)
-        # The exports for runtimes have no prompt but the default one.
-        roles = {} if isinstance(model, RuntimeModel) else {"query": "", "document": ""}
+            model, info = _opened(find_model(model))
+        embed, raw = model, None
+        if hasattr(model, "encoder_settings"):  # a `Model`: here, `encode` puts prompts before texts
+            info, raw, embed = asdict(model.info), model.raw, _scaled(model.raw)
+        roles = {"query": "", "document": ""}
+        if isinstance(model, RuntimeModel):  # which has no prompt but the default one
+            roles, self._to_input = {}, list
         self._set_prompts({**roles, **info.get("prompts", {})}, info.get("default_prompt_name"))
-        self._signatures: Mapping[str, Any] = getattr(model, "signatures", {})
+        parts: Mapping[str, Any] = getattr(model, "signatures", {})
+        self._signatures: Mapping[str, Any] = {
+            # The result of `Model.module` has not been traced.
+            name: part.concrete_function() if hasattr(part, "concrete_function") else part
+            for name, part in parts.items()
+        }
         if not callable(model):
             raise UserError(f"expected a model that can be called with sentences, but got {describe(model)}")
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
@@ -110,7 +118,7 @@ class SentenceEncoder:
             raise UserError("dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32")
         self._model: Any = model
         self._in_dtype = in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
-        self._embed = self._in_dtype(model, 1)
+        self._embed, self._raw = self._in_dtype(embed, 1), raw
         self._truncate_dim = truncate_dim
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
@@ -164,7 +172,8 @@ class SentenceEncoder:
             convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
             normalize_embeddings: False returns vectors of the encoder's own lengths, from the signature
-                `raw` of an exported model. True scales them to unit length, the default of exported models.
+                `raw` of an exported model. True scales them to unit length, the default of all models but
+                functions.
             truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length again unless
                 `normalize_embeddings` is False. None: the constructor's `truncate_dim`.
             **options: Other options of sentence-transformers, with values that change nothing.
@@ -196,7 +205,8 @@ class SentenceEncoder:
         if prompt:
             columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
         embed = self._embed_raw if is_raw else self._embed
-        if self._signatures and self.prompts.get(self.default_prompt_name or "") and prompt is not None:
+        has_default = self.prompts.get(self.default_prompt_name or "") or "unprompted" in self._signatures
+        if self._signatures and has_default and prompt is not None:
             # The other signatures put the default prompt before texts.
             embed, normalize_embeddings = self._encoder("unprompted")[0], not is_raw
         if truncate_dim is None:
@@ -364,7 +374,9 @@ class SentenceEncoder:
     @cached_property
     def _embed_raw(self) -> Callable[..., Any]:
         """The function from texts to vectors of the encoder's own lengths."""
-        return self._encoder("raw")[0] if self._arguments else self._embed
+        if self._signatures or isinstance(self._model, RuntimeModel):
+            return self._encoder("raw")[0]
+        return self._raw or self._embed
 
     def _encoder(self, name: str) -> tuple[Callable[..., Any], int]:
         """A signature as a function from texts, and contexts if it takes them; and its number of inputs."""
@@ -421,6 +433,22 @@ class InnerEncoder(SentenceEncoder):
 
 
 load = SentenceEncoder  # by the public name
+
+
+def _opened(folder: Path) -> tuple[Any, Mapping[str, Any]]:
+    """Returns the model in a folder, and what is known of its prompts."""
+    if (folder / RUNTIME_SETTINGS).is_file():
+        model = RuntimeModel(folder)
+        return model, {"prompts": {"default": model.prompt}, "default_prompt_name": "default"}
+    if is_model_folder(folder):
+        model_class = resolve_name("xling_tf.model:Model")  # here, because it imports TensorFlow
+        return model_class.from_pretrained(folder).module(), read_info(folder)
+    return load_saved_model(folder), read_info(folder)
+
+
+def _scaled(raw: Callable[[Any], Any]) -> Callable[[Any], NDArray[np.float32]]:
+    """Returns a function whose vectors are those of another one, in unit length."""
+    return lambda texts: unit_vectors(np.asarray(raw(texts)), "vectors")
 
 
 def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:

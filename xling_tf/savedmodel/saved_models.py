@@ -270,6 +270,12 @@ def read_info(folder: Path) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
+def is_model_folder(folder: Path) -> bool:
+    """Returns True for what `Model.save_pretrained` writes, which has no graph."""
+    has_weights = (folder / "model.safetensors").is_file() and not (folder / SAVED_MODEL).exists()
+    return has_weights and "xling_tf" in read_json_dict(folder / "config.json")
+
+
 def checksum(folder: Path) -> str:
     """Returns a digest of the files of an exported model that its vectors depend on."""
     digest = hashlib.blake2b(digest_size=16)
@@ -331,7 +337,7 @@ def _describe(folder: Path) -> str:
     if "tfhub_module.pb" in names:
         return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
     if "xling_tf" in read_json_dict(folder / "config.json"):
-        return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path, {})"
+        return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path)"
     if is_foreign(folder):
         return f"is a model of another library; import it with export/import_model.py {folder}"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
