@@ -106,6 +106,38 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(folder_of, tmp_path)
         export(folder, "keras", output, data=tmp_path / "data")
 
 
+def test_wheels_and_their_cards_join_what_is_in_a_folder(folder_of, tmp_path):
+    output = tmp_path / "dist"
+    output.mkdir()
+    (output / "README.md").write_text("Mine.")
+    for name in ("first", "second"):
+        export(folder_of("static pieces"), "wheel", output, name=name)
+    wheels = {f"{name}-1-py3-none-any.whl" for name in ("first", "second")}
+    assert {path.name for path in output.iterdir()} == {*wheels, "README.md", "first.md", "second.md"}
+    assert (output / "README.md").read_text() == "Mine."
+    assert "import first" in (output / "first.md").read_text()
+    with pytest.raises(UserError, match="is in the format savedmodel"):
+        export(folder_of("static pieces"), "wheel", folder_of("static words"), name="first")
+
+
+@pytest.mark.parametrize(
+    ("form", "missing", "extra"),
+    [
+        *(("onnx", "tf2onnx", "export"), ("sentence-transformers", "tokenizers", "export")),
+        *(("litert", "ai_edge_litert", "export"), ("wheel", "wordfreq", "data")),
+    ],
+)
+def test_a_missing_package_is_told_before_the_model_is_loaded(
+    form, missing, extra, folder_of, tmp_path, monkeypatch
+):
+    folder = folder_of("static words")
+    monkeypatch.setattr(base, "find_spec", lambda name: None if name == missing else object())
+    monkeypatch.setattr(base, "load_saved_model", lambda folder: pytest.fail("it was loaded"))
+    with pytest.raises(UserError, match=rf"xling_tf\[{extra}\]"):
+        export(folder, form, tmp_path / "output")
+    assert not (tmp_path / "output").exists() or not any((tmp_path / "output").iterdir())
+
+
 def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(folder_of, tmp_path):
     output = tmp_path / "output"
     (output / "onnx").mkdir(parents=True)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from programs import ROOT
 from testing import SENTENCES, add_noise, tiny_config, tiny_model
 from tricky_texts import FRAGMENTS, sample_sentences
 
@@ -104,7 +105,7 @@ def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
         return vectors
 
     wheel.export(Source(tmp_path / "model", model, encode, None), tmp_path, name="tiny-model")
-    card = (tmp_path / "README.md").read_text("utf-8")
+    card = (tmp_path / "tiny-model.md").read_text("utf-8")
     (numbers,) = re.findall(r"is (-?[\d.]+), .* below (-?[\d.]+)\.", card, re.DOTALL)
     mean, least = map(float, numbers)
     assert (mean, least) == (pytest.approx(0.8, abs=0.01), pytest.approx(-1, abs=0.01))
@@ -135,6 +136,55 @@ def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypat
     expected = np.zeros((16, 2))
     expected[3, 0] = expected[5, 1] = 1
     assert components == pytest.approx(expected, abs=0.05)
+
+
+CARD = """---
+license: {licence}
+base_model: intfloat/some-e5
+---
+
+# small-e5
+
+## Where the weights are from
+
+Downloaded from the package `some-weights` of Some Authors.
+
+## Training
+
+None.
+"""
+
+
+@pytest.mark.parametrize(
+    ("licence", "expression"), [("mit", "Apache-2.0 AND MIT"), ("apache-2.0", "Apache-2.0"), ("odd", None)]
+)
+def test_a_wheel_says_whose_weights_it_has_and_what_was_changed(licence, expression, tmp_path):
+    source = make_source(tmp_path / "model")
+    (source.folder / "README.md").write_text(CARD.format(licence=licence))
+    (source.folder / "LICENSE").write_text("Their licence.")
+    (source.folder / "NOTICE.txt").write_text("Copyright Some Authors.")
+    wheel.export(source, tmp_path, name="tiny-model")
+    assert (tmp_path / "tiny-model.md").is_file()
+    assert not (tmp_path / "README.md").exists()
+    unpacked(tmp_path, output := tmp_path / "wheel")
+    assert (output / "tiny_model" / "py.typed").is_file()
+    licences = output / "tiny_model-1.dist-info" / "licenses"
+    assert (licences / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert (licences / "LICENSE-of-the-weights").read_text() == "Their licence."
+    notice = " ".join((licences / "NOTICE").read_text().split())
+    for fact in ("small-e5", "intfloat/some-e5", licence, "some-weights", "Some Authors", "folded", "8 bits"):
+        assert fact in notice, fact
+    assert "None." not in notice
+    metadata = (output / "tiny_model-1.dist-info" / "METADATA").read_text().splitlines()
+    expressions = [line for line in metadata if line.startswith("License-Expression:")]
+    assert expressions == ([f"License-Expression: {expression}"] if expression else [])
+
+
+def test_a_wheel_of_an_unknown_model_says_that_nothing_is_known(tmp_path):
+    wheel.export(make_source(tmp_path / "model"), tmp_path, name="tiny-model")
+    unpacked(tmp_path, output := tmp_path / "wheel")
+    notice = (output / "tiny_model-1.dist-info" / "licenses" / "NOTICE").read_text()
+    assert "not stated" in notice
 
 
 def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):

@@ -2,7 +2,10 @@
 
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -14,9 +17,15 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
-from xling_tf.errors import UserError, require_known
-from xling_tf.files import SAVED_MODEL, replacing_folder
-from xling_tf.model import WEIGHTS, Model
+from xling_tf.errors import UserError, missing_package, require_known
+from xling_tf.files import (
+    SAVED_MODEL,
+    read_json_dict,
+    replacing,
+    replacing_folder,
+    require_writable_folder,
+)
+from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
 from xling_tf.savedmodel.runtimes import MODEL_FILES
 from xling_tf.savedmodel.saved_models import find_model, licence_files, load_saved_model
@@ -55,8 +64,19 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
     "keras": ("base:export_keras", WEIGHTS),
-    "wheel": ("wheel:export", "README.md"),
+    "wheel": ("wheel:export", ""),  # whose files join those that are in the folder
 }
+# What formats need beside TensorFlow and the tokenizer's package: modules, packages and extras.
+_ONNX = [(name, name, "export") for name in ("tf2onnx", "onnx", "onnxruntime")]
+_TOKENIZERS = ("tokenizers", "tokenizers", "export")
+_NEEDED: Mapping[str, Sequence[tuple[str, str, str]]] = {
+    "litert": [("ai_edge_litert", "ai-edge-litert", "export")],
+    "onnx": _ONNX,
+    "sentence-transformers": [*_ONNX, _TOKENIZERS],
+    "model2vec": [_TOKENIZERS],
+    "wheel": [("flit_core", "flit_core", "tensorflow")],
+}
+_FARMHASH, _WORDFREQ = ("farmhash", "pyfarmhash", "export"), ("wordfreq", "wordfreq", "data")
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words, contractions,
 # numbers, scripts without spaces, combining marks, symbols, and a blank text.
 PROBES = (
@@ -86,11 +106,14 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     """Exports a model to one of `FORMATS`, with options of its exporter; for `data`, see `Source`.
 
     The result is compared with the SavedModel's vectors before it is moved into place. The output must be new
-    or an earlier export to this format.
+    or an earlier export to this format; a wheel and its card join what is in the folder.
     """
     require_known("format", form, FORMATS)
     exporter, mark = FORMATS[form]
-    require_replaceable(output, mark=mark)
+    if mark:
+        require_replaceable(output, mark=mark)
+    else:
+        require_writable_folder(output, "choose another `output`")
     earlier = next((name for name, (_, file) in FORMATS.items() if (output / file).is_file()), form)
     if FORMATS[earlier][1] != mark:
         raise UserError(
@@ -101,11 +124,12 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
         raise UserError(f"`output` must be another folder than the model's, got {output} for both")
     if data and not data.is_dir():
         raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
+    _require_packages(folder, form)
     saved = load_saved_model(folder)
     source = Source(folder, Model.from_pretrained(folder), encode_by(saved), data)
     if expected := source.model.encoder.unsupported.get(form):
         reject(source, form, expected)
-    with replacing_folder(output) as temporary:
+    with (replacing_folder if mark else _added_to)(output) as temporary:
         write = resolve_name(f"xling_tf.exporters.{exporter}")
         texts, encode = write(source, temporary, **options) or ((), source.encode)
         if texts:
@@ -117,12 +141,37 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
                 )
         if source.model.heads and form not in ("savedmodel", "keras"):
             others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
-            with (temporary / "README.md").open("a", encoding="utf-8") as file:
+            (card,) = temporary.glob("*.md")  # that of a wheel has its name
+            with card.open("a", encoding="utf-8") as file:
                 file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
-        for path in licence_files(folder):
+        for path in licence_files(folder) if mark else ():  # a wheel has them inside
             shutil.copy(path, temporary)
-        if (card := temporary / "README.md").is_file() and form not in ("savedmodel", "wheel"):
+        if (card := temporary / "README.md").is_file() and form != "savedmodel":
             card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
+
+
+def _require_packages(folder: Path, form: str) -> None:
+    """Raises the `UserError` of a missing package that a format needs, before minutes of work."""
+    tokenizer = read_json_dict(folder / CONFIG).get("tokenizer")
+    is_words = isinstance(tokenizer, dict) and tokenizer.get("kind") == "words"
+    needed = [*_NEEDED.get(form, ())]
+    if form in ("litert", "onnx"):
+        needed.append(_FARMHASH if is_words else _TOKENIZERS)
+    elif form == "wheel":
+        needed += [_WORDFREQ] if is_words else [*_ONNX, _TOKENIZERS]
+    for module, package, extra in needed:
+        if find_spec(module) is None:
+            raise missing_package(package, extra)
+
+
+@contextmanager
+def _added_to(folder: Path) -> Iterator[Path]:
+    """Yields a temporary folder, whose files are moved into `folder` if the block succeeds."""
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
+        for path in Path(temporary).iterdir():
+            with replacing(folder / path.name) as file:
+                shutil.copy(path, file)
 
 
 def encode_by(saved: Any) -> Encode:

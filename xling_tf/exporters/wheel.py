@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel import word_averages
-from xling_tf.savedmodel.saved_models import licence_files
+from xling_tf.savedmodel.saved_models import licence_files, read_front_matter
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import write_weights
 
@@ -38,8 +39,7 @@ version = "{version}"
 description = "{description}"
 readme = "README.md"
 requires-python = ">=3.11"
-license = "Apache-2.0"
-dependencies = {dependencies}
+{license}dependencies = {dependencies}
 """
 _INIT = '''"""{description}"""
 
@@ -68,13 +68,31 @@ _CARD = """# {name}
 {how}The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of {texts:,}
 texts are below {least:.3f}. Made by xling_tf.
 """
+# The NOTICE of a wheel, before those of the model.
+_NOTICE = """{name} {version}
+
+The code in this package is a part of xling_tf, under the Apache License 2.0, whose text is LICENSE.
+
+The weights are those of the model {model}. Base model: {base_model}. Licence of the weights: {licence}.
+
+{origin}
+
+Changes: {changes}
+"""
+_AVERAGES_CHANGED = """xling_tf folded the projection of sentences into the vectors of words, kept the
+principal components and the most frequent words and character n-grams of these, and rounded all to 8 bits."""
+_PIECES_CHANGED = "xling_tf converted the model to ONNX, and rounded its weights to 8 bits."
+# The sections of a model's card that say where its weights are from, the best first.
+_ORIGINS = ("Where the weights are from", "Training")
+# Licences of weights by their names at Hugging Face, and those of a wheel of them as SPDX expressions.
+_EXPRESSIONS = {"apache-2.0": "Apache-2.0", "mit": "Apache-2.0 AND MIT"}
 _AVERAGES = "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
 _SPELLED = "Other words get theirs from their character n-grams. "
 _PIECES = "It needs ONNX Runtime and `tokenizers`; its weights have 8 bits.\n"
 
 
 def export(source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0) -> None:
-    """Writes a wheel with the client, the weights and a card.
+    """Writes a wheel with the client, the weights, licences and a card, and the card beside it.
 
     Args:
         source: The model: an average of words with one row for all words outside the vocabulary, or an
@@ -101,7 +119,7 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
         else:
             vectors, client = _write_pieces(source, package, texts)
         cosines = np.sum(vectors * source.encode(texts), axis=1)
-        about = {
+        about: dict[str, Any] = {
             "name": name,
             "module": package.name,
             "version": version,
@@ -111,8 +129,7 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
             "least": np.percentile(cosines, 5),
             **client,
         }
-        for path in licence_files(source.folder):
-            shutil.copy(path, project)
+        _write_licences(source, project, about)
         _build(project, package, about, folder)
 
 
@@ -138,6 +155,7 @@ def _write_averages(
     write_json(package / word_averages.SETTINGS, {"dim": components.shape[1], "text": tokenizer.rules()})
     spelled = _SPELLED if tokenizer.config.ngram_sizes else ""
     return word_averages.WordAverages(package).encode(texts) @ components.T, {
+        "changes": _AVERAGES_CHANGED,
         "client": "word_averages",
         "kind": "WordAverages",
         "dependencies": '["numpy>=2"]',
@@ -163,6 +181,7 @@ def _write_pieces(
     }
     write_json(package / onnx_client.SETTINGS, settings)
     return onnx_client.OnnxEncoder(package).encode(texts), {
+        "changes": _PIECES_CHANGED,
         "client": "onnx_client",
         "kind": "OnnxEncoder",
         "dependencies": '["numpy>=2", "onnxruntime>=1.22", "tokenizers>=0.21"]',
@@ -171,8 +190,40 @@ def _write_pieces(
     }
 
 
+def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> None:
+    """Writes LICENSE, NOTICE and the model's own licences, and adds a line for pyproject.toml to `about`."""
+    if (checkout := Path(__file__).parents[2] / "LICENSE").is_file():
+        text: str | None = checkout.read_text("utf-8")
+    else:
+        text = distribution("xling_tf").read_text("licenses/LICENSE")
+    if text is None:
+        raise UserError("expected the file LICENSE of xling_tf, but it is not installed; install it again")
+    (project / "LICENSE").write_text(text, encoding="utf-8")
+    card = source.folder / "README.md"
+    description = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+    section = r"^## {}\n\n(.*?)(?=^## |\Z)"
+    sections = (re.search(section.format(title), description, re.M | re.S) for title in _ORIGINS)
+    found, title = next(filter(None, sections), None), re.search("^# (.*)", description, re.M)
+    licence, base_model = (
+        next(iter(read_front_matter(source.folder, field)), "not stated")
+        for field in ("license", "base_model")
+    )
+    origin = found[1].strip() if found else "The model's card does not say where the weights are from."
+    model = title[1] if title else source.folder.name
+    notice = _NOTICE.format(**about, model=model, base_model=base_model, licence=licence, origin=origin)
+    for path in licence_files(source.folder):
+        if path.name.startswith("NOTICE"):
+            notice += f"\n{path.name} of the model:\n\n{path.read_text('utf-8', errors='replace')}"
+        else:  # the licence of the weights
+            shutil.copy(path, project / f"LICENSE-of-the-weights{path.suffix}")
+    (project / "NOTICE").write_text(notice, encoding="utf-8")
+    expression = _EXPRESSIONS.get(licence)
+    about["license"] = f'license = "{expression}"\n' if expression else ""
+
+
 def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:
     """Builds the wheel of a project, whose package has all but its `__init__.py`, and copies its card."""
+    (package / "py.typed").touch()
     templates = {project / "pyproject.toml": _PROJECT, project / "README.md": _CARD}
     for file, template in (templates | {package / "__init__.py": _INIT}).items():
         file.write_text(template.format(**about), encoding="utf-8")
@@ -181,7 +232,7 @@ def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path)
         os.utime(path, (_TIME, _TIME))
     flit = library("flit_core.wheel", "flit_core", "tensorflow")
     flit.make_wheel_in(project / "pyproject.toml", folder)
-    shutil.copy(project / "README.md", folder)
+    shutil.copy(project / "README.md", folder / f"{about['name']}.md")
 
 
 def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
