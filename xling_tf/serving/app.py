@@ -69,7 +69,7 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
         latest = prometheus_client.generate_latest()
         return Response(latest, media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             *_Api(models, scheduler, config).routes(),
             *(Route(path, metrics) for path in ("/metrics", "/monitoring/prometheus/metrics")),
@@ -82,6 +82,9 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
         exception_handlers={HTTPException: _refuse},
         middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
     )
+    # A redirect without the last slash would lead to whatever host a client, or a proxy, names.
+    app.router.redirect_slashes = False
+    return app
 
 
 def serve(

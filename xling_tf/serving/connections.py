@@ -42,6 +42,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._door, self._head_bytes, self._status = door, 0, 400
+        self._is_in_body = self._is_refused = False
         self._head_timer: asyncio.TimerHandle | None = None
         self._real_app = self.app
 
@@ -69,11 +70,14 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parses what a client sent; an upgrade to another protocol is ignored (RFC 9110, 7.8)."""
+        if self._is_refused:
+            return
         self._unset_keepalive_if_required()
         if self in self._door.waiting:
             if self._head_timer is None:  # the next request on the same connection
                 self._wait_for_head()
-            self._head_bytes += len(data)
+            if not self._is_in_body:  # the rest of a body may come after the answer
+                self._head_bytes += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -113,6 +117,7 @@ class Connection(HttpToolsProtocol):
         path = self.url.partition(b"?")[0].decode("ascii", "replace")
         self.app = _busy if is_full and not self._door.always(path) else self._real_app
         super().on_headers_complete()
+        self._is_in_body = True
 
     def on_body(self, body: bytes) -> None:
         """Adds a part of the body."""
@@ -122,22 +127,43 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Ends the body."""
         if not self.parser.should_upgrade():
+            self._is_in_body = False
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Waits for the next request."""
+        """Waits for the next request, or refuses it."""
         is_last = not self.pipeline
         super().on_response_complete()
-        if is_last and not self.transport.is_closing():
+        if not is_last or self.transport.is_closing():
+            return
+        if self._is_refused:
+            self._refuse()
+        else:
             self._door.waiting[self] = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuses a request that cannot be read, and closes the connection."""
+        """Refuses a request that cannot be read, after the answers to those before it."""
         REFUSED.labels("malformed").inc()
-        body = json.dumps({"error": _WORDS[self._status]}).encode()
-        head = b"HTTP/1.1 %d %s\r\n" % (self._status, _REASONS[self._status])
-        head += b"content-type: application/json\r\nconnection: close\r\n"
-        self.transport.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+        self._is_refused = True
+        self.flow.resume_reading()  # What is unread when a socket closes takes the answer with it.
+        if self._is_in_body and self.pipeline:  # The request has not been begun, and is not complete.
+            self.pipeline.popleft()
+            self._is_in_body = False
+        elif self.cycle is None or self.cycle.response_complete or not self._has_to_wait():
+            self._refuse()
+
+    def _has_to_wait(self) -> bool:
+        """Returns True if an answer has begun, or will be given because its request is complete."""
+        return self.cycle.response_started or not self._is_in_body
+
+    def _refuse(self) -> None:
+        """Answers a request that cannot be read, unless it has had an answer, and closes the connection."""
+        if not (self._is_in_body and self.cycle.response_complete):
+            body = json.dumps({"error": _WORDS[self._status]}).encode()
+            head = b"HTTP/1.1 %d %s\r\n" % (self._status, _REASONS[self._status])
+            head += b"content-type: application/json\r\nconnection: close\r\n"
+            head += b"content-length: %d\r\n\r\n" % len(body)
+            self.transport.write(head if self.parser.get_method() == b"HEAD" else head + body)
         self.transport.close()
 
     def _count(self, part: bytes) -> None:
