@@ -211,3 +211,17 @@ def test_the_examples_of_the_openapi_document_work(server):
             jsonschema.validate(content["example"], content["schema"] | {"components": api["components"]})
             body = json.dumps(content["example"])
         assert server.ask(path.replace("{model}", "m"), body, **key).status == 200
+
+
+def test_the_openapi_document_has_the_fields_that_the_paths_take(server):
+    key = {"Authorization": "Bearer secret"}
+    paths = server.ask("/openapi.json", **key).json["paths"]
+    for path in ("/embed", "/similarity", "/rerank", "/v1/embeddings"):
+        schema = paths[path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        refusal = server.ask(path, '{"unknown": 1}', **key).json["error"]
+        text = refusal if isinstance(refusal, str) else refusal["message"]
+        # A comparison refuses `normalize` in its own words.
+        fields = {*text.partition("expected ")[2].split(", ")} - (
+            {"normalize"} if path == "/similarity" else set()
+        )
+        assert {*schema["properties"]} == fields

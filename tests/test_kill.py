@@ -1,0 +1,188 @@
+"""Kills at random places: the same command again ends as if nothing had happened, byte for byte.
+
+`XLING_TF_KILLS` is the number of kills of each program, 3 by default; `XLING_TF_SEED` chooses their places.
+"""
+
+import gzip
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from programs import ROOT
+from raw_files import comment_line, read_files
+from serving_models import hashed, save, save_hashed
+from test_mining import SMALL, random_sides, write_sides
+
+pytestmark = pytest.mark.slow
+
+KILLS = int(os.environ.get("XLING_TF_KILLS", "3"))
+SEED = os.environ.get("XLING_TF_SEED", "1")
+# A process that imports a program's libraries once, and is forked for each run: a kill then hits the
+# work, not the imports. Every line of its input begins a run; it prints the run's process and status.
+FORKS = """
+import os, sys
+begin, main = sys.argv[1:]
+exec(begin)
+for line in sys.stdin:
+    if process := os.fork():
+        print(process, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+        continue
+    status = 1
+    try:
+        exec(main, {"output": line.strip()})
+        status = 0
+    finally:
+        os._exit(status)
+"""
+
+
+class Forks:
+    """Runs of a program that can be killed."""
+
+    def __init__(self, folder: Path, imports: str, main: str) -> None:
+        paths = [str(ROOT / name) for name in ("", "export", "data")]
+        begin = f"import sys; sys.path[:0] = {paths}\n{imports}"
+        command = [sys.executable, "-c", FORKS, begin, main]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.folder, self.errors = folder, folder / "errors.txt"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(command, cwd=folder, stderr=errors, text=True, **pipes)
+
+    def run(self, output: str, kill_after: float | None = None) -> tuple[int, float]:
+        """Runs the program, perhaps until it is killed; returns its status and the seconds it took."""
+        assert self.process.stdin
+        assert self.process.stdout
+        print(output, file=self.process.stdin, flush=True)
+        number, begin = int(self.process.stdout.readline()), time.monotonic()
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(number, signal.SIGKILL)  # perhaps at its end: it is a zombie until its parent waits
+        return int(self.process.stdout.readline()), time.monotonic() - begin
+
+    def close(self) -> None:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def forks(tmp_path):
+    opened: list[Forks] = []
+
+    def begin(imports: str, main: str) -> Forks:
+        opened.append(Forks(tmp_path, imports, main))
+        return opened[-1]
+
+    yield begin
+    for each in opened:
+        each.close()
+
+
+def content(folder: Path, name: str) -> dict[str, bytes]:
+    """The files of an output and of what is kept beside it.
+
+    Locks stay, and so may temporary files of killed runs, which are removed after some hours.
+    """
+    found = {path[len(name) :]: data for path, data in read_files(folder).items() if path.startswith(name)}
+    return {
+        path: data
+        for path, data in found.items()
+        if not path.endswith(("lock", ".tmp")) and ".tmp/" not in path
+    }
+
+
+def places(seconds: float, program: str) -> Iterator[list[float]]:
+    """For each round, when to kill: once, or again what continues, within the time of a whole run."""
+    rng = random.Random(f"{SEED} {program}")
+    left = KILLS
+    while left:
+        times = min(left, rng.choice([1, 1, 2]))
+        yield [rng.uniform(0, seconds) for _ in range(times)]
+        left -= times
+
+
+def require_same_end(
+    run: Forks, program: str, content: Callable[[Path, str], dict[str, bytes]] = content
+) -> None:
+    """Runs to the end, then with kills, and compares."""
+    status, seconds = run.run("whole")
+    assert status == 0, run.errors.read_text()
+    whole = content(run.folder, "whole")
+    for number, times in enumerate(places(seconds, program)):
+        name = f"killed{number}."
+        statuses = [run.run(name, after)[0] for after in times]
+        assert {*statuses} <= {0, -signal.SIGKILL}, run.errors.read_text()
+        status, _ = run.run(name)
+        assert status == 0, (times, run.errors.read_text())
+        assert content(run.folder, name) == whole, (seconds, times)
+
+
+def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
+    model = save_hashed(tmp_path / "model")
+    for number in range(3):
+        lines = "".join(f"text {row % 700} of {number}\n" for row in range(4000))
+        (tmp_path / f"in{number}.txt").write_text(lines)
+    imports = "from pathlib import Path; from xling_tf.bulk.vector_files import encode_files"
+    options = f"{str(model)!r}, [{str(tmp_path / 'in*.txt')!r}], Path(output), rows_per_shard=150"
+    main = f"{imports}\nencode_files({options}, precision='int8')"
+    require_same_end(forks(imports, main), "encode")
+
+
+def test_a_killed_mining_ends_as_if_nothing_had_happened(forks, tmp_path):
+    sides = write_sides(tmp_path, random_sides(1500), rows=100)
+    imports = (
+        "import numpy, faiss; from pathlib import Path; from xling_tf.bulk.mining import mine_translations"
+    )
+    source, target = map(str, sides)
+    arguments = f"Path({source!r}), Path({target!r}), Path(output), memory={SMALL}, threshold=1.0"
+    require_same_end(forks(imports, f"{imports}\nmine_translations({arguments})"), "mine")
+
+
+def test_a_killed_preparation_ends_as_if_nothing_had_happened(forks, tmp_path):
+    lines = [
+        comment_line(id=f"c{n}", parent_id=f"t1_c{n - 1}", body=f"Number {n} here.") for n in range(3000)
+    ]
+    (tmp_path / "RC_2016-01").write_bytes(b"\n".join(lines))
+    imports = "import prepare_raw; from pipelines import reddit; from pipelines.common import prepare"
+    main = f"""{imports}
+prepare('conversations/reddit.en.tsv.gz', reddit.Conversations([{str(tmp_path / "RC_2016-01")!r}]),
+        output=output, options=prepare_raw.beam_options([]), num_shards=4)"""
+
+    def corpus(folder: Path, name: str) -> dict[str, bytes]:
+        """The shards' names, and all lines: Beam gives each to any of the shards."""
+        found = content(folder, name)
+        lines = sorted(line for data in found.values() for line in gzip.decompress(data).splitlines())
+        return dict.fromkeys(found, b"") | {"lines": b"\n".join(lines)}
+
+    require_same_end(forks(imports, main), "prepare", corpus)
+
+
+def test_a_killed_publication_shows_whole_versions_only(forks, tmp_path):
+    model = tmp_path / "model"
+    spec = {"inputs": tf.TensorSpec([None], tf.string)}
+    save(tf.Module(), {"serving_default": (lambda inputs: {"outputs": hashed(inputs)}, spec)}, model)
+    imports = "import tensorflow; from pathlib import Path; from serving_folder import publish"
+    run = forks(imports, f"{imports}\npublish(Path({str(model)!r}), Path(output), 'm')")
+    status, seconds = run.run("whole")
+    assert status == 0, run.errors.read_text()
+    whole = content(tmp_path, "whole/m/1")
+    assert "/saved_model.pb" in whole
+    for number, times in enumerate(places(seconds, "publish")):
+        statuses = [run.run(f"killed{number}", after)[0] for after in times]
+        assert {*statuses} <= {0, -signal.SIGKILL}, run.errors.read_text()
+        assert run.run(f"killed{number}")[0] == 0, (times, run.errors.read_text())
+        base = tmp_path / f"killed{number}" / "m"
+        versions = [path.name for path in base.iterdir() if not path.name.startswith(".")]
+        assert sorted(versions) == [str(version + 1) for version in range(len(versions))]
+        for version in versions:
+            assert content(base, version) == whole, (seconds, times)
