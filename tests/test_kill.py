@@ -25,19 +25,23 @@ pytestmark = pytest.mark.slow
 KILLS = int(os.environ.get("XLING_TF_KILLS", "3"))
 SEED = os.environ.get("XLING_TF_SEED", "1")
 # A process that imports a program's libraries once, and is forked for each run: a kill then hits the
-# work, not the imports. Every line of its input begins a run; it prints the run's process and status.
+# work, not the imports. Every line of its input begins a run, whose status it prints.
 FORKS = """
-import os, sys
+import os, signal, sys, time
 begin, main = sys.argv[1:]
 exec(begin)
+print("ready", flush=True)
 for line in sys.stdin:
+    output, kill_after = line.split()
     if process := os.fork():
-        print(process, flush=True)
+        if kill_after != "never":
+            time.sleep(float(kill_after))
+            os.kill(process, signal.SIGKILL)  # at its end, too: it has its number until it is waited for
         print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
         continue
     status = 1
     try:
-        exec(main, {"output": line.strip()})
+        exec(main, {"output": output})
         status = 0
     finally:
         os._exit(status)
@@ -55,16 +59,16 @@ class Forks:
         self.folder, self.errors = folder, folder / "errors.txt"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(command, cwd=folder, stderr=errors, text=True, **pipes)
+        assert self.process.stdout
+        assert self.process.stdout.readline() == "ready\n", self.errors.read_text()
 
     def run(self, output: str, kill_after: float | None = None) -> tuple[int, float]:
         """Runs the program, perhaps until it is killed; returns its status and the seconds it took."""
         assert self.process.stdin
         assert self.process.stdout
-        print(output, file=self.process.stdin, flush=True)
-        number, begin = int(self.process.stdout.readline()), time.monotonic()
-        if kill_after is not None:
-            time.sleep(kill_after)
-            os.kill(number, signal.SIGKILL)  # perhaps at its end: it is a zombie until its parent waits
+        begin = time.monotonic()
+        kill = "never" if kill_after is None else kill_after
+        print(output, kill, file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline()), time.monotonic() - begin
 
     def close(self) -> None:
@@ -117,14 +121,16 @@ def require_same_end(
     """Runs to the end, then with kills, and compares."""
     status, seconds = run.run("whole")
     assert status == 0, run.errors.read_text()
-    whole = content(run.folder, "whole")
+    whole, killed = content(run.folder, "whole"), 0
     for number, times in enumerate(places(seconds, program)):
         name = f"killed{number}."
         statuses = [run.run(name, after)[0] for after in times]
         assert {*statuses} <= {0, -signal.SIGKILL}, run.errors.read_text()
+        killed += statuses.count(-signal.SIGKILL)
         status, _ = run.run(name)
         assert status == 0, (times, run.errors.read_text())
         assert content(run.folder, name) == whole, (seconds, times)
+    assert killed, "all runs ended before they could be killed"
 
 
 def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
