@@ -1,5 +1,6 @@
 """Tables in every format, with and without names of columns: training and evaluation read the same rows."""
 
+import csv
 import json
 
 import pyarrow as pa
@@ -130,3 +131,38 @@ def test_a_boolean_may_be_a_score(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"sentence1": "a", "sentence2": "b", "is_duplicate": true}')
     assert [pair.score for pair in read_pairs(path)] == [1.0]
+
+
+def test_a_quote_that_does_not_close_is_found_and_its_lines_are_counted(tmp_path):
+    # The row of lines 3 and 4 is right; the quote of line 5 takes all others, here up to the end.
+    lines = ["source,target", "one,uno", '"two', 'too",dos', '"Open,Abierta']
+    lines += [f"text {number},texto {number}" for number in range(6, 1001)]
+    path = write_files(tmp_path, {"x.en-es.csv": "\n".join(lines)}) / "x.en-es.csv"
+    reading = read_parallel(path)
+    assert [record[:2] for record, _ in reading] == [("one", "uno"), ("two too", "dos")]
+    assert reading.malformed.total() == 996  # lines 5 to 1000
+    assert [*reading.first_lines.values()] == [(5, 6, 7, 8, 9)]
+    with pytest.raises(UserError, match="line 5: not CSV"):
+        read_table(path, ("source", "target"))
+    # Up to a quote within a later line, after which reading goes on.
+    lines[11] = 'a "quoted" text,doce'
+    reading = read_parallel(write_files(tmp_path, {"y.en-es.csv": "\n".join(lines)}) / "y.en-es.csv")
+    assert len([*reading]) == 2 + 1000 - 12
+    assert reading.malformed.total() == 8  # lines 5 to 12
+
+
+def test_a_header_of_several_lines_is_one(tmp_path):
+    path = write_files(tmp_path, {"x.csv": '"source","target\n"\na,b\n'}) / "x.csv"
+    assert read_table(path, ("source", "target")) == [("a", "b")]
+
+
+def test_cells_of_csv_are_as_long_as_those_of_tsv(tmp_path):
+    long = "word " * 40_000 + "end"  # 200,003 characters
+    files = {"x.csv": f'one,uno\n"{long}",dos\n', "x.tsv": f"one\tuno\n{long}\tdos\n"}
+    write_files(tmp_path, files)
+    limit = csv.field_size_limit()
+    for name in files:
+        rows = read_columns(tmp_path / name, ("source", "target"), pytest.fail)
+        for row, expected in zip(rows, (["one", "uno"], [long, "dos"]), strict=True):
+            assert row[1] == expected
+            assert csv.field_size_limit() == limit

@@ -41,6 +41,7 @@ class Unreadable(StrEnum):
     NOT_UTF8 = "not UTF-8"
     TOO_LONG = "longer than 1 MiB"
     NOT_CSV = "not CSV"
+    OPEN_QUOTE = "not CSV, in a cell whose quote does not close"
     NOT_JSON = "not a JSON object with distinct keys"
     NOT_TEXT = "a value that is no text"
 

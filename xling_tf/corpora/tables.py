@@ -9,10 +9,12 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import chain, zip_longest
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from xling_tf.compressed import PACKED
 from xling_tf.corpora.line_files import (
+    MAX_LINE,
     Unreadable,
     as_cell,
     decoded,
@@ -186,15 +188,36 @@ def _tsv(path: Path) -> Iterator[_Row]:
         yield number, (), line if isinstance(line, Unreadable) else line.split("\t")
 
 
+# The limit of `csv` is one for the whole process, so one thread at a time may change it.
+_csv_limit = Lock()
+
+
 def _csv(path: Path) -> Iterator[_Row]:
+    """Yields rows under the numbers of their first lines; of a faulty row, every line that it takes."""
     rows = csv.reader((f"{line}\n" for _, line in read_every_line(path)), strict=True)
     while True:
+        first = rows.line_num + 1
         try:
-            for row in rows:
-                yield rows.line_num, (), [*map(as_cell, row)]
-            return
+            row = _next_csv_row(rows)
         except csv.Error:
-            yield rows.line_num, (), Unreadable.NOT_CSV
+            # A quote that does not close takes all lines up to the next one, or to the longest cell.
+            lines = range(first, rows.line_num + 1)
+            reason = Unreadable.OPEN_QUOTE if len(lines) > 1 else Unreadable.NOT_CSV
+            yield from ((number, (), reason) for number in lines)
+        else:
+            if row is None:
+                return
+            yield first, (), [*map(as_cell, row)]
+
+
+def _next_csv_row(rows: Iterator[list[str]]) -> list[str] | None:
+    """Returns the next row, with cells as long as the lines of other formats; None after the last."""
+    with _csv_limit:
+        usual = csv.field_size_limit(MAX_LINE)
+        try:
+            return next(rows, None)
+        finally:
+            csv.field_size_limit(usual)
 
 
 def _json_lines(path: Path) -> Iterator[_Row]:
