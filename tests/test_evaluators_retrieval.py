@@ -1,5 +1,6 @@
 """Translations among random others, and among all sentences of a corpus."""
 
+import convert
 import numpy as np
 import pytest
 from encode_functions import by_last_word, constant, looked_up
@@ -166,6 +167,28 @@ def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
     assert texts.read() == [("Two", "Dos", "二")]
     write_table(tmp_path / "similarity_search/europarl.tsv", "en es zh", ("One", "Uno", "一"))
     assert {found.name for found in SUITES[2].find(tmp_path, 3)} == {"europarl", "xnli.dev.hypotheses"}
+
+
+def test_rows_with_a_blank_text_are_neither_queries_nor_candidates(tmp_path, caplog):
+    sides = {"x.en-es.en": "One\n\nTwo\n\u200b\n", "x.en-es.es": "Uno\nvacío\nDos\nnada\n"}
+    lines = {"news.en": "One\nTwo\nSix\n", "news.es": "Uno\n \nSeis\n", "news.de": "Eins\nZwei\nSechs\n"}
+    for name, files in {"moses": sides, "parallel_lines": lines}.items():
+        convert.convert(name, write_files(tmp_path / name, files), tmp_path)
+    for code, texts in (("en", ("One", "Two", " ")), ("es", ("Uno", "", "Tres"))):
+        rows = [(number, text) for number, text in enumerate(texts)]
+        write_table(tmp_path / f"nli/xnli.{code}.dev.tsv", "pair_id hypothesis", *rows)
+    caplog.set_level("INFO")
+    assert {texts.name: texts.read() for texts in find_bitexts(tmp_path)} == {
+        "x.en-es": [("One", "Uno"), ("Two", "Dos")],
+        "xnli.dev.hypotheses.en-es": [("One", "Uno")],
+    }
+    assert ["x.en-es: 2 of 4 rows" in line for line in caplog.messages] == [True, False]
+    news = next(texts for texts in find_multilingual(tmp_path) if texts.name == "news")
+    assert news.read() == [("Eins", "One", "Uno"), ("Sechs", "Six", "Seis")]
+    # Two right pairs are found, whatever the vectors of the others would be.
+    dataset = next(found for found in SUITES[1].find(tmp_path, 0) if found.name == "x.en-es")
+    vectors = {"One": [1, 0], "Uno": [1, 0], "Two": [0, 1], "Dos": [0, 1]}
+    assert dataset.load()(looked_up(vectors))["error_rate"] == 0.0
 
 
 def test_a_pool_has_no_second_sentences_of_pairs_that_mean_the_same(tmp_path):

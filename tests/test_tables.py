@@ -8,8 +8,15 @@ import pytest
 from pyarrow import parquet
 from raw_files import write_files
 
+from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.pairs import read_pairs
-from xling_tf.corpora.readers import read_nli, read_parallel, read_similarity, read_snli
+from xling_tf.corpora.readers import (
+    read_nli,
+    read_parallel,
+    read_similarity,
+    read_snli,
+    with_negatives,
+)
 from xling_tf.corpora.tables import read_columns, read_table
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import find_bitexts, tables_in
@@ -166,3 +173,34 @@ def test_cells_of_csv_are_as_long_as_those_of_tsv(tmp_path):
         for row, expected in zip(rows, (["one", "uno"], [long, "dos"]), strict=True):
             assert row[1] == expected
             assert csv.field_size_limit() == limit
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_marks_of_byte_order_and_nul_are_read_alike_in_every_format(ending, tmp_path):
+    pairs = [("\ufeffHello there", " \ufeff Hola"), ("One\ufeff", "\ufeffUno\ufeff"), ("T\0wo", "Dos")]
+    pairs = pairs if ending != "csv" else pairs[:2]  # whose reader refuses a file with NUL
+    path = tmp_path / f"x.en-es.{ending}"
+    if ending in ("tsv", "csv"):
+        mark = "\t" if ending == "tsv" else ","
+        path.write_text("".join(f"{a}{mark}{b}\n" for a, b in pairs), encoding="utf-8")
+    elif ending == "jsonl":
+        path.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs))
+    else:
+        columns = [[*side] for side in zip(*pairs, strict=True)]
+        parquet.write_table(pa.table(columns, names=["source", "target"]), path)
+    reading = read_parallel(path)
+    assert [record[:2] for record, _ in reading] == [("Hello there", "Hola"), ("One", "Uno")]
+    assert reading.malformed.total() == len(pairs) - 2
+
+
+def test_mined_negatives_of_any_pair_come_back(tmp_path):
+    path = tmp_path / "x.en-es.jsonl"
+    around = ["\ufeff", "\u3000", "\x1c", "\x85", "\u2028", " \ufeff ", "\r", "\t", "\u200b"]
+    texts = [(f"{mark}one {n}{mark}", f"{mark}uno{mark}{n}{mark}") for n, mark in enumerate(around)]
+    path.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in texts))
+    pairs = [record for record, _ in read_parallel(path)]
+    assert len(pairs) == len(around)
+    wrong = tuple(pair.target for pair in pairs)
+    mined = tmp_path / "hard_negatives/x.en-es.tsv.gz"
+    write_lines(mined, ("\t".join((*pair[:2], *wrong)) for pair in pairs))
+    assert [*with_negatives(pairs, mined)] == [pair._replace(negatives=wrong) for pair in pairs]

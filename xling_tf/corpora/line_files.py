@@ -159,6 +159,20 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             output.write(f"{line}\n".encode())
 
 
+# What surrounds a text: white space, which `str.strip` strips, and byte-order marks, which it does not.
+_AROUND = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
+
+
+def stripped(text: str) -> str:
+    r"""Returns a text without white space and byte-order marks around it.
+
+    Example:
+        >>> stripped(" \ufeff Hola\u3000")
+        'Hola'
+    """
+    return text.strip(_AROUND)
+
+
 def as_cell(text: str) -> str:
     """Returns a text for a cell of a table: a space in place of tabs and line ends."""
     return re.sub(r"[\t\r\n]+", " ", text)

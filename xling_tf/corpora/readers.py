@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines
+from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines, stripped
 from xling_tf.corpora.records import (
     NLI_LABELS,
     InferencePair,
@@ -225,7 +225,7 @@ def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[st
             reading.leave_out(str(line), number)
             document.append("")
         elif not is_blank(line):
-            document.append(line.strip())
+            document.append(stripped(line))
         else:
             yield key or _digest(document), document
             document, key, size = [], "", 0

@@ -21,6 +21,7 @@ from xling_tf.corpora.line_files import (
     json_object,
     read_every_line,
     read_lines,
+    stripped,
 )
 from xling_tf.errors import UserError, as_user_error, library
 
@@ -93,7 +94,7 @@ def read_columns(
     others: Sequence[str] = (),
     optional: int = 0,
 ) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each row of a table, and its stripped cells in the order of `columns`.
+    """Yields the number of each row of a table, and its `stripped` cells in the order of `columns`.
 
     The first line may name the columns, in any order and among others; otherwise the table has exactly these
     columns. JSON lines and Parquet files name them always. The file may be compressed.
@@ -127,7 +128,7 @@ def read_columns(
             leave_out(f"not {widths} columns", number)
         else:
             values = ["" if place is None else row[place] for place in places]
-            cells = [*map(_text, values, columns)] if names else [value.strip() for value in values]
+            cells = [*map(_text, values, columns)] if names else [*map(stripped, values)]
             if faults := [cell for cell in cells if isinstance(cell, Unreadable)]:
                 leave_out(faults[0], number)
             else:
@@ -256,6 +257,8 @@ def _text(value: Any, column: str) -> str | Unreadable:
     holds_text = role_of(column) in ("first", "second", "wrong") or column == "context"
     if isinstance(value, dict | list) or (holds_text and not (is_missing or isinstance(value, str))):
         return Unreadable.NOT_TEXT
-    text = as_cell(unicodedata.normalize("NFC", "" if is_missing else str(value))).strip()
-    # JSON can spell half a surrogate pair.
-    return Unreadable.NOT_UTF8 if re.search("[\ud800-\udfff]", text) else text
+    text = as_cell(unicodedata.normalize("NFC", "" if is_missing else str(value)))
+    # JSON can spell half a surrogate pair, and NUL, which no line of a TSV file may have.
+    if "\0" in text:
+        return Unreadable.NOT_TEXT
+    return Unreadable.NOT_UTF8 if re.search("[\ud800-\udfff]", text) else stripped(text)

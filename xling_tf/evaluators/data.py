@@ -19,6 +19,7 @@ from xling_tf.corpora.tables import TABLE_ENDINGS, header_of
 from xling_tf.corpora.tables import read_table as read_table  # for the other modules
 from xling_tf.errors import UserError, require_known
 from xling_tf.evaluators.encoding import Evaluator, NotApplicableError
+from xling_tf.inputs import is_blank
 
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' codes "
@@ -124,13 +125,21 @@ def tables_dataset(name: str, tables: Tables, make: Callable[..., Evaluator]) ->
 
 
 class ParallelTexts(NamedTuple):
-    """Files whose rows translate each other; `read` returns rows of a text for each language."""
+    """Files whose rows translate each other."""
 
     name: str
     languages: tuple[str, ...]
     files: tuple[Path, ...]
-    read: Callable[[], list[tuple[str, ...]]]
+    load: Callable[[], list[tuple[str, ...]]]  # reads the rows, of which some may have blank texts
     fewest: int = 0  # with fewer rows, it is left out
+
+    def read(self) -> list[tuple[str, ...]]:
+        """Reads rows of a text for each language; those with a blank text translate nothing."""
+        rows = self.load()
+        whole = [row for row in rows if not any(map(is_blank, row))]
+        if num_blank := len(rows) - len(whole):
+            logging.info("%s: %d of %d rows have a blank text: left out", self.name, num_blank, len(rows))
+        return whole
 
 
 def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
