@@ -1,5 +1,7 @@
 """Pairs of texts in any form that users have: the meaning of columns, and what is refused."""
 
+import json
+
 import datasets
 import numpy as np
 import pandas as pd
@@ -154,7 +156,9 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
         (table("text1", "text2", "label", column=["entailment", "neutral"] * 6), "pair 2 must be"),
         ([("a", "b"), None], "pair 2 must be"),
-        ([{"translation": {"en": "a", "es": "b"}}], "pair 1 is list"),
+        ([{"translation": {"en": "a", "es": "b", "fr": "c"}}], "translation.en, translation.es"),
+        ([{"translation": "a", "id": 1}], "pair 1 is list"),
+        (pd.DataFrame([("a", "b", "c")], columns=["en", "es", "fr"]), "en, es, fr"),
         ([], "there are none"),
         ({"hello": "hola"}, "expected pairs in a list"),
         ({"anchor": ["a"], "positive": ["b", "c"]}, "columns of equal length"),
@@ -174,3 +178,67 @@ def test_words_are_texts():
     assert read_pairs(named)[0].wrong == ("entailment",)
     assert read_pairs(rows(["狗"] * COUNT))[0].wrong == ("狗",)
     assert read_pairs(dict(TEXTS).items()) == [Pair(*row) for row in TEXTS]
+
+
+TRANSLATIONS = [{"id": n, "translation": {"en": f"one {n}", "es": f"uno {n}"}} for n in range(3)]
+TRANSLATED = [Pair(f"one {number}", f"uno {number}") for number in range(3)]
+FLAT = [(str(row["id"]), *row["translation"].values()) for row in TRANSLATIONS]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet", "tsv", "csv"])
+def test_translations_by_language_are_pairs_in_files(ending, tmp_path):
+    path = tmp_path / f"x.{ending}"
+    table = datasets.Dataset.from_list(TRANSLATIONS)
+    header = ("id", "translation.en", "translation.es")
+    match ending:
+        case "jsonl":
+            path.write_text("".join(f"{json.dumps(row)}\n" for row in TRANSLATIONS))
+        case "parquet":
+            table.to_parquet(path)
+        case "tsv":
+            path.write_text("".join("\t".join(row) + "\n" for row in [header, *FLAT]))
+        case "csv":
+            table.flatten().to_csv(path)
+    assert read_pairs(path) == TRANSLATED
+
+
+def test_translations_by_language_are_pairs_in_memory():
+    dataset = datasets.Dataset.from_list(TRANSLATIONS)
+    frame = pd.DataFrame(TRANSLATIONS)
+    tables = [TRANSLATIONS, dataset, dataset.flatten(), frame, frame[["translation"]], dataset.data.table]
+    tables += [iter(TRANSLATIONS), [row["translation"] for row in TRANSLATIONS], frame.to_dict("list")]
+    for pairs in tables:
+        assert read_pairs(pairs) == TRANSLATED
+    # The first row has the order.
+    back = [{"translation": {"es": "a", "en": "b"}}, {"translation": {"en": "d", "es": "c"}}]
+    assert read_pairs(back) == [Pair("a", "b"), Pair("c", "d")]
+    assert read_pairs(back, ("en", "es")) == [Pair("b", "a"), Pair("d", "c")]
+    # Of more languages, two are chosen.
+    three = [{"id": "x", "translation": {"en": "one", "fr": "un", "es": "uno"}}]
+    assert read_pairs(three, ("fr", "en")) == [Pair("un", "one")]
+    with pytest.raises(UserError, match=r"translation\.fr"):
+        read_pairs(three)
+    with pytest.raises(UserError, match="pair 2 must be two texts"):
+        read_pairs([TRANSLATIONS[0], {"id": 1, "translation": None}])
+
+
+@pytest.mark.parametrize(
+    "names", [("en", "es"), ("English", "Spanish"), ("text_en", "text_es"), ("en-US", "es-ES")]
+)
+def test_languages_name_the_columns_of_a_pair(names, tmp_path):
+    files = {"x.tsv": "\t".join(names) + "\none\tuno\n", "y.csv": f"idx,{','.join(names)}\n4,one,uno\n"}
+    for name in files:
+        assert read_pairs(write_files(tmp_path, files) / name) == [Pair("one", "uno")]
+    assert read_pairs(pd.DataFrame([("one", "uno")], columns=[*names])) == [Pair("one", "uno")]
+
+
+@pytest.mark.parametrize("name", ["idx", "id", "pair_ID", "__index_level_0__", "Unnamed: 0", "qid1"])
+def test_numbers_of_rows_are_left_out(name, tmp_path):
+    names = ["label", "sentence1", "sentence2", name]
+    frame = pd.DataFrame([(1, "a", "c", 7), (0, "b", "d", 8)], columns=names)
+    assert read_pairs(frame) == read_pairs(frame.to_dict("records")) == ALIKE
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.to_json(tmp_path / "x.jsonl", lines=True, orient="records")
+    frame.to_csv(tmp_path / "with_index.csv")  # its first column has no name
+    for path in sorted(tmp_path.iterdir()):
+        assert read_pairs(path) == ALIKE

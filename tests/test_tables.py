@@ -204,3 +204,102 @@ def test_mined_negatives_of_any_pair_come_back(tmp_path):
     mined = tmp_path / "hard_negatives/x.en-es.tsv.gz"
     write_lines(mined, ("\t".join((*pair[:2], *wrong)) for pair in pairs))
     assert [*with_negatives(pairs, mined)] == [pair._replace(negatives=wrong) for pair in pairs]
+
+
+@pytest.mark.parametrize("languages", [("en", "es"), ("es", "en")])
+@pytest.mark.parametrize("key", ["translation", "translations"])
+def test_translations_by_language_are_in_the_order_of_the_file_name(languages, key, tmp_path):
+    rows = [{"id": "7", key: {"en": "one", "es": "uno"}}, {"id": "8", key: {"es": "dos", "en": "two"}}]
+    folder = write_files(tmp_path, {"bitext/x.jsonl": ""}) / "bitext"
+    (folder / "x.jsonl").unlink()
+    name = "-".join(languages)
+    (folder / f"json.{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    table = pa.Table.from_pylist(rows)
+    parquet.write_table(table, folder / f"struct.{name}.parquet")
+    parquet.write_table(table.flatten(), folder / f"flat.{name}.parquet")
+    expected = [("one", "uno"), ("two", "dos")]
+    expected = [pair[:: 1 if languages[0] == "en" else -1] for pair in expected]
+    for path in folder.iterdir():
+        reading = read_parallel(path, languages)
+        assert [record[:2] for record, _ in reading] == expected
+        assert not reading.malformed
+    assert [texts.read() for texts in find_bitexts(tmp_path)] == [expected] * 3
+
+
+def test_a_row_without_translations_is_counted(tmp_path):
+    path = tmp_path / "x.en-es.jsonl"
+    rows = [{"en": "one", "es": "uno"}, None, {"en": "two"}, {"en": "six", "es": ""}, {"en": "a", "es": 7}]
+    path.write_text("".join(f"{json.dumps({'translation': row})}\n" for row in rows))
+    reading = read_parallel(path, ("en", "es"))
+    assert [record[:2] for record, _ in reading] == [("one", "uno")]
+    assert [*reading.malformed.values()] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("header", "languages"),
+    [
+        (("Spanish", "English"), ("en", "es")),
+        (("text_es", "text_en"), ("en", "es")),
+        (("es-ES", "en-US"), ("en", "es")),
+        (("pt-PT", "pt-BR"), ("pt_BR", "pt_PT")),
+        (("Portuguese", "EN"), ("en", "pt_BR")),
+        (("Chinese (Traditional)", "English sentence"), ("en", "zh_Hant")),
+        (("es", "Source en"), ("en", "es")),
+        (("non_english", "english"), ("en", "es")),
+        (("English", "Non-English"), ("es", "en")),
+    ],
+)
+def test_names_of_languages_order_the_columns(header, languages, tmp_path):
+    for name, mark in {"x.tsv": "\t", "x.csv": ","}.items():
+        path = write_files(tmp_path, {name: f"{mark.join(header)}\nsecond{mark}first\n"}) / name
+        reading = read_parallel(path, languages)
+        assert [record[:2] for record, _ in reading] == [("first", "second")]
+        assert not reading.malformed
+
+
+def test_words_and_other_languages_are_no_header(tmp_path):
+    rows = [("French", "German"), ("a text", "un texto"), ("it", "lo")]
+    path = write_files(tmp_path, {"x.tsv": "".join("\t".join(row) + "\n" for row in rows)}) / "x.tsv"
+    assert [record[:2] for record, _ in read_parallel(path, ("en", "es"))] == rows
+    # A column cannot be both languages.
+    path.write_text("pt\ten\na\tb\n")
+    assert len([*read_parallel(path, ("pt_BR", "pt_PT"))]) == 2
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_a_label_is_a_score(ending, tmp_path):
+    rows = [
+        {"label": 1, "sentence1": "a", "sentence2": "b", "idx": 0},
+        {"label": 0, "sentence1": "c", "sentence2": "d", "idx": 1},
+    ]
+    path = tmp_path / f"eval/sts/stsb.en.dev.{ending}"
+    path.parent.mkdir(parents=True)
+    if ending == "parquet":
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+    elif ending == "jsonl":
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    else:
+        mark = "\t" if ending == "tsv" else ","
+        path.write_text(
+            "".join(mark.join(map(str, row)) + "\n" for row in [rows[0], *(r.values() for r in rows)])
+        )
+    reading = read_similarity(path)
+    assert [record for record, _ in reading] == [("a", "b", 100), ("c", "d", 0)]
+    assert not reading.malformed
+    assert read_scored(path) == [("a", "b", 1), ("c", "d", 0)]
+    assert read_pairs(path) == [("a", "b", 1, ()), ("c", "d", 0, ())]
+
+
+def test_names_of_scored_pairs_in_widespread_sets(tmp_path):
+    for header in (
+        "question1\tquestion2\tis_duplicate",
+        "sentence_A\tsentence_B\trelatedness_score",
+        "text1\ttext2\tsimilarity",
+        "sentence1\tsentence2\tscore\tlabel",
+    ):
+        more = "\tneutral" if header.endswith("label") else ""
+        path = write_files(tmp_path, {"x.tsv": f"{header}\na\tb\t1{more}\nc\td\t0{more}\n"}) / "x.tsv"
+        assert [record for record, _ in read_similarity(path)] == [("a", "b", 100), ("c", "d", 0)]
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"question1": "a", "question2": "b", "is_duplicate": true}\n')
+    assert read_scored(path) == [("a", "b", 1)]

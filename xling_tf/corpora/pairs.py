@@ -1,7 +1,9 @@
 """Reads pairs of texts from any table, file or sequence, for every function that takes pairs.
 
-The names of columns say what they hold. Without names, two texts are a pair, and three are a text, the right
-and a wrong one, as in sentence-transformers; anything else needs names.
+The names of columns say what they hold; numbers of rows are left out. Two columns that are named by
+languages are a pair, as are the texts of `translation: {"en": ..., "es": ...}`. Without names, two texts are
+a pair, and three are a text, the right and a wrong one, as in sentence-transformers; anything else needs
+names.
 """
 
 import math
@@ -12,7 +14,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xling_tf.corpora.tables import header_of, is_header, name_key, read_table, role_of
+from xling_tf.corpora.column_names import (
+    is_header,
+    is_row_number,
+    language_columns,
+    name_key,
+    role_of,
+    roles_of,
+)
+from xling_tf.corpora.tables import NESTED, flattened, header_of, read_table
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.inputs import as_python, describe, encodable, is_blank
 
@@ -35,8 +45,10 @@ class Pair(NamedTuple):
     wrong: tuple[str, ...] = ()
 
 
-def read_pairs(pairs: Any) -> list[Pair]:
+def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     """Reads pairs of texts from rows, a table or the path of a table; all have a score, or none has.
+
+    Columns that are named by languages alone are in the order of `languages`, or else in their own.
 
     Raises:
         UserError: The columns have no names and are not two or three texts, or a row is not a pair.
@@ -47,8 +59,8 @@ def read_pairs(pairs: Any) -> list[Pair]:
         >>> read_pairs([{"sentence1": "one", "sentence2": "uno", "label": "entailment"}])
         [Pair(first='one', second='uno', score=1.0, wrong=())]
     """
-    names, table = _as_rows(pairs)
-    roles = _roles(names) or _roles_of_texts(table)
+    names, table = _as_rows(pairs, languages)
+    roles = _roles(names, languages) or _roles_of_texts(table)
     score_name = dict(zip(roles, names, strict=False)).get("score", "")
     features = getattr(pairs, "features", None)  # of a Hugging Face dataset
     classes = getattr(features.get(score_name), "names", ()) if isinstance(features, Mapping) else ()
@@ -56,6 +68,8 @@ def read_pairs(pairs: Any) -> list[Pair]:
     for number, row in enumerate(table, 1):
         cells: dict[str, list[Any]] = {"first": [], "second": [], "wrong": [], "score": []}
         for role, cell in zip(roles, row, strict=False):
+            if role is None:
+                continue
             cells[role] += cell if isinstance(cell, list | tuple) and role == "wrong" else [cell]
         wrong = [text for text in cells["wrong"] if not _is_missing(text)]
         texts = [*cells["first"], *cells["second"], *wrong]
@@ -74,12 +88,12 @@ def read_pairs(pairs: Any) -> list[Pair]:
     return result
 
 
-def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
+def _as_rows(pairs: Any, languages: Sequence[str]) -> tuple[list[str], list[list[Any]]]:
     """Splits a table or rows into column names, none if there are none, and rows of values."""
     names: Any = None
     if isinstance(pairs, str | os.PathLike):
         first = header_of(Path(pairs))
-        names = first if any(map(role_of, first)) else None
+        names = [name for name, role in zip(first, _roles(first, languages), strict=False) if role] or None
         table: list[Any] = read_table(Path(pairs), names or _UNNAMED[: len(first)])
     elif hasattr(pairs, "itertuples"):  # pandas
         names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
@@ -99,8 +113,13 @@ def _as_rows(pairs: Any) -> tuple[list[str], list[list[Any]]]:
     for number, row in enumerate(table, 1):
         if not isinstance(row, kind):
             raise _not_a_pair(number, row)
+    if names is not None and not NESTED.isdisjoint(names):
+        table, kind = [dict(zip(names, row, strict=True)) for row in table], Mapping
     if kind is Mapping:
-        names = [*dict.fromkeys(chain.from_iterable(table))]
+        # A row may lack the translations that others have.
+        nested = {name for row in table for name in NESTED if isinstance(row.get(name), Mapping)}
+        table = [*map(flattened, table)]
+        names = [name for name in dict.fromkeys(chain.from_iterable(table)) if name not in nested]
         table = [[row.get(name) for name in names] for row in table]
     # pandas numbers columns that have no names.
     is_named = names is not None and all(isinstance(name, str) for name in names)
@@ -111,17 +130,25 @@ def _is_column(value: Any) -> bool:
     return isinstance(as_python(value), list | tuple)
 
 
-def _roles(names: Sequence[str]) -> list[str]:
-    """Returns the roles of columns, which must all be known; [] if none is."""
-    roles = [role_of(name) for name in names]
-    counts = [roles.count(role) for role in ("first", "second", "score", None)]
+def _roles(names: Sequence[str], languages: Sequence[str]) -> list[str | None]:
+    """Returns the roles of columns, None for those to leave out; [] if there is no known name."""
+    roles, by_language = roles_of(names, languages), language_columns(names)
+    if not any(roles) and len(by_language) < 3:
+        return []
+    counts = [roles.count(role) for role in ("first", "second", "score")]
+    chosen = by_language if any(roles) and not any(map(role_of, names)) else []  # or one of more languages
+    unknown = [
+        name
+        for place, (name, role) in enumerate(zip(names, roles, strict=True))
+        if not (role or is_row_number(name) or place in chosen)
+    ]
     is_ambiguous = "score" in roles and "wrong" in roles
-    if any(roles) and (counts not in ([1, 1, 0, 0], [1, 1, 1, 0]) or is_ambiguous):
+    if counts not in ([1, 1, 0], [1, 1, 1]) or unknown or is_ambiguous:
         raise UserError(f"expected two columns of texts, got {', '.join(names)}; choose two and {_ADVICE}")
-    return [role for role in roles if role]
+    return roles
 
 
-def _roles_of_texts(table: Sequence[list[Any]]) -> list[str]:
+def _roles_of_texts(table: Sequence[list[Any]]) -> list[str | None]:
     """Returns the roles of columns without names, which must all be two texts, or all three."""
     if is_header(table[0]) or "id" in map(name_key, table[0]):
         raise UserError(

@@ -4,7 +4,7 @@ import csv
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from itertools import chain, zip_longest
@@ -13,6 +13,14 @@ from threading import Lock
 from typing import Any
 
 from xling_tf.compressed import PACKED
+from xling_tf.corpora.column_names import (
+    find_columns,
+    is_header,
+    is_language,
+    is_row_number,
+    name_key,
+    role_of,
+)
 from xling_tf.corpora.line_files import (
     MAX_LINE,
     Unreadable,
@@ -27,63 +35,6 @@ from xling_tf.errors import UserError, as_user_error, library
 
 # The endings of tables' names, without compression. A file with another ending is read as TSV.
 TABLE_ENDINGS = "(?:tsv|csv|jsonl|parquet)"
-# The roles of columns in pairs by their names, which are in lower case and without spaces and punctuation.
-_ROLES = re.compile(
-    r"(?P<first>anchor|query|question|source|src|first|message|premise|(?:sentence|text|question)[1a])"
-    r"|(?P<second>pos|positive|answer|target|tgt|second|response|reply|hypothesis|document|passage"
-    r"|(?:sentence|text|question)[2b])"
-    r"|(?P<score>score|label|similarity|similarityscore|relatedness|relatednessscore|isduplicate)"
-    r"|(?P<wrong>(?:(?:hard)?neg(?:ative)?|wrong)(?:text|answer)?s?\d*)"
-)
-_WITHOUT_ROLE = ("context", "id")
-# Other names of columns in widespread data sets.
-_OTHER_NAMES = {
-    "source": ("english",),
-    "target": ("nonenglish",),
-    "question": ("query",),
-    "response": ("reply",),
-    "score": ("similarityscore", "relatedness", "relatednessscore"),
-}
-
-
-def name_key(name: Any) -> str:
-    """Returns the name of a column in lower case, without spaces and punctuation."""
-    return re.sub(r"[\s_-]", "", str(name).lower())
-
-
-def role_of(name: Any) -> str | None:
-    """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if unknown."""
-    match = _ROLES.fullmatch(name_key(name))
-    return match and match.lastgroup
-
-
-def is_header(cells: Iterable[Any]) -> bool:
-    """Returns True if all cells of a first row are names of columns."""
-    return all(role_of(cell) or name_key(cell) in _WITHOUT_ROLE for cell in cells)
-
-
-def find_columns(
-    names: Sequence[str], columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
-) -> list[int | None] | None:
-    """Finds columns by their names, or by other names, which may be the codes of languages.
-
-    Returns the place of each column, None for an optional one (of the last) that is missing; None instead of
-    a list if a column is missing or if two have its name.
-
-    Example:
-        >>> find_columns(["id", "es", "en"], ["source", "target"], others=["en", "es"])
-        [2, 1]
-    """
-    keys = [name_key(name) for name in names]
-    places: list[int | None] = []
-    for column, other in zip_longest(columns, others, fillvalue=""):
-        known = (*_OTHER_NAMES.get(column, ()), *([name_key(other)] if other else []))
-        matches = [place for place, key in enumerate(keys) if key == name_key(column)]
-        matches = matches or [place for place, key in enumerate(keys) if key in known]
-        if len(matches) > 1 or not (matches or len(places) >= len(columns) - optional):
-            return None
-        places.append(matches[0] if matches else None)
-    return places
 
 
 def read_columns(
@@ -224,7 +175,7 @@ def _next_csv_row(rows: Iterator[list[str]]) -> list[str] | None:
 def _json_lines(path: Path) -> Iterator[_Row]:
     for number, line in read_lines(path):
         try:
-            row = line if isinstance(line, Unreadable) else json_object(line)
+            row = line if isinstance(line, Unreadable) else flattened(json_object(line))
         except (ValueError, RecursionError):
             row = Unreadable.NOT_JSON
         yield (number, (), row) if isinstance(row, Unreadable) else (number, (*row,), [*row.values()])
@@ -236,8 +187,33 @@ def _parquet(path: Path) -> Iterator[_Row]:
         file = parquet.ParquetFile(path)
         columns = ([column.to_pylist() for column in batch.columns] for batch in file.iter_batches(1024))
         rows = chain.from_iterable(zip(*batch, strict=True) for batch in columns)
+        names = (*file.schema_arrow.names,)
         for number, row in enumerate(rows, 1):
-            yield number, (*file.schema_arrow.names,), row
+            if NESTED.isdisjoint(names):
+                yield number, names, row
+            else:
+                flat = flattened(dict(zip(names, row, strict=True)))
+                yield number, (*flat,), [*flat.values()]
+
+
+# The columns of translation sets of `datasets`, whose values are texts by language.
+NESTED = {"translation", "translations"}
+
+
+def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row with a column for each language of its translations, named as `datasets` names it.
+
+    Example:
+        >>> flattened({"id": 1, "translation": {"en": "one", "es": "uno"}})
+        {'id': 1, 'translation.en': 'one', 'translation.es': 'uno'}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in NESTED and isinstance(value, Mapping):
+            flat |= {f"{name}.{language}": text for language, text in value.items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 _READERS = {"tsv": _tsv, "csv": _csv, "jsonl": _json_lines, "parquet": _parquet}
@@ -253,8 +229,11 @@ def _text(value: Any, column: str) -> str | Unreadable:
         value = decoded(value)
         if isinstance(value, Unreadable):
             return value
+    if isinstance(value, bool) and role_of(column) == "score":
+        value = int(value)
     is_missing = value is None or (isinstance(value, float) and math.isnan(value))
     holds_text = role_of(column) in ("first", "second", "wrong") or column == "context"
+    holds_text |= is_language(column) and not is_row_number(column)
     if isinstance(value, dict | list) or (holds_text and not (is_missing or isinstance(value, str))):
         return Unreadable.NOT_TEXT
     text = as_cell(unicodedata.normalize("NFC", "" if is_missing else str(value)))

@@ -188,8 +188,9 @@ def find_multilingual(folder: Path) -> list[ParallelTexts]:
     """Finds texts in several languages: `similarity_search/<name>.tsv`, and XNLI's hypotheses."""
     texts = []
     for name, path in tables_in(folder / "similarity_search").items():
-        languages = tuple(header_of(path))
-        texts.append(ParallelTexts(name, languages, (path,), partial(read_table, path, languages)))
+        columns = tuple(header_of(path))
+        languages = tuple(column.removeprefix("translation.") for column in columns)
+        texts.append(ParallelTexts(name, languages, (path,), partial(read_table, path, columns)))
     if len(paths := xnli_paths(folder)) > 1:
         texts.append(_hypotheses("", paths))
     return sorted(texts)

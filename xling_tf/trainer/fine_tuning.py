@@ -70,8 +70,8 @@ def fine_tune(
         pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
             a list, an iterator, a table or its file are (text, text) or (text, right, wrong). In tables
             (pandas, Arrow, `datasets`) and dictionaries, columns have names: "anchor", "positive",
-            "negative", "negative_2", ...; or "sentence1", "sentence2" and "score" or "label". Of a row's
-            wrong texts, at most 5 are drawn. The highest score means alike, as does a class such as
+            "negative", "negative_2", ...; or "sentence1", "sentence2" and "score" or "label"; or languages,
+            also in "translation". Numbers of rows are left out. Of a row's wrong texts, at most 5 are drawn. The highest score means alike, as does a class such as
             "duplicate" rather than "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
@@ -159,7 +159,7 @@ class PairCorpus(Corpus):
     @classmethod
     def from_pairs(cls, pairs: Any, languages: tuple[str, str]) -> "PairCorpus":
         """Makes a corpus of the distinct pairs in any form that `read_pairs` takes."""
-        distinct = tuple(dict.fromkeys(read_pairs(pairs)))
+        distinct = tuple(dict.fromkeys(read_pairs(pairs, languages)))
         if len(distinct) < _MIN_PAIRS:
             raise UserError(
                 f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}: training compares "
