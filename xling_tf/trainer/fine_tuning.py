@@ -71,8 +71,8 @@ def fine_tune(
             a list, an iterator, a table or its file are (text, text) or (text, right, wrong). In tables
             (pandas, Arrow, `datasets`) and dictionaries, columns have names: "anchor", "positive",
             "negative", "negative_2", ...; or "sentence1", "sentence2" and "score" or "label"; or languages,
-            also in "translation". Numbers of rows are left out. Of a row's wrong texts, at most 5 are drawn. The highest score means alike, as does a class such as
-            "duplicate" rather than "not_duplicate".
+            also in "translation". Numbers of rows are left out. Of a row's wrong texts, at most 5 are drawn.
+            The highest score means alike, as does a class such as "duplicate" rather than "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
