@@ -242,3 +242,32 @@ def test_numbers_of_rows_are_left_out(name, tmp_path):
     frame.to_csv(tmp_path / "with_index.csv")  # its first column has no name
     for path in sorted(tmp_path.iterdir()):
         assert read_pairs(path) == ALIKE
+
+
+def forms(names, *rows):
+    """The same rows as dictionaries, a pandas table and columns."""
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    return records, pd.DataFrame(columns, dtype=object), columns
+
+
+@pytest.mark.parametrize("value", [float("nan"), None, pd.NA, pd.NaT, True, 7, np.float32(3.5), b"\xff"])
+def test_what_is_no_text_is_refused_in_every_form(value):
+    for pairs in forms(("source", "target"), ("one", "uno"), ("two", value)):
+        with pytest.raises(UserError, match="pair 2 must be two texts"):
+            read_pairs(pairs)
+    is_missing = value is None or str(value) in ("nan", "<NA>", "NaT")
+    for wrong in (value, ["no", value]):
+        for pairs in forms(("anchor", "positive", "negatives"), ("one", "uno", wrong)):
+            if is_missing:
+                kept = ("no",) if isinstance(wrong, list) else ()
+                assert read_pairs(pairs) == [Pair("one", "uno", None, kept)]
+            else:
+                with pytest.raises(UserError, match="pair 1 must be two texts"):
+                    read_pairs(pairs)
+
+
+def test_bytes_are_utf8_in_every_form():
+    row = (b"one", "a\u00f1o".encode(), [b"no", "two"])
+    for pairs in forms(("anchor", "positive", "negatives"), row):
+        assert read_pairs(pairs) == [Pair("one", "a\u00f1o", None, ("no", "two"))]

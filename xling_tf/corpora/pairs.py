@@ -70,7 +70,9 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
         for role, cell in zip(roles, row, strict=False):
             if role is None:
                 continue
-            cells[role] += cell if isinstance(cell, list | tuple) and role == "wrong" else [cell]
+            cells[role] += map(
+                as_python, cell if isinstance(cell, list | tuple) and role == "wrong" else [cell]
+            )
         wrong = [text for text in cells["wrong"] if not _is_missing(text)]
         texts = [*cells["first"], *cells["second"], *wrong]
         scores = [_score(value, classes) for value in cells["score"]]
