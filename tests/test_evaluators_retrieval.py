@@ -177,7 +177,6 @@ def test_rows_with_a_blank_text_are_neither_queries_nor_candidates(tmp_path, cap
     for code, texts in (("en", ("One", "Two", " ")), ("es", ("Uno", "", "Tres"))):
         rows = [(number, text) for number, text in enumerate(texts)]
         write_table(tmp_path / f"nli/xnli.{code}.dev.tsv", "pair_id hypothesis", *rows)
-    caplog.set_level("INFO")
     assert {texts.name: texts.read() for texts in find_bitexts(tmp_path)} == {
         "x.en-es": [("One", "Uno"), ("Two", "Dos")],
         "xnli.dev.hypotheses.en-es": [("One", "Uno")],

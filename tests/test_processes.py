@@ -182,7 +182,7 @@ def test_archives_of_every_kind_are_opened_and_damage_is_reported(kind, ending, 
     content = bytearray(archive.read_bytes())
     content[len(content) // 2 : len(content) // 2 + 9] = b"\xff" * 9
     (damaged := archive.with_name(f"damaged{ending}")).write_bytes(content)
-    with pytest.raises(UserError, match=r"damaged.* cannot be unpacked: .*; download it again"):
+    with pytest.raises(UserError, match=r"damaged.*; download it again"):
         find_model(damaged)
 
 

@@ -138,7 +138,7 @@ class ParallelTexts(NamedTuple):
         rows = self.load()
         whole = [row for row in rows if not any(map(is_blank, row))]
         if num_blank := len(rows) - len(whole):
-            logging.info("%s: %d of %d rows have a blank text: left out", self.name, num_blank, len(rows))
+            logging.warning("%s: %d of %d rows have a blank text: left out", self.name, num_blank, len(rows))
         return whole
 
 
