@@ -148,7 +148,9 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
 FORKING = """
 import os, sys
 import xling_tf
+before = dict(os.environ)
 encoder = xling_tf.load(sys.argv[1])
+assert dict(os.environ) == before
 expected = encoder.encode(["a b c", "d"])
 for uses_it in (True, False):
     if child := os.fork():

@@ -21,7 +21,7 @@ from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
-from xling_tf.savedmodel.word_averages import prepare_onnx_runtime
+from xling_tf.savedmodel.word_averages import telemetry_off
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.sentencepiece import UNIGRAM, model_proto
 from xling_tf.weights import Weights, arrays, write_weights
@@ -119,8 +119,8 @@ def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
     exact, quantized = (folder / "onnx" / name for name in ("model.onnx", "model_quantized.onnx"))
     exact.write_bytes(to_onnx(graph.encode, graph.tables, graph.signature))
     # By channels: of multilingual-e5-small's vectors, the mean cosine is .996 instead of .989.
-    prepare_onnx_runtime()
-    quantization = library("onnxruntime.quantization", "onnxruntime", "export")
+    with telemetry_off():
+        quantization = library("onnxruntime.quantization", "onnxruntime", "export")
     logging.disable(logging.WARNING)  # the library advises a preparation that changes nothing here
     try:
         quantization.quantize_dynamic(exact, quantized, per_channel=True)

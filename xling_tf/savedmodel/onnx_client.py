@@ -12,7 +12,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from .word_averages import Client, PerProcess, first_bytes, prepare_onnx_runtime
+from .word_averages import Client, PerProcess, first_bytes, telemetry_off
 
 SETTINGS, MODEL, TOKENIZER = "encoder.json", "model.onnx", "tokenizer.json"
 _BATCH = 32
@@ -46,8 +46,8 @@ def open_model(model: Path, tokenizer: Path) -> tuple[Any, Callable[[Sequence[st
     opened.enable_padding()
 
     def open_session() -> Any:
-        prepare_onnx_runtime()
-        import onnxruntime  # here, because it takes time
+        with telemetry_off():
+            import onnxruntime  # here, because it takes time
 
         return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
 

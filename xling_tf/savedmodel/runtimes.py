@@ -20,8 +20,8 @@ from xling_tf.savedmodel.word_averages import (
     WordSplitter,
     first_bytes,
     ngrams_of,
-    prepare_onnx_runtime,
     readable,
+    telemetry_off,
 )
 
 FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
@@ -83,8 +83,8 @@ def _open(folder: Path, runtime: str) -> Run:
     message = f"{path} must be a converted model, but cannot be loaded: {{error}}; convert it again"
     with as_user_error(message, Exception):
         if runtime == "onnx":
-            prepare_onnx_runtime()
-            engine = library("onnxruntime", "onnxruntime", "runtime")
+            with telemetry_off():
+                engine = library("onnxruntime", "onnxruntime", "runtime")
             session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
             return lambda inputs: session.run(["outputs"], inputs)[0]
         engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")

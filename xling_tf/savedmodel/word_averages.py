@@ -10,7 +10,8 @@ import os
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from threading import Lock
@@ -51,8 +52,8 @@ class PerProcess:
     """Something that a process opens when it first calls this, and a forked process opens anew.
 
     A forked process has none of its parent's threads: it would wait for them forever if it used, or at its
-    end destroyed, a session that its parent has opened. So it leaves that one alone. For ONNX Runtime, call
-    `prepare_onnx_runtime` as well.
+    end destroyed, a session that its parent has opened. So it leaves that one alone. Import ONNX
+    Runtime with `telemetry_off`.
     """
 
     def __init__(self, open_it: Callable[[], Any]) -> None:
@@ -88,12 +89,21 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def prepare_onnx_runtime() -> None:
-    """Turns off telemetry; call this before the first import of ONNX Runtime.
+@contextmanager
+def telemetry_off() -> Iterator[None]:
+    """Lets a block import ONNX Runtime without its telemetry; the environment is then as it was.
 
     The import starts a thread for telemetry, for which a forked process would wait forever at its end.
     """
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    name = "ORT_DISABLE_TELEMETRY"
+    if name in os.environ:  # as the user wants it
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 class Client(ABC):
