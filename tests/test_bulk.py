@@ -47,7 +47,9 @@ def write_texts(folder: Path, texts: list[str], *, num_files: int = 3) -> str:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {name: content for name, content in read_files(folder).items() if name != "lock"}
+    """The files of an output; a killed run may leave temporary ones, which are removed after some hours."""
+    files = read_files(folder).items()
+    return {name: data for name, data in files if name != "lock" and not name.endswith(".tmp")}
 
 
 TEXTS = [f"text {number % 70}" for number in range(250)]

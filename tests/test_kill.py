@@ -105,32 +105,40 @@ def content(folder: Path, name: str) -> dict[str, bytes]:
     }
 
 
-def places(seconds: float, program: str) -> Iterator[list[float]]:
-    """For each round, when to kill: once, or again what continues, within the time of a whole run."""
+def rounds(run: Forks, program: str) -> Iterator[tuple[str, str]]:
+    """Kills runs at random times, and lets the same command run to its end after each one or two kills.
+
+    Yields the name of each output and a description for failures, until `KILLS` runs were killed. A run
+    that ends before its kill does not count, and the next ones are killed sooner: the first run, which
+    gives the time, may be slower than all others.
+    """
     rng = random.Random(f"{SEED} {program}")
-    left = KILLS
-    while left:
-        times = min(left, rng.choice([1, 1, 2]))
-        yield [rng.uniform(0, seconds) for _ in range(times)]
-        left -= times
+    status, seconds = run.run("whole")
+    assert status == 0, run.errors.read_text()
+    killed = 0
+    for number in range(10 * KILLS):
+        times = [rng.uniform(0, seconds) for _ in range(rng.choice([1, 1, 2]))]
+        name = f"killed{number}."
+        for after in times:
+            status, took = run.run(name, after)
+            assert status in (0, -signal.SIGKILL), run.errors.read_text()
+            killed += status != 0
+            if status == 0:
+                seconds = min(seconds, took)
+        status, _ = run.run(name)
+        assert status == 0, (times, run.errors.read_text())
+        yield name, f"{seconds:.3f} seconds, killed after {times}"
+        if killed >= KILLS:
+            return
+    raise AssertionError(f"only {killed} of {10 * KILLS} runs were killed before they ended")
 
 
 def require_same_end(
     run: Forks, program: str, content: Callable[[Path, str], dict[str, bytes]] = content
 ) -> None:
     """Runs to the end, then with kills, and compares."""
-    status, seconds = run.run("whole")
-    assert status == 0, run.errors.read_text()
-    whole, killed = content(run.folder, "whole"), 0
-    for number, times in enumerate(places(seconds, program)):
-        name = f"killed{number}."
-        statuses = [run.run(name, after)[0] for after in times]
-        assert {*statuses} <= {0, -signal.SIGKILL}, run.errors.read_text()
-        killed += statuses.count(-signal.SIGKILL)
-        status, _ = run.run(name)
-        assert status == 0, (times, run.errors.read_text())
-        assert content(run.folder, name) == whole, (seconds, times)
-    assert killed, "all runs ended before they could be killed"
+    for name, description in rounds(run, program):
+        assert content(run.folder, name) == content(run.folder, "whole"), description
 
 
 def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
@@ -179,16 +187,11 @@ def test_a_killed_publication_shows_whole_versions_only(forks, tmp_path):
     save(tf.Module(), {"serving_default": (lambda inputs: {"outputs": hashed(inputs)}, spec)}, model)
     imports = "import tensorflow; from pathlib import Path; from serving_folder import publish"
     run = forks(imports, f"{imports}\npublish(Path({str(model)!r}), Path(output), 'm')")
-    status, seconds = run.run("whole")
-    assert status == 0, run.errors.read_text()
-    whole = content(tmp_path, "whole/m/1")
-    assert "/saved_model.pb" in whole
-    for number, times in enumerate(places(seconds, "publish")):
-        statuses = [run.run(f"killed{number}", after)[0] for after in times]
-        assert {*statuses} <= {0, -signal.SIGKILL}, run.errors.read_text()
-        assert run.run(f"killed{number}")[0] == 0, (times, run.errors.read_text())
-        base = tmp_path / f"killed{number}" / "m"
+    for name, description in rounds(run, "publish"):
+        whole = content(tmp_path, "whole/m/1")
+        assert "/saved_model.pb" in whole
+        base = tmp_path / name / "m"
         versions = [path.name for path in base.iterdir() if not path.name.startswith(".")]
         assert sorted(versions) == [str(version + 1) for version in range(len(versions))]
         for version in versions:
-            assert content(base, version) == whole, (seconds, times)
+            assert content(base, version) == whole, description
