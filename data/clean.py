@@ -1,4 +1,5 @@
-"""Keeps the pairs of a noisy bitext that are translations, by rules and by the margin of a model's cosines.
+"""Keeps the pairs of a noisy bitext that are translations, by rules and by the margin of a model's
+cosines.
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 
@@ -17,8 +18,12 @@ from absl import flags
 
 from xling_tf.program import progress, quiet_start, run
 
-_MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
-_INPUT = flags.DEFINE_string("input", None, "Table of sources and targets, such as TSV.", required=True)
+_MODEL = flags.DEFINE_string(
+    "model", None, "The exported model, as xling_tf.load takes it.", required=True
+)
+_INPUT = flags.DEFINE_string(
+    "input", None, "Table of sources and targets, such as TSV.", required=True
+)
 _OUTPUT = flags.DEFINE_string("output", None, "File of the pairs that are kept.", required=True)
 _OPTIONS = (
     flags.DEFINE_string("source", "en", "Source language."),
@@ -34,10 +39,13 @@ def main() -> None:
         from xling_tf.savedmodel.saved_models import find_model
         from xling_tf.sentence_encoder import SentenceEncoder
     with progress("cleaning") as report:
-        folder, load = find_model(_MODEL.value), cache(SentenceEncoder)  # loads it for the first pairs
+        # Loads it for the first pairs.
+        folder, load = find_model(_MODEL.value), cache(SentenceEncoder)
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         paths = Path(_INPUT.value), Path(_OUTPUT.value)
-        counts = clean_bitext(lambda texts: load(folder).encode(texts), *paths, report=report, **options)
+        counts = clean_bitext(
+            lambda texts: load(folder).encode(texts), *paths, report=report, **options
+        )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 

@@ -4,7 +4,8 @@
     python data/convert.py --format quora --input downloads/quora --output data/eval
     python evaluation/main.py --model exported/en-es --data data/eval
 
-A table is UTF-8, with tabs between the fields of a line, below a line with the names of the columns.
+A table is UTF-8, with tabs between the fields of a line, below a line with the names of the
+columns.
 """
 
 import ast
@@ -58,7 +59,9 @@ def published(files: str) -> Callable[[Reader], Reader]:
 
 
 def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
-    """Writes the tables of a published file, or of files below a folder; returns the rows of each table."""
+    """Writes the tables of a published file, or of files below a folder; returns the rows of each
+    table.
+    """
     if format_name not in FORMATS:
         raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {format_name!r}")
     files, read = FORMATS[format_name]
@@ -66,8 +69,8 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
     for name, columns, rows in read(source):
         if name in counts:
             raise UserError(
-                f"--input must hold a single file for each table, but {source} has several for {name}; give "
-                "one of their folders"
+                f"--input must hold a single file for each table, but {source} has several for "
+                f"{name}; give one of their folders"
             )
         number = itertools.count(-1)  # of rows that were written, without the header
         numbered = zip(itertools.chain([columns], rows), number, strict=False)
@@ -80,7 +83,9 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """Finds files by a pattern of their names: the file itself, or files below a folder, perhaps packed."""
+    """Finds files by a pattern of their names: the file itself, or files below a folder, perhaps
+    packed.
+    """
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]
@@ -97,15 +102,22 @@ def _plain_name(path: Path) -> str:
 
 
 def fields(
-    path: Path, count: int, *, separator: str = "\t", max_splits: int = -1, read: Lines = read_every_line
+    path: Path,
+    count: int,
+    *,
+    separator: str = "\t",
+    max_splits: int = -1,
+    read: Lines = read_every_line,
 ) -> Iterator[list[str]]:
-    """Yields the stripped fields of each line: at least `count`, after at most `max_splits` splits."""
+    """Yields the stripped fields of each line: at least `count`, after at most `max_splits`
+    splits.
+    """
     for number, line in read(path):
         parts = [part.strip() for part in line.split(separator, max_splits)]
         if len(parts) < count:
             raise UserError(
-                f"{path} must have {count} fields in every line, separated by {separator!r}, but line "
-                f"{number} is {line[:80]!r}; download it again"
+                f"{path} must have {count} fields in every line, separated by {separator!r}, but "
+                f"line {number} is {line[:80]!r}; download it again"
             )
         yield parts
 
@@ -134,7 +146,8 @@ def parallel_lines(source: Path) -> Iterator[Table]:
 @published("sts-dev.csv, sts-test.csv, sts-train.csv")
 def stsbenchmark(source: Path) -> Iterator[Table]:
     """The STS Benchmark (Cer et al. 2017)."""
-    # The columns: genre, file, year, number, score, two sentences, perhaps their sources; quotes are text.
+    # The columns: genre, file, year, number, score, two sentences, perhaps their sources; quotes
+    # are text.
     for match, path in files_in(source, r"sts-(train|dev|test)\.csv"):
         rows = ((row[5], row[6], row[4]) for row in fields(path, 7))
         yield Table(f"sts/stsb.en.{match[1]}", SCORED_COLUMNS, rows)
@@ -142,7 +155,8 @@ def stsbenchmark(source: Path) -> Iterator[Table]:
 
 @published(
     "STS12-en-test/STS.input.<name>.txt and STS.gs.<name>.txt; "
-    "STS2017.eval.v1.1/STS.input.track<n>.<aa>-<bb>.txt and STS2017.gs/STS.gs.track<n>.<aa>-<bb>.txt",
+    "STS2017.eval.v1.1/STS.input.track<n>.<aa>-<bb>.txt and "
+    "STS2017.gs/STS.gs.track<n>.<aa>-<bb>.txt",
 )
 def semeval_sts(source: Path) -> Iterator[Table]:
     """SemEval's STS tasks of 2012 to 2016, as SentEval has them, and the tracks of 2017."""
@@ -157,7 +171,9 @@ def semeval_sts(source: Path) -> Iterator[Table]:
 
 
 def _judged(path: Path, gold_path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yields pairs with scores; a pair whose line of scores is empty was not judged (as in SentEval)."""
+    """Yields pairs with scores; a pair whose line of scores is empty was not judged (as in
+    SentEval).
+    """
     for (first, second, *_), (_, gold) in zip(
         fields(path, 2), read_table((path, gold_path), ("pair", "score")), strict=True
     ):
@@ -184,8 +200,8 @@ def _quora_rows(path: Path) -> Iterator[tuple[str, str, str]]:
             yield row["is_duplicate"].strip(), first or second, second or first
     except (AttributeError, KeyError, csv.Error) as error:
         raise UserError(
-            f"{path} must have the columns question1, question2 and is_duplicate, but line {lines.line_num} "
-            f"does not ({error!r}); give the file as published"
+            f"{path} must have the columns question1, question2 and is_duplicate, but line "
+            f"{lines.line_num} does not ({error!r}); give the file as published"
         ) from error
 
 
@@ -199,7 +215,9 @@ def askubuntu(source: Path) -> Iterator[Table]:
         ids = [(row[0], other) for row in fields(path, 2) for other in row[1].split()]
         missing = next((key for pair in ids for key in pair if key not in titles), None)
         if missing is not None:
-            raise UserError(f"{missing[:80]!r} of {path} is missing in {corpus}; give files of one edition")
+            raise UserError(
+                f"{missing[:80]!r} of {path} is missing in {corpus}; give files of one edition"
+            )
         rows = [("1", titles[query], titles[other]) for query, other in ids]
         # All others are candidates.
         rows += [("0", title, title) for title in titles.values()]
@@ -257,15 +275,21 @@ def senteval(source: Path) -> Iterator[Table]:
         yield Table(f"senteval/SICK.{_SENTEVAL_SPLITS[match[1]]}", columns, rows)
 
 
-def _selected(path: Path, columns: Sequence[int], separator: str = "\t") -> Iterator[tuple[str, ...]]:
+def _selected(
+    path: Path, columns: Sequence[int], separator: str = "\t"
+) -> Iterator[tuple[str, ...]]:
     """Yields some fields of each line; a separating space ends the first field only."""
     splits = -1 if separator == "\t" else 1
-    for parts in fields(path, max(columns) + 1, separator=separator, max_splits=splits, read=_latin_lines):
+    for parts in fields(
+        path, max(columns) + 1, separator=separator, max_splits=splits, read=_latin_lines
+    ):
         yield tuple(parts[index] for index in columns)
 
 
 def _latin_lines(path: Path) -> list[tuple[int, str]]:
-    """Returns the lines that are not blank; SentEval has some files in UTF-8 and some in Latin-1."""
+    """Returns the lines that are not blank; SentEval has some files in UTF-8 and some in
+    Latin-1.
+    """
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
     try:
@@ -309,7 +333,9 @@ _NEUTRAL_STARS = 3.0
 def cls(source: Path) -> Iterator[Table]:
     """Amazon reviews (Webis-CLS-10): more than three stars are positive, fewer are negative."""
     files = files_in(source, r"(train|test)\.review")
-    for split, (folder, language) in itertools.product(("train", "test"), _REVIEW_LANGUAGES.items()):
+    for split, (folder, language) in itertools.product(
+        ("train", "test"), _REVIEW_LANGUAGES.items()
+    ):
         paths = [p for match, p in files if (match[1], p.parent.parent.name) == (split, folder)]
         if paths:
             rows = (row for path in paths for row in _reviews(path))
@@ -331,7 +357,8 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     # For an unknown encoding, the parser raises a LookupError.
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise UserError(
-            f"{path} must be XML whose items have rating, summary and text, but: {error}; download it again"
+            f"{path} must be XML whose items have rating, summary and text, but: {error}; "
+            "download it again"
         ) from error
 
 
@@ -384,7 +411,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Not at the top: tests import this file together with other programs that have flags of the same names.
+    # Not at the top: tests import this file together with other programs that have flags of the
+    # same names.
     flags.DEFINE_bool("list", False, "List the formats and their files.")
     flags.DEFINE_string("format", None, "The format of --input.")
     flags.DEFINE_string("input", None, "The published file, or a folder of the files.")

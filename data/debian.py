@@ -1,9 +1,9 @@
 """Translated text that Debian and Ubuntu packages carry, fetched by apt and prepared.
 
-The system's own apt downloads packages into a folder (without root, nothing is installed), which are
-unpacked into folders of text. The readers of their formats return paragraphs with translations, documents and
-conversations; these are split into sentences, cleaned, and written as a `--data` folder, with the same bytes
-for the same packages. A killed preparation continues where it stopped.
+The system's own apt downloads packages into a folder (without root, nothing is installed), which
+are unpacked into folders of text. The readers of their formats return paragraphs with translations,
+documents and conversations; these are split into sentences, cleaned, and written as a `--data`
+folder, with the same bytes for the same packages. A killed preparation continues where it stopped.
 """
 
 import fcntl
@@ -63,8 +63,8 @@ class Source:
     name: str  # of the files
     description: str
     licence: str  # of packages whose copyright file states none
-    # Regular expressions of package names, with "{}" for the code of a language. If there is a group
-    # `version`, only the newest version is used.
+    # Regular expressions of package names, with "{}" for the code of a language. If there is a
+    # group `version`, only the newest version is used.
     packages: tuple[str, ...]
     # Maps unpacked packages, source language and target language to text.
     extract: Callable[[Sequence[Path], str, str], Extraction]
@@ -79,14 +79,16 @@ class Source:
 def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared_dir: Path) -> Path:
     """Downloads and prepares the default corpora of a language pair, unless that is done already.
 
-    Returns the folder "<source>-<target>": corpora, preparation.json (counts) and SOURCES.md (licences).
+    Returns the folder "<source>-<target>": corpora, preparation.json (counts) and SOURCES.md
+    (licences).
     """
     pair = f"{source}-{target}"
     if pair not in _PAIRS:
         for language in (source, target):
             require_known(language)
         raise UserError(
-            f"there are default corpora for the pairs {', '.join(_PAIRS)}, not for {pair}; {_OWN_DATA}"
+            f"there are default corpora for the pairs {', '.join(_PAIRS)}, not for {pair}; "
+            f"{_OWN_DATA}"
         )
     folder = prepared_dir / pair
     recover_folder(folder)
@@ -111,13 +113,20 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
 
 
 def _failed_before(folder: Path) -> list[str] | None:
-    """Returns the packages that could not be downloaded for a folder; None if it is not prepared."""
+    """Returns the packages that could not be downloaded for a folder; None if it is not
+    prepared.
+    """
     content = read_json_dict(folder / "preparation.json")
-    return content.get("failed") if content.get("preparation_version") == PREPARATION_VERSION else None
+    return (
+        content.get("failed") if content.get("preparation_version") == PREPARATION_VERSION else None
+    )
 
 
 def _prepare(
-    packages: Mapping[str, Sequence[Path]], failed: Sequence[str], languages: tuple[str, str], folder: Path
+    packages: Mapping[str, Sequence[Path]],
+    failed: Sequence[str],
+    languages: tuple[str, str],
+    folder: Path,
 ) -> None:
     cleaner = Cleaner(*languages)
     reports, sections = [], ["# Sources"]
@@ -129,7 +138,9 @@ def _prepare(
             text = cleaner.clean(source.extract(folders, *languages))
             counts = _write(text, source.name, "-".join(languages), folder)
         logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
-        described = {path.name: [_version(path), _licence(path, source.licence)] for path in folders}
+        described = {
+            path.name: [_version(path), _licence(path, source.licence)] for path in folders
+        }
         reports.append({"name": source.name, "packages": described, "counts": counts})
         lines = [f"- package {n} {v}, licence {licence}" for n, (v, licence) in described.items()]
         lines += [f"- {kind}: {count:,}" for kind, count in counts.items()]
@@ -161,7 +172,9 @@ def _write(text: Extraction, name: str, pair: str, folder: Path) -> dict[str, in
     """Writes the files of a source, those with text, and counts pairs or sentences."""
     files = {("parallel", pair, "tsv"): ["\t".join(sides[:2]) for sides in text.parallel]}
     for language, documents in text.documents.items():
-        files["documents", language, "txt"] = [line for document in documents for line in (*document, "")]
+        files["documents", language, "txt"] = [
+            line for document in documents for line in (*document, "")
+        ]
     for language, pairs in text.conversations.items():
         files["conversations", language, "tsv"] = list(map("\t".join, pairs))
     counts = {}
@@ -192,7 +205,9 @@ class Cleaner:
                 pair
                 for whole in text.parallel
                 for pair in aligned_sentences(whole, *self._languages)
-                if self._keeps("parallel", pair_fault(pair, *self._languages) or self._repetition(pair))
+                if self._keeps(
+                    "parallel", pair_fault(pair, *self._languages) or self._repetition(pair)
+                )
             ],
             documents={
                 language: [run for document in documents for run in self._runs(document, language)]
@@ -253,8 +268,8 @@ class Cleaner:
                 yield pair
 
 
-# Packages. Lists, cache and an empty status file of our own leave the system untouched; the hooks that
-# distributions run after an update need root. `#clear` works only in a file.
+# Packages. Lists, cache and an empty status file of our own leave the system untouched; the hooks
+# that distributions run after an update need root. `#clear` works only in a file.
 _APT_CONFIG = """\
 Dir::State "{private}/state";
 Dir::State::Lists "{private}/lists";
@@ -292,7 +307,9 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]]
             matches = newest(pattern, names)
             if not matches:
                 logging.warning("no package is called %s", pattern)
-            failed += [n for n in matches if not (_version(raw_dir / n) or apt.unpack(n, raw_dir / n))]
+            failed += [
+                n for n in matches if not (_version(raw_dir / n) or apt.unpack(n, raw_dir / n))
+            ]
             folders[pattern] = [raw_dir / name for name in matches if name not in failed]
         return folders, failed
 
@@ -320,7 +337,9 @@ class _Apt:
     def __init__(self, raw_dir: Path) -> None:
         tools = ("apt-get", "apt-cache", "dpkg-deb")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
-            raise UserError(f"this machine lacks {', '.join(missing)}, which fetch the corpora; {_OWN_DATA}")
+            raise UserError(
+                f"this machine lacks {', '.join(missing)}, which fetch the corpora; {_OWN_DATA}"
+            )
         self._private = (raw_dir / ".apt").resolve()
         for folder in ("state", "lists/partial", "cache/archives/partial"):
             (self._private / folder).mkdir(parents=True, exist_ok=True)
@@ -329,12 +348,16 @@ class _Apt:
         (self._private / "apt.conf").write_text(config, encoding="utf-8")
 
     def package_names(self) -> list[str]:
-        """Returns all names in the archive's lists, or without network in those of the last update."""
+        """Returns all names in the archive's lists, or without network in those of the last
+        update.
+        """
         with progress(f"updating package lists in {self._private}"):
             update = self._run("apt-get", "update")
         names = self._run("apt-cache", "pkgnames").stdout.split()
         if not names:
-            raise UserError(f"apt-get update got no package list ({_complaint(update)}); {_OWN_DATA}")
+            raise UserError(
+                f"apt-get update got no package list ({_complaint(update)}); {_OWN_DATA}"
+            )
         return names
 
     def unpack(self, package: str, folder: Path) -> bool:
@@ -388,7 +411,9 @@ def _complaint(process: _Process) -> str:
 
 
 def in_another_language(text: str, language: str) -> bool:
-    """Returns True if a sentence is clearly English, or not in the script of an unspaced language."""
+    """Returns True if a sentence is clearly English, or not in the script of an unspaced
+    language.
+    """
     if is_unspaced(language):
         return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * num_letters(text)
     words = cleaning.WORD.findall(text.lower())
@@ -409,7 +434,9 @@ def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
 
 
 def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why a pair of normalised sentences is unfit for training, or None."""
+    """Returns the first reason why a pair of normalised sentences is unfit for training, or
+    None.
+    """
     reason = sentence_fault(pair.source, source, 3) or sentence_fault(pair.target, target, 3)
     return reason or cleaning.translation_fault(pair, source, target)
 
@@ -417,8 +444,8 @@ def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:
 def aligned_sentences(pair: TranslationPair, source: str, target: str) -> Iterator[TranslationPair]:
     """Splits a text and its translation, in two languages, into pairs of sentences.
 
-    If both texts have equally many paragraphs, these are paired; sentences are paired in the same way. A
-    paragraph whose sentences do not match those of its translation stays whole.
+    If both texts have equally many paragraphs, these are paired; sentences are paired in the same
+    way. A paragraph whose sentences do not match those of its translation stays whole.
     """
     sides = paragraphs(pair.source), paragraphs(pair.target)
     if len(sides[0]) != len(sides[1]):

@@ -1,6 +1,8 @@
-"""Prepares the default corpora: translated text from Debian packages, and SNLI if it can be downloaded.
+"""Prepares the default corpora: translated text from Debian packages, and SNLI if it can be
+downloaded.
 
-    python data/default.py --target es          # data/prepared/en-es, in the layout of any --data folder
+    python data/default.py --target es          # data/prepared/en-es, in the layout of any --data
+    folder
 
 `training/main.py` without --data runs it. A killed preparation continues with the same command.
 """
@@ -52,9 +54,15 @@ def fetch_snli(folder: Path) -> None:
         try:
             with urllib.request.urlopen(SNLI_URL, timeout=_TIMEOUT_SECONDS) as response:
                 shutil.copyfileobj(response, archive)
-            with zipfile.ZipFile(archive) as unzipped, replacing_folder(folder / "snli_1.0") as temporary:
+            with (
+                zipfile.ZipFile(archive) as unzipped,
+                replacing_folder(folder / "snli_1.0") as temporary,
+            ):
                 for name in (f"snli_1.0_{split}.jsonl" for split in splits):
-                    with unzipped.open(f"snli_1.0/{name}") as file, (temporary / name).open("wb") as output:
+                    with (
+                        unzipped.open(f"snli_1.0/{name}") as file,
+                        (temporary / name).open("wb") as output,
+                    ):
                         shutil.copyfileobj(file, output)
         except (OSError, http.client.HTTPException) as error:
             logging.info("SNLI cannot be downloaded from %s: %s", SNLI_URL, error)
@@ -65,6 +73,10 @@ def fetch_snli(folder: Path) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, with a folder for each.")
-    flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, with a folder for each pair.")
+    flags.DEFINE_string(
+        "raw", "data/raw", "Folder for the text of the packages, with a folder for each."
+    )
+    flags.DEFINE_string(
+        "output", "data/prepared", "Folder for the corpora, with a folder for each pair."
+    )
     run(main, "the same command continues", extra="data")

@@ -1,7 +1,8 @@
 """Mines hard negatives: for each translation, the most similar wrong ones.
 
-    python data/hard_negatives.py --model exported/translation-ranking-en-es --data DIR --relative_margin 0.05
-    python training/main.py --data DIR --set tasks.translation_ranking.hard_negatives=5
+    python data/hard_negatives.py --model exported/translation-ranking-en-es --data DIR
+    --relative_margin 0.05 python training/main.py --data DIR --set
+    tasks.translation_ranking.hard_negatives=5
 
 The same command keeps the files that it has mined before.
 """
@@ -66,15 +67,16 @@ def mine_folder(
 ) -> dict[str, dict[str, int]]:
     """Writes a mined file for each parallel corpus of a data folder.
 
-    A file that was mined by the same model with the same options from the same pairs is kept. Queries and
-    candidates are training pairs alone: no sentence that any corpus of the folder holds out is used.
-    `model` is a fingerprint of the model, for the record beside a mined file; `options` are those of
-    `mine_hard_negatives`.
+    A file that was mined by the same model with the same options from the same pairs is kept.
+    Queries and candidates are training pairs alone: no sentence that any corpus of the folder holds
+    out is used. `model` is a fingerprint of the model, for the record beside a mined file;
+    `options` are those of `mine_hard_negatives`.
 
     Returns:
         The counts of each corpus, by its name and languages.
     """
-    # Corpora of all types, because a sentence that one type holds out leaves the training of the others.
+    # Corpora of all types, because a sentence that one type holds out leaves the training of the
+    # others.
     corpora = load_folder(data, source=source, targets=targets)
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")
@@ -83,7 +85,10 @@ def mine_folder(
         if corpus.kind != "parallel" or not len(corpus.train):
             continue
         pairs: list[TranslationPair] = [*corpus.train]
-        path, name = mined_path(data, corpus.name, corpus.languages), f"{corpus.name}.{corpus.languages}"
+        path, name = (
+            mined_path(data, corpus.name, corpus.languages),
+            f"{corpus.name}.{corpus.languages}",
+        )
         record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
         recipe = {"model": model, **options, "pairs": _fingerprint(pairs)}
         earlier = read_json_dict(record_path) if path.is_file() else {}
@@ -92,7 +97,10 @@ def mine_folder(
             counts[name] = earlier["counts"]
             continue
         counters: Counter[str] = Counter()
-        texts = {"source": [pair.source for pair in pairs], "target": [pair.target for pair in pairs]}
+        texts = {
+            "source": [pair.source for pair in pairs],
+            "target": [pair.target for pair in pairs],
+        }
         record_path.unlink(missing_ok=True)
         with progress(f"mining {path}: {len(pairs)} training pairs"):
             negatives = mine_hard_negatives(encode, texts, counts=counters, **options)
@@ -115,8 +123,12 @@ if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
-    flags.DEFINE_integer("top", NUM_NEGATIVES, "Maximum number of negatives of a pair.", lower_bound=1)
+    flags.DEFINE_integer(
+        "top", NUM_NEGATIVES, "Maximum number of negatives of a pair.", lower_bound=1
+    )
     flags.DEFINE_float(
-        "relative_margin", None, "Drop candidates that score within this share of the right one's score."
+        "relative_margin",
+        None,
+        "Drop candidates that score within this share of the right one's score.",
     )
     run(main, "the same command keeps the corpora that are done", extra="tensorflow")

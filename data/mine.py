@@ -1,11 +1,12 @@
 """Mines translations out of two large collections of sentences that `xling-tf encode` has encoded.
 
-    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en --precision int8
-    xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es --precision int8
-    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv
+    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en
+    --precision int8 xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output
+    vectors.es --precision int8 xling-tf mine --source_vectors vectors.en --target_vectors
+    vectors.es --output mined.en-es.tsv
 
-The same command continues after a kill. The search's results stay in `mined.en-es.tsv.neighbours`, so that
-another --threshold takes little time; remove this folder afterwards.
+The same command continues after a kill. The search's results stay in `mined.en-es.tsv.neighbours`,
+so that another --threshold takes little time; remove this folder afterwards.
 """
 
 import sys
@@ -19,8 +20,12 @@ from absl import flags
 from xling_tf.program import progress, run
 from xling_tf.search.search import MIN_MARGIN
 
-_SOURCE = flags.DEFINE_string("source_vectors", None, "Folder of the sources' vectors.", required=True)
-_TARGET = flags.DEFINE_string("target_vectors", None, "Folder of the targets' vectors.", required=True)
+_SOURCE = flags.DEFINE_string(
+    "source_vectors", None, "Folder of the sources' vectors.", required=True
+)
+_TARGET = flags.DEFINE_string(
+    "target_vectors", None, "Folder of the targets' vectors.", required=True
+)
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write: lines of score, source and target.", required=True
 )
@@ -38,7 +43,9 @@ def main() -> None:
         return
     with progress("mining") as report:
         paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
-        counts = mine_translations(*paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report)
+        counts = mine_translations(
+            *paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report
+        )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
 
 

@@ -22,7 +22,10 @@ from xling_tf.files import read_json
 # The names of a language in locale folders, the better one first.
 LOCALES = {
     "en": ("en", "en-US", "en_US", "C"),
-    **{code: (code, f"{code}_{code.upper()}") for code in ("es", "fr", "de", "it", "nl", "pl", "ru", "tr")},
+    **{
+        code: (code, f"{code}_{code.upper()}")
+        for code in ("es", "fr", "de", "it", "nl", "pl", "ru", "tr")
+    },
     "th": ("th",),
     "ar": ("ar",),
     "ja": ("ja", "ja_JP"),
@@ -82,7 +85,8 @@ _MAX_LABEL = 40
 
 
 def plain_text(message: str) -> str | None:
-    """Removes the context prefix, tags, entities and accelerators; None for placeholders or unknown markup.
+    """Removes the context prefix, tags, entities and accelerators; None for placeholders or unknown
+    markup.
 
     Example:
         >>> plain_text("female^The <b>_witch</b> &amp; her cat")
@@ -106,7 +110,8 @@ def plain_text(message: str) -> str | None:
 
 
 def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
-    """Returns the first translation of each message in the compiled catalogues (.mo) of unpacked packages.
+    """Returns the first translation of each message in the compiled catalogues (.mo) of unpacked
+    packages.
 
     Each package is searched for the first name of the language in `LOCALES` that it has.
     """
@@ -133,13 +138,18 @@ def extract_gettext(folders: Sequence[Path], source: str, target: str) -> Extrac
     return _messages(folders, source, target)[0]
 
 
-def _messages(folders: Sequence[Path], source: str, target: str) -> tuple[Extraction, dict[str, Translate]]:
-    """Returns the messages that are plain text on both sides, and a translator into each language."""
+def _messages(
+    folders: Sequence[Path], source: str, target: str
+) -> tuple[Extraction, dict[str, Translate]]:
+    """Returns the messages that are plain text on both sides, and a translator into each
+    language.
+    """
     catalogue = read_catalogues(folders, target)
     pairs = [
         TranslationPair(text, translation)
         for message, translated in catalogue.items()
-        # Without a space, messages are single words, or the keys of catalogues without English text.
+        # Without a space, messages are single words, or the keys of catalogues without English
+        # text.
         if " " in message.strip()
         and (text := plain_text(message))
         and (translation := plain_text(translated))
@@ -160,7 +170,9 @@ _WML = re.compile(
     re.VERBOSE | re.MULTILINE,
 )
 # The content of these tags is an alternative to the content before them, not its continuation.
-_BRANCHES = frozenset({"event", "then", "else", "elseif", "case", "option", "command", "part", "story"})
+_BRANCHES = frozenset(
+    {"event", "then", "else", "elseif", "case", "option", "command", "part", "story"}
+)
 _NARRATORS = frozenset({"narrator", ""})
 
 
@@ -192,7 +204,9 @@ def read_scenes(wml: str) -> list[list[Line]]:
     return [scene for scene in scenes if scene]
 
 
-def replies(scene: Sequence[Line], translate: Callable[[str], str | None]) -> Iterator[ResponsePair]:
+def replies(
+    scene: Sequence[Line], translate: Callable[[str], str | None]
+) -> Iterator[ResponsePair]:
     """Yields successive lines of different speakers as message and reply, without the narrator."""
     for line, answer in pairwise(scene):
         if line.speaker == answer.speaker or {line.speaker, answer.speaker} & _NARRATORS:
@@ -220,14 +234,16 @@ def extract_wesnoth(folders: Sequence[Path], source: str, target: str) -> Extrac
     read = _read_each(paths, lambda path: read_scenes(path.read_text("utf-8", "replace")))
     scenes = [scene for _, scenes_of_file in read for scene in scenes_of_file]
     for language, translate in translations.items():
-        text.conversations[language] = [pair for scene in scenes for pair in replies(scene, translate)]
+        text.conversations[language] = [
+            pair for scene in scenes for pair in replies(scene, translate)
+        ]
         narratives = [document for scene in scenes for document in narrative(scene, translate)]
         text.documents[language] = narratives + text.documents[language]
     return text
 
 
-# Cataclysm: Dark Days Ahead: characters talk along a graph of topics in JSON. A topic may have a dozen
-# lines and a dozen answers; all their combinations would outnumber the rest of the corpus.
+# Cataclysm: Dark Days Ahead: characters talk along a graph of topics in JSON. A topic may have a
+# dozen lines and a dozen answers; all their combinations would outnumber the rest of the corpus.
 _MAX_REPLIES = 3
 _SPOKEN_KEYS = ("yes", "no", "str", "gendered_line", "concatenate", "and")
 
@@ -245,7 +261,9 @@ def read_topics(path: Path) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _spoken(line: object) -> Iterator[str]:
-    """Yields all wordings of a line, of a list of alternatives, or of an object of conditions and lines."""
+    """Yields all wordings of a line, of a list of alternatives, or of an object of conditions and
+    lines.
+    """
     if isinstance(line, str) and not line.startswith("&"):  # narration
         yield line
     elif isinstance(line, list):
@@ -316,7 +334,11 @@ def read_blocks(page: bytes) -> list[Block]:
 def _blocks(element: Any) -> Iterator[Block]:
     for child in element:
         classes = (child.get("class") or "").split() if isinstance(child.tag, str) else ()
-        if not isinstance(child.tag, str) or child.tag in _SKIPPED or not _CHROME_CLASSES.isdisjoint(classes):
+        if (
+            not isinstance(child.tag, str)
+            or child.tag in _SKIPPED
+            or not _CHROME_CLASSES.isdisjoint(classes)
+        ):
             continue
         if _is_block(child) and not any(map(_is_block, child.iterdescendants())):
             if text := normalise("".join(_text(child))):
@@ -333,7 +355,9 @@ def _text(element: Any) -> Iterator[str]:
     yield element.text or ""
     for child in element:
         # A script chooses between two variants; the one for macOS is left out.
-        if isinstance(child.tag, str) and not (child.get("hidden") and "MAC" in (child.get("class") or "")):
+        if isinstance(child.tag, str) and not (
+            child.get("hidden") and "MAC" in (child.get("class") or "")
+        ):
             yield " " if child.tag == "br" else ""
             yield from _text(child)
         yield child.tail or ""
@@ -342,10 +366,12 @@ def _text(element: Any) -> Iterator[str]:
 def pair_blocks(
     source: Sequence[Block], target: Sequence[Block], languages: tuple[str, str]
 ) -> list[TranslationPair]:
-    """Pairs the blocks of a page with those of its translation; none if the pages do not correspond.
+    """Pairs the blocks of a page with those of its translation; none if the pages do not
+    correspond.
 
-    If most blocks have an id, blocks with the same id are paired; otherwise by position, if both pages have
-    the same tags and blocks of similar length: some pages were rewritten, not translated.
+    If most blocks have an id, blocks with the same id are paired; otherwise by position, if both
+    pages have the same tags and blocks of similar length: some pages were rewritten, not
+    translated.
     """
     if 2 * sum(bool(block.identity) for block in source) > len(source):
         translations = {block.identity: block.text for block in target if block.identity}
@@ -362,9 +388,11 @@ def pair_blocks(
 
 
 def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Extracts the blocks of a manual's pages with translations, and the prose of the pages as documents.
+    """Extracts the blocks of a manual's pages with translations, and the prose of the pages as
+    documents.
 
-    The pattern is that of the folder of a `{locale}` in a package; all languages have the same file names.
+    The pattern is that of the folder of a `{locale}` in a package; all languages have the same file
+    names.
     """
     sources, targets = (_pages(folders, pattern, language) for language in (source, target))
     untranslated = {block.text for blocks in sources.values() for block in blocks}
@@ -377,7 +405,9 @@ def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: s
         for name, blocks in sources.items()
         for pair in pair_blocks(blocks, targets.get(name, ()), (source, target))
     ]
-    translated = [[text for text in prose(blocks) if text not in untranslated] for blocks in targets.values()]
+    translated = [
+        [text for text in prose(blocks) if text not in untranslated] for blocks in targets.values()
+    ]
     documents = {source: list(map(prose, sources.values())), target: translated}
     return Extraction(parallel=pairs, documents=documents)
 

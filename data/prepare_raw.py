@@ -1,7 +1,8 @@
 """Prepares raw text for training, by Apache Beam.
 
     python data/prepare_raw.py reddit --input 'RC_2016-*.zst' --language en --output my_corpora
-    python data/prepare_raw.py wikipedia --input 'enwiki-*.xml*.bz2' --language en --output my_corpora
+    python data/prepare_raw.py wikipedia --input 'enwiki-*.xml*.bz2' --language en --output
+    my_corpora
 
 Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --direct_num_workers=8
 --direct_running_mode=multi_processing.
@@ -16,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# A bare checkout is enough: the package need not be installed. Beam's worker processes import it, and
-# `pipelines` from this folder, by PYTHONPATH.
+# A bare checkout is enough: the package need not be installed. Beam's worker processes import it,
+# and `pipelines` from this folder, by PYTHONPATH.
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE.parent), str(_HERE)]
 os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
@@ -39,7 +40,9 @@ def main(*words: str) -> None:
     values = flags.FLAGS
     require_known("the first word", words[0] if words else "", ("reddit", "wikipedia"))
     if not re.fullmatch(LANGUAGE, language := values.language):
-        raise UserError(f"--language must be a language code such as en, got {language!r}; correct it")
+        raise UserError(
+            f"--language must be a language code such as en, got {language!r}; correct it"
+        )
     from pipelines import reddit, wikipedia
     from pipelines.common import find_files, prepare
 
@@ -76,8 +79,8 @@ def beam_options(rest: Sequence[str]) -> "PipelineOptions":
     options.get_all_options(add_extra_args_fn=check)
     standard = options.view_as(StandardOptions)
     if standard.runner in (None, "DirectRunner"):
-        # The part of the DirectRunner that runs in this process: DirectRunner itself first tries to download
-        # another runner.
+        # The part of the DirectRunner that runs in this process: DirectRunner itself first tries to
+        # download another runner.
         standard.runner = "FnApiRunner"
     return options
 

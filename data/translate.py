@@ -4,8 +4,8 @@
 
 calls your function `translate(texts, source, target)`, which returns a translation of each text.
 
-Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. The same command
-continues after an interruption. Files that exist are kept.
+Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. The same
+command continues after an interruption. Files that exist are kept.
 """
 
 import json
@@ -52,13 +52,17 @@ def main() -> None:
 
 
 def open_translator(name: str) -> Translator:
-    """Finds the function of `--translator` in a module here or installed, or raises a `UserError`."""
+    """Finds the function of `--translator` in a module here or installed, or raises a
+    `UserError`.
+    """
     kind, _, target = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
         function: Translator = pkgutil.resolve_name(target if kind == "python" else "")
     except (AttributeError, ImportError, ValueError) as error:
-        raise UserError(f"--translator expects python:module:function, got {name!r} ({error})") from error
+        raise UserError(
+            f"--translator expects python:module:function, got {name!r} ({error})"
+        ) from error
     return function
 
 
@@ -71,16 +75,24 @@ def translate_folder(
     names: Sequence[str] = (),
     recipe: str = "",
 ) -> dict[Path, tuple[int, int]]:
-    """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each corpus.
+    """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each
+    corpus.
 
-    Only training records are translated, so that no language learns from what another holds out; a record
-    is dropped if a translation is empty. `recipe` names the translator; rows that an interrupted call with
-    another recipe saved are discarded. Returns the numbers of records written and translated, by file.
+    Only training records are translated, so that no language learns from what another holds out; a
+    record is dropped if a translation is empty. `recipe` names the translator; rows that an
+    interrupted call with another recipe saved are discarded. Returns the numbers of records written
+    and translated, by file.
     """
-    corpora = [c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")]
+    corpora = [
+        c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")
+    ]
     for name in names:
         require_known("--corpus", name, {corpus.name for corpus in corpora})
-    parts = [c for c in transient_store(corpora).corpora if len(c.train) and (not names or c.name in names)]
+    parts = [
+        c
+        for c in transient_store(corpora).corpora
+        if len(c.train) and (not names or c.name in names)
+    ]
     counts = {}
     for target in targets:
         paths: dict[Path, StoredCorpus] = {}
@@ -97,13 +109,17 @@ def translate_folder(
         def rows_of(batch: Sequence[str], target: str = target) -> list[_Row]:
             answers = [*translator(batch, source, target)]
             if len(answers) != len(batch) or not all(isinstance(answer, str) for answer in answers):
-                raise UserError(f"the translator must return {len(batch)} texts, got {describe(answers)}")
+                raise UserError(
+                    f"the translator must return {len(batch)} texts, got {describe(answers)}"
+                )
             return [*zip(batch, map(normalise, answers), strict=True)]
 
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
         with progress(f"translating {len(records)} records to {target}") as report:
-            texts = dict.fromkeys(text for record in records for text in record if isinstance(text, str))
+            texts = dict.fromkeys(
+                text for record in records for text in record if isinstance(text, str)
+            )
             rows = _read_or_make([*texts], rows_of, saved, recipe, report)
         for path, corpus in paths.items():
             lines = [line for record in corpus.train if (line := _line(record, rows))]
@@ -120,7 +136,9 @@ def _read_or_make(
     recipe: str,
     report: Callable[[str], None],
 ) -> dict[str, str]:
-    """Returns the translation of each text; a file keeps the recipe and the rows for the next start."""
+    """Returns the translation of each text; a file keeps the recipe and the rows for the next
+    start.
+    """
     rows: dict[str, str] = {}
     header = json.dumps(recipe).encode() + b"\n"
     with saved.open("a+b") as file:
@@ -156,7 +174,9 @@ def _line(record: Any, rows: Mapping[str, str]) -> str:
 
 if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
-    flags.DEFINE_string("translator", None, "The function, as python:module:function.", required=True)
+    flags.DEFINE_string(
+        "translator", None, "The function, as python:module:function.", required=True
+    )
     flags.DEFINE_string("source", "en", "Source language.")
     flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
     flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")

@@ -2,9 +2,10 @@
 
     python evaluation/benchmark_gpu.py --minutes 10 --output gpu.json
 
-Each part has a process of its own and a share of the minutes: if it crashes or hangs, the others and its own
-first figures remain. What fails is reported in place of its figures. Weights are random, and the texts are
-the built-in sample, recombined. Without a GPU, the same runs with small sizes.
+Each part has a process of its own and a share of the minutes: if it crashes or hangs, the others
+and its own first figures remain. What fails is reported in place of its figures. Weights are
+random, and the texts are the built-in sample, recombined. Without a GPU, the same runs with small
+sizes.
 """
 
 import os
@@ -17,7 +18,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+# Works in a checkout without installation.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
@@ -25,7 +27,8 @@ from evaluation.workloads import write_figures
 from xling_tf.files import read_json
 from xling_tf.program import quiet_start, run
 
-# Functions of evaluation/gpu_parts.py, each with its share of the minutes, and changes of the environment.
+# Functions of evaluation/gpu_parts.py, each with its share of the minutes, and changes of the
+# environment.
 _PARTS: Mapping[str, tuple[float, Mapping[str, str]]] = {
     "device": (0.07, {}),
     "steps": (0.25, {}),
@@ -56,13 +59,19 @@ def main() -> None:
             write_figures(_OUTPUT.value, lambda: figures)
 
 
-def _run_part(part: str, folder: Path, seconds: float, environment: Mapping[str, str]) -> dict[str, Any]:
+def _run_part(
+    part: str, folder: Path, seconds: float, environment: Mapping[str, str]
+) -> dict[str, Any]:
     """Runs a part in a process of its own, and ends it after some seconds; returns its figures."""
     path, log, begin = folder / f"{part}.json", folder / f"{part}.log", time.monotonic()
     command = [sys.executable, __file__, f"--part={part}", f"--output={path}"]
     with log.open("wb") as file:
         process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdout=file, stderr=file, start_new_session=True
+            command,
+            env={**os.environ, **environment},
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
         )
         try:
             reason = f"ended with status {status}" if (status := process.wait(seconds)) else ""

@@ -1,6 +1,7 @@
 """Measures mining: hides translations among other sentences that have none, and finds them again.
 
-python evaluation/benchmark_mining.py --model exported/en-es-static --data DIR --texts held_out.en-es.tsv
+python evaluation/benchmark_mining.py --model exported/en-es-static --data DIR --texts
+held_out.en-es.tsv
 """
 
 import itertools
@@ -36,7 +37,9 @@ def measure() -> dict[str, Any]:
     languages = values.source, values.target
     hidden = [pair for pair, _ in read_parallel(Path(values.texts))]
     texts = [{pair.source for pair in hidden}, {pair.target for pair in hidden}]
-    others = without_translations(read_pairs(values.data, languages, sys.maxsize), set.union(*texts))
+    others = without_translations(
+        read_pairs(values.data, languages, sys.maxsize), set.union(*texts)
+    )
     figures: dict[str, Any] = {"planted": len(hidden), "sentences": values.sentences}
     with tempfile.TemporaryDirectory() as work:
         for language, known, distractors in zip(languages, texts, others, strict=True):
@@ -47,14 +50,24 @@ def measure() -> dict[str, Any]:
             encode = [f"--model={values.model}", f"--input={lines}", f"--output={work}/{language}"]
             figures[f"encoding {language}"] = _run("export/encode.py", *encode, "--precision=int8")
         source, target = (f"{work}/{language}" for language in languages)
-        mine = [f"--source_vectors={source}", f"--target_vectors={target}", f"--output={work}/mined.tsv"]
-        figures["mining"] = _run("data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}")
+        mine = [
+            f"--source_vectors={source}",
+            f"--target_vectors={target}",
+            f"--output={work}/mined.tsv",
+        ]
+        figures["mining"] = _run(
+            "data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}"
+        )
         rows = [line.split("\t") for _, line in read_every_line(Path(work, "mined.tsv"))]
     return figures | precision_and_recall([(float(row[0]), row[1], row[2]) for row in rows], hidden)
 
 
-def without_translations(pairs: Sequence[tuple[str, str]], excluded: set[str]) -> tuple[list[str], list[str]]:
-    """Takes one side of each pair that shares no text with an earlier one or with those excluded."""
+def without_translations(
+    pairs: Sequence[tuple[str, str]], excluded: set[str]
+) -> tuple[list[str], list[str]]:
+    """Takes one side of each pair that shares no text with an earlier one or with those
+    excluded.
+    """
     sides: tuple[list[str], list[str]] = ([], [])
     used = {_normal(text) for text in excluded}
     for pair in sorted(pairs):
@@ -73,7 +86,8 @@ def _normal(text: str) -> str:
 
 
 def recombined(texts: list[str]) -> Iterator[str]:
-    """Yields texts, then new ones: the first half of a text of four words or more with another's second.
+    """Yields texts, then new ones: the first half of a text of four words or more with another's
+    second.
 
     If there are no more, raises a `UserError`.
     """
@@ -85,11 +99,15 @@ def recombined(texts: list[str]) -> Iterator[str]:
         count = len(seen)
         for first, second in rng.integers(len(words), size=(10_000, 2)).tolist():
             first_half, second_half = words[first], words[second]
-            half = " ".join([*first_half[: len(first_half) // 2], *second_half[len(second_half) // 2 :]])
+            half = " ".join(
+                [*first_half[: len(first_half) // 2], *second_half[len(second_half) // 2 :]]
+            )
             if half not in seen:
                 seen.add(half)
                 yield half
-    raise UserError(f"--data gives only {len(seen)} sentences without translations; give fewer --sentences")
+    raise UserError(
+        f"--data gives only {len(seen)} sentences without translations; give fewer --sentences"
+    )
 
 
 def _run(program: str, *arguments: str) -> dict[str, float]:
@@ -110,7 +128,9 @@ def _run(program: str, *arguments: str) -> dict[str, float]:
 def precision_and_recall(
     mined: list[tuple[float, str, str]], hidden: list[TranslationPair]
 ) -> dict[str, Any]:
-    """Chooses the threshold by one half of the hidden sentences, and measures with it on the other half."""
+    """Chooses the threshold by one half of the hidden sentences, and measures with it on the other
+    half.
+    """
     # Nobody knows which other pairs are right: templates and near-translations are among them.
     right = {(pair.source, pair.target) for pair in hidden}
     sources, targets = ({*side} for side in zip(*right, strict=True))
@@ -127,7 +147,9 @@ def precision_and_recall(
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
     f1, precision, recall = (round(100 * value, 1) for value in measure(1, threshold))
-    others = (score for score, source, target in mined if source not in sources and target not in targets)
+    others = (
+        score for score, source, target in mined if source not in sources and target not in targets
+    )
     return {
         **{"threshold": round(threshold, 2), "precision": precision, "recall": recall, "f1": f1},
         "pairs_of_others": sum(score >= threshold for score in others),
@@ -137,10 +159,16 @@ def precision_and_recall(
 if __name__ == "__main__":
     flags.DEFINE_string("model", None, "The exported model.", required=True)
     flags.DEFINE_string("texts", None, "File of the pairs to hide.", required=True)
-    flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora, from which the others come.")
+    flags.DEFINE_string(
+        "data", str(SAMPLE_FOLDER), "Folder of corpora, from which the others come."
+    )
     flags.DEFINE_string("source", "en", "Language of the first texts.")
     flags.DEFINE_string("target", "es", "Language of the second texts.")
     flags.DEFINE_integer("sentences", 100_000, "Number of others on each side.", lower_bound=1)
     flags.DEFINE_float("memory", 4, "GiB to use.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
-    run(lambda: write_figures(flags.FLAGS.output, measure), "the same command starts again", extra="bulk")
+    run(
+        lambda: write_figures(flags.FLAGS.output, measure),
+        "the same command starts again",
+        extra="bulk",
+    )

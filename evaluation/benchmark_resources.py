@@ -1,4 +1,5 @@
-"""Measures time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure 2).
+"""Measures time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure
+2).
 
 python evaluation/benchmark_resources.py --model exported/en-es
 """
@@ -12,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+# Works in a checkout without installation.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from absl import flags
@@ -29,10 +31,11 @@ _WORDS = "a all and as at be but by can do for from go have he in it make not of
 def usage(
     encode: Callable[[list[str]], Any], lengths: Sequence[int], batches: Sequence[int]
 ) -> dict[str, dict[str, float]]:
-    """Measures the median call of each length and batch, and the growth of memory during the first call.
+    """Measures the median call of each length and batch, and the growth of memory during the first
+    call.
 
-    Every sentence ends in a new number, so that no cache of texts has it. A batch is encoded once to warm
-    up, then until three calls and 0.3 seconds are reached, or 20 calls or 4 seconds.
+    Every sentence ends in a new number, so that no cache of texts has it. A batch is encoded once
+    to warm up, then until three calls and 0.3 seconds are reached, or 20 calls or 4 seconds.
     """
     rng, numbers = np.random.default_rng(0), itertools.count(1000)
 
@@ -43,7 +46,8 @@ def usage(
     encode(compose(1, 1))  # loading and compiling do not count
     before = resident_bytes()
     figures = {}
-    # From few words to many: memory that is kept after a large batch would hide that of a small one.
+    # From few words to many: memory that is kept after a large batch would hide that of a small
+    # one.
     for length, batch in sorted(itertools.product(lengths, batches), key=np.prod):
         peak = _peak_bytes(partial(encode, compose(length, batch)))
         times: list[float] = []
@@ -84,7 +88,9 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
+    flags.DEFINE_string(
+        "model", None, "The exported model, as xling_tf.load takes it.", required=True
+    )
     flags.DEFINE_string("output", "evaluation/results/resources.json", "Results file.")
     run(
         lambda: write_figures(flags.FLAGS.output, measure),

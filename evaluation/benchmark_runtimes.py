@@ -1,9 +1,10 @@
 """Compares a model with its exports to LiteRT and ONNX Runtime.
 
-    python evaluation/benchmark_runtimes.py --model exported/en-es --litert DIR --onnx DIR --texts FILE
+    python evaluation/benchmark_runtimes.py --model exported/en-es --litert DIR --onnx DIR --texts
+    FILE
 
-Each of the three has its own process, in which its memory and start are measured. They take turns to encode,
-so that the ratios of their speeds hold on a busy machine too.
+Each of the three has its own process, in which its memory and start are measured. They take turns
+to encode, so that the ratios of their speeds hold on a busy machine too.
 """
 
 import importlib.metadata
@@ -16,7 +17,8 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+# Works in a checkout without installation.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from absl import flags
@@ -44,7 +46,8 @@ def measure() -> dict[str, Any]:
     figures = {name: pools[name].submit(_open, folders[name]).result() for name in pools}
     first = {name: pool.submit(_encode, texts).result() for name, pool in pools.items()}
     rounds = [
-        {name: pool.submit(_encode, texts).result()[1] for name, pool in pools.items()} for _ in range(ROUNDS)
+        {name: pool.submit(_encode, texts).result()[1] for name, pool in pools.items()}
+        for _ in range(ROUNDS)
     ]
     expected = first["tensorflow"][0]
     for name, pool in pools.items():
@@ -54,18 +57,22 @@ def measure() -> dict[str, Any]:
             "sentences_per_second": len(texts) / statistics.median(r[name] for r in rounds),
             "speed_to_tensorflow": statistics.median(r["tensorflow"] / r[name] for r in rounds),
             "largest_difference": float(difference.max()),
-            # SentencePiece's versions split some runs of one character differently; the splits are equally
-            # likely.
+            # SentencePiece's versions split some runs of one character differently; the splits are
+            # equally likely.
             "texts_with_other_tokens": int((difference.max(axis=1) > 1e-4).sum()),
             "least_cosine": float((first[name][0] * expected).sum(axis=1).min()),
         }
         pool.shutdown()
-    versions = {name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")}
+    versions = {
+        name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")
+    }
     return {"texts": len(texts), **figures, "runtime_versions": versions}
 
 
 def _open(folder: str) -> dict[str, float]:
-    """Opens an encoder in this process; returns the time until its first vector and its size on disk."""
+    """Opens an encoder in this process; returns the time until its first vector and its size on
+    disk.
+    """
     begin = time.perf_counter()
     _opened["encoder"] = SentenceEncoder(folder)
     _opened["encoder"].encode(["one"])
@@ -83,4 +90,8 @@ def _encode(texts: Sequence[str]) -> tuple[np.ndarray, float]:
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="evaluation")
+    run(
+        lambda: write_figures(_OUTPUT.value, measure),
+        "the same command starts again",
+        extra="evaluation",
+    )

@@ -1,8 +1,10 @@
-"""Measures training and encoding beside the machine's matrix products and other libraries, by turns.
+"""Measures training and encoding beside the machine's matrix products and other libraries, by
+turns.
 
 python evaluation/benchmark_speed.py --preset en-es --data DIR
-make peers ARGS="--data DIR"                      # and by other libraries, whose environment it makes
-make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its origin;
+make peers ARGS="--data DIR"                      # and by other libraries, whose environment it
+makes make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its
+origin;
                                   # with --preset multilingual-e5-best --data DIR also its training
 """
 
@@ -17,7 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+# Works in a checkout without installation.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from absl import flags
@@ -40,13 +43,19 @@ from xling_tf.program import quiet_start, run
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 
-_PRESET = flags.DEFINE_string("preset", "en-es", "Preset, which is trained on translation ranking alone.")
+_PRESET = flags.DEFINE_string(
+    "preset", "en-es", "Preset, which is trained on translation ranking alone."
+)
 _STEPS = flags.DEFINE_integer("steps", 30, "Number of measured steps.", lower_bound=2)
 _DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_string("target", "es", "Target language.")
-_PYTHON = flags.DEFINE_string("python", None, "Interpreter of other libraries, as make peers has it.")
-_MODEL = flags.DEFINE_string("model", None, "Published CNN beside its ONNX file or, with --peer, the model.")
+_PYTHON = flags.DEFINE_string(
+    "python", None, "Interpreter of other libraries, as make peers has it."
+)
+_MODEL = flags.DEFINE_string(
+    "model", None, "Published CNN beside its ONNX file or, with --peer, the model."
+)
 _PEER = flags.DEFINE_string("peer", None, "Folder of --model for sentence-transformers.")
 _TEXTS = flags.DEFINE_string("texts", None, "With --peer: file of sentences, a line each.")
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
@@ -59,7 +68,9 @@ _Workloads = Mapping[str, Mapping[str, Callable[[], float]]]
 def measure() -> dict[str, Any]:
     """Measures models that are given, or models that are trained first."""
     if bool(_PEER.value) != bool(_TEXTS.value and _MODEL.value and _PYTHON.value):
-        raise UserError("--peer, --texts, --model and --python are needed together; give all of them")
+        raise UserError(
+            "--peer, --texts, --model and --python are needed together; give all of them"
+        )
     with quiet_start():
         import tensorflow  # noqa: F401
     if _PEER.value and _MODEL.value and _TEXTS.value:
@@ -72,7 +83,10 @@ def _measure_imported(peer: str, folder: str, file: str) -> dict[str, Any]:
 
     texts = read_texts(file)
     model = SentenceEncoder(folder)
-    ours = {"encoding": {"xling_tf": _all(model, texts)}, "one sentence": {"xling_tf": _each(model, texts)}}
+    ours = {
+        "encoding": {"xling_tf": _all(model, texts)},
+        "one sentence": {"xling_tf": _each(model, texts)},
+    }
     pairs = _sample() if get_preset(_PRESET.value).initial.model else []
     inputs = {"texts": texts, "pairs": pairs, "model": str(Path(peer).absolute())}
     with tempfile.TemporaryDirectory() as work:
@@ -135,7 +149,9 @@ def _measure_trained() -> dict[str, Any]:
                 for name, systems in models.items()
             },
         }
-        figures = _compare(ours, {"texts": texts, "pairs": sample, "shape": trained.encoder_settings}, dtypes)
+        figures = _compare(
+            ours, {"texts": texts, "pairs": sample, "shape": trained.encoder_settings}, dtypes
+        )
     limits = {dtype: max(limit, matmul_gflops(dtype)) for dtype, limit in limits.items()}
     tokens = trained.tokenizer.tokenize(texts).flat_values.shape[0]
     flops, shares = flops_per_token(trained.encoder_settings) / 1e9, {}
@@ -144,13 +160,19 @@ def _measure_trained() -> dict[str, Any]:
         ("encoding", "xling_tf, float32", "float32", flops * tokens / len(texts)),
     ):
         gflops = figures[name][system] * per_sentence
-        shares[name] = {"dtype": dtype, "gflops": gflops, "fraction_of_ceiling": gflops / limits[dtype]}
+        shares[name] = {
+            "dtype": dtype,
+            "gflops": gflops,
+            "fraction_of_ceiling": gflops / limits[dtype],
+        }
     counts = {"texts": len(texts), "tokens": tokens, "ceiling_gflops": limits}
     return {**counts, **(shares if flops else {}), "sentences_per_second": figures}
 
 
 def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> dict[str, Any]:
-    """Trains and exports the preset: sentences, tokens and seconds of its steps, and their precision."""
+    """Trains and exports the preset: sentences, tokens and seconds of its steps, and their
+    precision.
+    """
     from xling_tf.trainer.experiment import Run, run_experiment
     from xling_tf.trainer.fine_tuning import PairCorpus
 
@@ -183,11 +205,15 @@ def _all(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
 
 def _each(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
     """Encodes one sentence at a time, and returns the rate of the median."""
-    return lambda: 1 / statistics.median(seconds_of(partial(model.encode, text)) for text in texts[:200])
+    return lambda: (
+        1 / statistics.median(seconds_of(partial(model.encode, text)) for text in texts[:200])
+    )
 
 
 def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str]) -> dict[str, Any]:
-    """Lets our workloads and the same ones of other libraries take turns; returns the median rates."""
+    """Lets our workloads and the same ones of other libraries take turns; returns the median
+    rates.
+    """
     rates: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def measure_all(names: Sequence[str], rate: Callable[[str], float]) -> None:
@@ -212,9 +238,15 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
     for workload, medians in figures.items():
         if others := medians.keys() - ours[workload].keys():
             best = max(medians[system] for system in ours[workload])
-            medians["ratio to the fastest of the others"] = best / max(medians[other] for other in others)
+            medians["ratio to the fastest of the others"] = best / max(
+                medians[other] for other in others
+            )
     return figures
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="tensorflow")
+    run(
+        lambda: write_figures(_OUTPUT.value, measure),
+        "the same command starts again",
+        extra="tensorflow",
+    )

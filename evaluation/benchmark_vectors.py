@@ -10,7 +10,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # works in a checkout without installation
+# Works in a checkout without installation.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 from absl import flags
@@ -22,13 +23,17 @@ from xling_tf.program import quiet_start, run
 from xling_tf.search.neighbours import nearest, truncated, unit_vectors
 
 _MODEL = flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
-_TEXTS = flags.DEFINE_string("texts", None, "File of queries and their translations.", required=True)
-_SENTENCES = flags.DEFINE_integer("sentences", 100_000, "Largest number of candidates.", lower_bound=1)
+_TEXTS = flags.DEFINE_string(
+    "texts", None, "File of queries and their translations.", required=True
+)
+_SENTENCES = flags.DEFINE_integer(
+    "sentences", 100_000, "Largest number of candidates.", lower_bound=1
+)
 _QUERIES = flags.DEFINE_integer("queries", 1000, "Largest number of queries.", lower_bound=1)
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/quantization.json", "Results file.")
 
-# (index, dimensions, candidates that are scored again for each hit): "SQ8" has a byte for each dimension,
-# "LSH" a bit.
+# (index, dimensions, candidates that are scored again for each hit): "SQ8" has a byte for each
+# dimension, "LSH" a bit.
 _INDEXES: tuple[tuple[str, int | None, int], ...] = (
     *(("Flat", dim, 1) for dim in (None, 256, 128, 64)),
     *(("SQ8", dim, 1) for dim in (None, 256, 128)),
@@ -38,7 +43,9 @@ _INDEXES: tuple[tuple[str, int | None, int], ...] = (
 
 
 def measure() -> dict[str, Any]:
-    """Compares FAISS indexes: how many of the ten nearest they find, and how often a translation is first."""
+    """Compares FAISS indexes: how many of the ten nearest they find, and how often a translation is
+    first.
+    """
     from xling_tf.evaluators.embedders import open_embedder
 
     faiss = library("faiss", "FAISS", "mining")
@@ -54,7 +61,9 @@ def measure() -> dict[str, Any]:
         embedder = open_embedder(_MODEL.value)
     queries, corpus = embedder(texts), embedder(list(row_of))
     k = min(10, len(corpus))
-    exact = nearest(unit_vectors(queries, "queries"), unit_vectors(corpus, "corpus"), k, kind="flat").indices
+    exact = nearest(
+        unit_vectors(queries, "queries"), unit_vectors(corpus, "corpus"), k, kind="flat"
+    ).indices
     results = []
     for name, dim, oversampling in _INDEXES:
         if (dim or 0) >= queries.shape[1]:
@@ -68,7 +77,9 @@ def measure() -> dict[str, Any]:
         start = time.perf_counter()
         _, rows = index.search(short_queries, k)
         seconds = time.perf_counter() - start
-        recalls = [len({*hits} & {*best}) / len(best) for hits, best in zip(rows, exact, strict=True)]
+        recalls = [
+            len({*hits} & {*best}) / len(best) for hits, best in zip(rows, exact, strict=True)
+        ]
         firsts = [hits[0] in translations[text] for hits, text in zip(rows, texts, strict=True)]
         results.append(
             {
@@ -86,4 +97,8 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(lambda: write_figures(_OUTPUT.value, measure), "the same command starts again", extra="tensorflow")
+    run(
+        lambda: write_figures(_OUTPUT.value, measure),
+        "the same command starts again",
+        extra="tensorflow",
+    )

@@ -12,7 +12,8 @@ Interval = tuple[float, float]
 Values = NDArray[np.float64]
 
 MIN_DATASETS = 5  # means of fewer have no interval
-_SHARES = ("accuracy", "precision_at_1", "recall_at_1", "error_rate")  # of examples that are right or wrong
+# Of examples that are right or wrong.
+_SHARES = ("accuracy", "precision_at_1", "recall_at_1", "error_rate")
 
 
 class Difference(NamedTuple):
@@ -32,11 +33,15 @@ class Difference(NamedTuple):
 
 
 def interval_of_mean(values: Values) -> Interval | None:
-    """The interval that has the means of 95% of resampled sets of data sets; None if they are too few."""
+    """The interval that has the means of 95% of resampled sets of data sets; None if they are too
+    few.
+    """
     if len(values) < MIN_DATASETS:
         return None
     stats = library("scipy.stats", "scipy", "evaluation")
-    low, high = stats.bootstrap((values,), np.mean, method="percentile", random_state=0).confidence_interval
+    low, high = stats.bootstrap(
+        (values,), np.mean, method="percentile", random_state=0
+    ).confidence_interval
     return float(low), float(high)
 
 
@@ -53,7 +58,9 @@ def interval_of_score(metric: str, value: float, count: int) -> Interval | None:
 
 
 def difference(first: Values, second: Values) -> Difference | None:
-    """Compares two models by scores of the same data sets, higher ones better; None if they are too few."""
+    """Compares two models by scores of the same data sets, higher ones better; None if they are too
+    few.
+    """
     if (interval := interval_of_mean(100 * (first - second))) is None:
         return None
     stats = library("scipy.stats", "scipy", "evaluation")

@@ -70,12 +70,18 @@ def _pairs() -> list[tuple[str, str]]:
     lines = (SAMPLE_FOLDER / "parallel" / "everyday.en-es.tsv").read_text("utf-8").splitlines()
     sides = np.array([line.split("\t")[:2] for line in lines]).T
     rng = np.random.default_rng(0)
-    rows = [rng.integers(len(lines), size=rng.integers(1, 5)) for _ in range(40_000 if _GPUS else 3000)]
+    rows = [
+        rng.integers(len(lines), size=rng.integers(1, 5)) for _ in range(40_000 if _GPUS else 3000)
+    ]
     return [(" ".join(sides[0, row]), " ".join(sides[1, row])) for row in rows]
 
 
-def _make(name: str, batch: int, precision: str, devices: Sequence[str] = ()) -> tuple[Trainer, Model]:
-    """Makes an untrained model, and its training on translation ranking with a replica on each device."""
+def _make(
+    name: str, batch: int, precision: str, devices: Sequence[str] = ()
+) -> tuple[Trainer, Model]:
+    """Makes an untrained model, and its training on translation ranking with a replica on each
+    device.
+    """
     preset, *settings = _MODELS[name]
     settings += [*RANKING_ALONE, f"tasks.translation_ranking.examples_per_batch={batch}"]
     settings += ["training.steps=1000000", "training.minutes=0", "optimizer.warmup=0"]
@@ -92,7 +98,9 @@ def _make(name: str, batch: int, precision: str, devices: Sequence[str] = ()) ->
         info = ModelInfo(languages=("en", "es"), similarity=config.similarity)
         model = Model(tokenizer, encoder_settings(config.encoder, tokenizer), info)
         tasks, _ = make_tasks(config, config.data, model)
-    examples = {task: parts.train for task, parts in task_examples(tasks, store.corpora, {}).items()}
+    examples = {
+        task: parts.train for task, parts in task_examples(tasks, store.corpora, {}).items()
+    }
     made = {"tasks": tasks, "config": config, "examples": examples, "workers": workers}
     return Trainer(model=model, run_dir=Path(flags.FLAGS.output).parent, **made), model
 
@@ -107,8 +115,8 @@ def _train(trainer: Trainer, count: int) -> list[Any]:
 
 
 def _speed(name: str, batch: int, devices: Sequence[str] = ()) -> dict[str, Any]:
-    """Milliseconds of the first step and the median of the next, one after the other; then the speed with
-    several steps at once, and its share of the speed of matrix products.
+    """Milliseconds of the first step and the median of the next, one after the other; then the
+    speed with several steps at once, and its share of the speed of matrix products.
     """
     trainer, model = _make(name, batch, "mixed_bfloat16" if _GPUS else "float32", devices)
     single = [1000 * seconds_of(lambda: _train(trainer, 1)) for _ in range(19 if _GPUS else 2)]
@@ -166,11 +174,15 @@ def _peers(figures: Figures) -> None:
     pairs = _pairs()[: 10_000 if _GPUS else 512]
     texts = [text for pair in pairs for text in pair]
     shape = {"hidden_dim": 512, "num_layers": 3, "num_heads": 8, "intermediate_dim": 2048}
-    python = sys.executable if find_spec("sentence_transformers") else str(_ROOT / ".peers/bin/python")
+    python = (
+        sys.executable if find_spec("sentence_transformers") else str(_ROOT / ".peers/bin/python")
+    )
     with peers(python, {"texts": texts, "pairs": pairs, "shape": shape}) as (_, rate):
         for workload, dtype in itertools.product(("training", "encoding"), _DTYPES):
             name = f"{workload}: sentence-transformers, {dtype}"
-            figures.measure(name, lambda name: statistics.median(rate(name) for _ in range(ROUNDS)), name)
+            figures.measure(
+                name, lambda name: statistics.median(rate(name) for _ in range(ROUNDS)), name
+            )
 
 
 def _replicas(figures: Figures) -> None:

@@ -6,8 +6,8 @@
     python evaluation/load.py --model exported/minilm --peer 'infinity_emb v2 --model-id FOLDER \
         --served-model-name minilm --url-prefix /v1 --port {port}'
 
-Server and clients share the machine, and take turns: compare only figures of one file. The exit status is 1
-if a request failed.
+Server and clients share the machine, and take turns: compare only figures of one file. The exit
+status is 1 if a request failed.
 """
 
 import json
@@ -44,9 +44,15 @@ if TYPE_CHECKING:
 _MODEL = flags.DEFINE_string("model", None, "Folder of the exported model.", required=True)
 _ROUNDS = flags.DEFINE_integer("rounds", 3, "Number of measurements of each row.", 1)
 _SECONDS = flags.DEFINE_integer("seconds", 4, "Duration of each measurement.", 1)
-_CLIENTS = flags.DEFINE_multi_integer("clients", [1, 8, 64], "Number of simultaneous clients. Repeatable.", 1)
-_SENTENCES = flags.DEFINE_multi_integer("sentences", [1, 32], "Sentences of a request. Repeatable.", 1)
-_PEER = flags.DEFINE_string("peer", None, "Command of another server of the model; {port} is replaced.")
+_CLIENTS = flags.DEFINE_multi_integer(
+    "clients", [1, 8, 64], "Number of simultaneous clients. Repeatable.", 1
+)
+_SENTENCES = flags.DEFINE_multi_integer(
+    "sentences", [1, 32], "Sentences of a request. Repeatable.", 1
+)
+_PEER = flags.DEFINE_string(
+    "peer", None, "Command of another server of the model; {port} is replaced."
+)
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/load.json", "Results file.")
 
 _SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
@@ -54,7 +60,8 @@ _TEXTS = (
     *("Where is the nearest train station?", "The shop on the corner opens at nine.", "ok"),
     *("¿Dónde está la parada del autobús?", "La tienda cierra temprano los domingos."),
     *("Das Fenster in der Küche steht offen.", "Il neige depuis trois jours."),
-    "Thanks a lot for everything that you and your family did for us while we were staying in town!",
+    "Thanks a lot for everything that you and your family did for us while we were staying in "
+    "town!",
 )
 _START_SECONDS = 180  # that a server may take to start
 
@@ -69,7 +76,12 @@ def main() -> None:
         raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
     output = Path(_OUTPUT.value)
     require_writable_file(output, "give another --output")
-    figures: Figures = {"model": model.name, "load_average": os.getloadavg(), **_load(model), **provenance()}
+    figures: Figures = {
+        "model": model.name,
+        "load_average": os.getloadavg(),
+        **_load(model),
+        **provenance(),
+    }
     write_json(output, with_speed(figures))
     if not figures["passed"]:
         sys.exit(1)
@@ -90,22 +102,30 @@ class Server(NamedTuple):
 
 def _load(model: Path) -> Figures:
     """Measures servers of the same model in turn, round after round."""
-    commands = {"server": [sys.executable, _SERVER, f"--model={model.name}={model}", "--port={port}"]}
+    commands = {
+        "server": [sys.executable, _SERVER, f"--model={model.name}={model}", "--port={port}"]
+    }
     if _PEER.value:
         commands["peer"] = shlex.split(_PEER.value)
     with ExitStack() as stack:
         servers = {
-            how: stack.enter_context(serving(model.name, command)) for how, command in commands.items()
+            how: stack.enter_context(serving(model.name, command))
+            for how, command in commands.items()
         }
         rounds = []
         numbers = range(1, _ROUNDS.value + 1)
-        for number, size, how, clients in product(numbers, _SENTENCES.value, servers, _CLIENTS.value):
+        for number, size, how, clients in product(
+            numbers, _SENTENCES.value, servers, _CLIENTS.value
+        ):
             requests = _embeddings(servers[how].url, model.name, size)
             row = {"how": how, "clients": clients, "sentences_per_request": size}
             rounds.append({"round": number, **row, **drive(*requests, clients, _SECONDS.value)})
             logging.info("round %d: %s, %d clients, %d sentences each", number, *row.values())
         processes = {
-            how: {"start_seconds": round(server.start_seconds, 1), "mib_after_load": round(server.mib())}
+            how: {
+                "start_seconds": round(server.start_seconds, 1),
+                "mib_after_load": round(server.mib()),
+            }
             for how, server in servers.items()
         }
     import pandas as pd
@@ -114,12 +134,19 @@ def _load(model: Path) -> Figures:
     print(table.to_string(index=False, float_format="%.2f"))
     print(pd.DataFrame(processes).T.to_string())
     passed = not bool(table["errors"].any())
-    return {"passed": passed, "servers": processes, "rows": table.to_dict("records"), "rounds": rounds}
+    return {
+        "passed": passed,
+        "servers": processes,
+        "rows": table.to_dict("records"),
+        "rounds": rounds,
+    }
 
 
 def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
     """The address and the bodies of requests of `size` sentences, in OpenAI's protocol."""
-    batches = ([_TEXTS[(start + n) % len(_TEXTS)] for n in range(size)] for start in range(len(_TEXTS)))
+    batches = (
+        [_TEXTS[(start + n) % len(_TEXTS)] for n in range(size)] for start in range(len(_TEXTS))
+    )
     bodies = [{"model": name, "input": batch} for batch in batches]
     return f"{url}/v1/embeddings", bodies
 
@@ -127,8 +154,8 @@ def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
 def summary(rounds: "pd.DataFrame") -> "pd.DataFrame":
     """Summarises rounds: medians, the largest latency and the number of errors.
 
-    `to_first` is the ratio to the first row with the same number of sentences, within each round: speeds of
-    one round can be compared even on a busy machine.
+    `to_first` is the ratio to the first row with the same number of sentences, within each round:
+    speeds of one round can be compared even on a busy machine.
     """
     rounds = rounds.copy()
     rounds["requests_per_second"] = rounds["requests"] / rounds["seconds"]
@@ -169,7 +196,9 @@ def serving(name: str, command: Sequence[str]) -> Iterator[Server]:
             address, (body, *_) = _embeddings(url, name, 1)
             while not _answers(address, body):
                 if process.poll() is not None or time.monotonic() > begin + _START_SECONDS:
-                    raise UserError(f"the server does not answer at {address}: {shlex.join(arguments)}")
+                    raise UserError(
+                        f"the server does not answer at {address}: {shlex.join(arguments)}"
+                    )
                 time.sleep(0.1)
             import psutil
 
@@ -182,7 +211,9 @@ def _answers(address: str, body: Figures) -> bool:
     import urllib3
 
     try:
-        return urllib3.request("POST", address, json=body, retries=False, timeout=30.0).status == 200
+        return (
+            urllib3.request("POST", address, json=body, retries=False, timeout=30.0).status == 200
+        )
     except urllib3.exceptions.HTTPError:
         return False
 

@@ -1,7 +1,8 @@
 """Evaluates a sentence encoder by the papers' protocols.
 
     python evaluation/main.py --model exported/en-es --data DIR
-    python evaluation/main.py --model rest:http://127.0.0.1:8501/v1/models/en-es --data DIR --suite sts,bitext
+    python evaluation/main.py --model rest:http://127.0.0.1:8501/v1/models/en-es --data DIR --suite
+    sts,bitext
 
 The same command continues an evaluation that was stopped or killed.
 """
@@ -22,8 +23,12 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import NETWORK
 from xling_tf.program import format_table, progress, quiet_start, run
 
-_MODEL = flags.DEFINE_string("model", None, "The model: exported/en-es, rest:URL or python:module:function.")
-_DATA = flags.DEFINE_string("data", None, "Folder of evaluation data or corpora; sample for the built-in.")
+_MODEL = flags.DEFINE_string(
+    "model", None, "The model: exported/en-es, rest:URL or python:module:function."
+)
+_DATA = flags.DEFINE_string(
+    "data", None, "Folder of evaluation data or corpora; sample for the built-in."
+)
 _SUITE = flags.DEFINE_list(
     "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default all in the folder."
 )
@@ -66,10 +71,15 @@ def _run() -> None:
         embedder = open_embedder(_MODEL.value)
     output = Path(_OUTPUT.value or f"runs/evaluation/{embedder.name}.json")
     embedder = cached(embedder, Path(_CACHE.value), show_progress=True)
-    results = evaluate_embedder(embedder, datasets, output, missing=missing, folder=folder, seed=_SEED.value)
+    results = evaluate_embedder(
+        embedder, datasets, output, missing=missing, folder=folder, seed=_SEED.value
+    )
     print(format_table(headlines(results, datasets)))
     if embedder.trained_on is None:
-        print("\nThe training data of the model, and so their overlap with these data sets, are unknown.")
+        print(
+            "\nThe training data of the model, and so their overlap with these data sets, are "
+            "unknown."
+        )
     print(f"\n{output} has all scores; compare them with those of papers and other models by\n")
     print(f"    python evaluation/report.py {output} --output report.html")
 

@@ -1,4 +1,6 @@
-"""The papers' tables, with scores of ours beside the papers' figures or the reason why there is none."""
+"""The papers' tables, with scores of ours beside the papers' figures or the reason why there is
+none.
+"""
 
 import json
 import re
@@ -23,7 +25,8 @@ _COSTS = ("error", "own_language_share", "eigen_similarity", "seconds", "mib", "
 # Printed times 100, as in the papers.
 _FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error", "share")
 _CORRELATIONS = ("pearson", "spearman")
-_NEITHER = ("threshold", "steps", "minutes", "own_language_share_by_chance")  # no value of these is better
+# No value of these is better.
+_NEITHER = ("threshold", "steps", "minutes", "own_language_share_by_chance")
 _WORDS = {
     **{f"precision_at_{k}": f"P@{k}" for k in (1, 3, 10)},
     "mean_average_precision_at_100": "MAP@100",
@@ -40,8 +43,8 @@ _MAX_COLUMNS = 10  # a table of more is turned
 # What a command says about places on a machine.
 _PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= :])/(?!/)\S*/")
 _QUOTED = "the paper quotes others"
-# By the start of data sets' names, regular expressions of the corpora that are their training parts: a model
-# that learned from one is not measured as the papers' models are.
+# By the start of data sets' names, regular expressions of the corpora that are their training
+# parts: a model that learned from one is not measured as the papers' models are.
 _TRAINING_PARTS = {
     "stsb.": "similarity/.*stsb",
     "multi30k.": "parallel/.*multi30k",
@@ -100,12 +103,14 @@ class PaperTable:
     Attributes:
         paper: What the file says about the paper.
         source: The paper's name, and the table or section.
-        columns: The suite, data set and metric of each column; `stand_in`, data sets to use without that one,
-            and a `note` how they differ; or `mean_of`, the scores to average; or a `heading` with a `reason`
-            why nothing is measured. Error rates are `printed` as accuracies.
+        columns: The suite, data set and metric of each column; `stand_in`, data sets to use without
+            that one, and a `note` how they differ; or `mean_of`, the scores to average; or a
+            `heading` with a `reason` why nothing is measured. Error rates are `printed` as
+            accuracies.
         values: Each system's figures; fractions and correlations.
         quoted: Systems whose figures the paper quotes from others.
-        ours: The names of our systems beside each of the paper's; those of other seeds end in "-seed-2".
+        ours: The names of our systems beside each of the paper's; those of other seeds end in
+            "-seed-2".
     """
 
     paper: Mapping[str, Any]
@@ -118,7 +123,9 @@ class PaperTable:
     ours: Mapping[str, Sequence[str]]
 
     def headings(self) -> tuple[list[str], str]:
-        """Names the columns; the parts of the metric that all of them share are the second result."""
+        """Names the columns; the parts of the metric that all of them share are the second
+        result.
+        """
         paths = [column["printed"].split("/") for column in self.columns]
         measured = [path for path in paths if path != [""]] or [[]]
         shared = [part for part in measured[0] if all(part in path for path in measured)]
@@ -165,7 +172,11 @@ def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
     """Makes cells; marks the best if there are several."""
     present = [value for value in values if value is not None]
     is_compared = len(present) > 1 and metric.rpartition("/")[2] not in _NEITHER
-    winner = formatted(metric, min(present) if is_cost(metric) else max(present)) if is_compared else None
+    winner = (
+        formatted(metric, min(present) if is_cost(metric) else max(present))
+        if is_compared
+        else None
+    )
     texts = ["" if value is None else formatted(metric, value) for value in values]
     return [Cell(text, bool(text) and text == winner) for text in texts]
 
@@ -174,18 +185,24 @@ def papers() -> Iterator[PaperTable]:
     """Reads the tables of `papers.json`."""
     content = read_json(_PAPERS)
     for table in content["tables"]:
-        columns = [{"printed": "", **table.get("column", {}), **column} for column in table["columns"]]
+        columns = [
+            {"printed": "", **table.get("column", {}), **column} for column in table["columns"]
+        ]
         for column in columns:
             if "mean_of" in column:  # the parts of a mean are of one suite
                 suite, _, column["printed"] = _key(column["mean_of"][0])
                 column.setdefault("suite", suite)
-            column["printed"] = column.get("metric", column["printed"]).replace("error_rate", "accuracy")
+            column["printed"] = column.get("metric", column["printed"]).replace(
+                "error_rate", "accuracy"
+            )
         scale = 100 if table["percent"] else 1
         paper, number = content["papers"][table["paper"]], table["table"]
         quoted = table.get("prior_work", {})
         yield PaperTable(
             paper=paper,
-            source=f"{paper['name']}, {number if number.startswith('section') else f'table {number}'}",
+            source=(
+                f"{paper['name']}, {number if number.startswith('section') else f'table {number}'}"
+            ),
             title=table["title"],
             note=table.get("note", ""),
             columns=columns,
@@ -203,7 +220,8 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
     """Yields the suite and the table for each table of a paper that has a score of the results."""
     for table in papers():
         measured = {
-            name: [_measured(scores, column) for column in table.columns] for name, scores in results.items()
+            name: [_measured(scores, column) for column in table.columns]
+            for name, scores in results.items()
         }
         ours = {name: [cell.value for cell in row] for name, row in measured.items()}
         ours = {name: values for name, values in ours.items() if values.count(None) < len(values)}
@@ -213,24 +231,36 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
         names, shared = table.headings()
         headings = [""]
         for place, heading in enumerate(names):
-            note = next((measured[name][place].note for name in ours if measured[name][place].note), "")
+            note = next(
+                (measured[name][place].note for name in ours if measured[name][place].note), ""
+            )
             headings.append(heading + _letter(notes, note))
         rows = []
         for group, kind in ((ours, "measured"), (table.values, "published")):
             values = zip(*group.values(), strict=True)
-            cells = [marked(c["printed"], column) for c, column in zip(table.columns, values, strict=True)]
+            cells = [
+                marked(c["printed"], column)
+                for c, column in zip(table.columns, values, strict=True)
+            ]
             by_row = zip(group, zip(*cells, strict=True), strict=True)
             rows += [Row([name], row, kind) for name, row in by_row]
         title = f"{table.source}: {table.title}{shared and f' ({shared})'}"
         below = [*_lettered(notes), *filter(None, [table.note])]
-        yield next(c["suite"] for c in table.columns if "suite" in c), Table(title, headings, rows, below)
+        yield (
+            next(c["suite"] for c in table.columns if "suite" in c),
+            Table(title, headings, rows, below),
+        )
 
 
 def _measured(scores: Scores, column: Mapping[str, Any], learned: Iterable[str] = ()) -> Measured:
-    """The score for a column of a paper's table, of a system that has `learned`, see `_TRAINING_PARTS`."""
+    """The score for a column of a paper's table, of a system that has `learned`, see
+    `_TRAINING_PARTS`.
+    """
     means = [_key(name) for name in column.get("mean_of", ())]
     keys = [(column["suite"], dataset, column["metric"]) for dataset in _datasets(column)]
-    if not (present := [key for key in means or keys if key in scores]) or len(present) < len(means):
+    if not (present := [key for key in means or keys if key in scores]) or len(present) < len(
+        means
+    ):
         return Measured()
     used = means or present[:1]
     mean = float(np.mean([scores[key] for key in used]))
@@ -255,7 +285,8 @@ def _lettered(notes: Iterable[str]) -> list[str]:
 
 
 def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """Makes a section of each paper's tables with our systems' scores, and a last one of the systems.
+    """Makes a section of each paper's tables with our systems' scores, and a last one of the
+    systems.
 
     Args:
         systems: By name, what `add_results` collects.
@@ -273,7 +304,9 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
             in_short.append(_main_row(paper, parts, systems))
         pages = [part.table() for part in parts]
         if elsewhere := paper.get("elsewhere"):
-            pages.append(Table("Elsewhere in the paper", (), (), [f"- {text}" for text in elsewhere]))
+            pages.append(
+                Table("Elsewhere in the paper", (), (), [f"- {text}" for text in elsewhere])
+            )
         sections.append(Section(name, _opening(paper, parts), pages))
     if in_short:
         overview = Table("", ["", "paper", "ours", "command"], in_short)
@@ -288,19 +321,28 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
     return [*sections, Section("Our systems", "", [Table("", ["", *fields], rows)])]
 
 
-def _main_row(paper: Mapping[str, Any], parts: Sequence["Beside"], systems: Mapping[str, Any]) -> Row:
+def _main_row(
+    paper: Mapping[str, Any], parts: Sequence["Beside"], systems: Mapping[str, Any]
+) -> Row:
     """One figure of a paper's best system, ours, and the command for it."""
     main = paper["main"]
     (part,) = (part for part in parts if part.paper_table.title == main["table"])
     place = part.paper_table.headings()[0].index(main["column"])
     row, column = main["row"], part.paper_table.columns[place]
-    ours, command = part.measured[row, main["ours"]][place], systems[main["ours"]].get("command", "")
+    ours, command = (
+        part.measured[row, main["ours"]][place],
+        systems[main["ours"]].get("command", ""),
+    )
     texts = (_text(column, Measured(part.figures[row, place])), _text(column, ours), f"`{command}`")
-    return Row([f"{paper['name']}, {main['what']}: {row} and `{main['ours']}`"], [*map(Cell, texts)])
+    return Row(
+        [f"{paper['name']}, {main['what']}: {row} and `{main['ours']}`"], [*map(Cell, texts)]
+    )
 
 
 class Beside:
-    """A table of a paper beside our systems' scores, by name; `learned` is by name too, see `add_results`."""
+    """A table of a paper beside our systems' scores, by name; `learned` is by name too, see
+    `add_results`.
+    """
 
     def __init__(
         self,
@@ -312,7 +354,9 @@ class Beside:
         # By row of the paper and system of ours.
         self.measured = {
             (row, name): [
-                Measured() if figure is None else _measured(scores[name], column, learned.get(name, ()))
+                Measured()
+                if figure is None
+                else _measured(scores[name], column, learned.get(name, ()))
                 for figure, column in zip(figures, paper_table.columns, strict=True)
             ]
             for row, figures in paper_table.values.items()
@@ -326,7 +370,8 @@ class Beside:
             for place, figure in enumerate(figures)
             if figure is not None
         }
-        # The scores of the first system that has them and did not learn from a training part, or else did.
+        # The scores of the first system that has them and did not learn from a training part, or
+        # else did.
         present = [
             ((row, place), cell)
             for (row, _), cells in reversed(self.measured.items())
@@ -342,16 +387,23 @@ class Beside:
         lines: list[list[str]] = [["", *headings]]
         for row, figures in table.values.items():
             ours = [
-                [f"**`{name}`**", *(_text(*pair) for pair in zip(table.columns, cells, strict=True))]
+                [
+                    f"**`{name}`**",
+                    *(_text(*pair) for pair in zip(table.columns, cells, strict=True)),
+                ]
                 for (other, name), cells in self.measured.items()
                 if other == row and any(cell.value is not None for cell in cells)
             ]
-            theirs = [_text(*pair) for pair in zip(table.columns, map(Measured, figures), strict=True)]
+            theirs = [
+                _text(*pair) for pair in zip(table.columns, map(Measured, figures), strict=True)
+            ]
             lines += [[row, *theirs], *ours] if ours else []
         notes: list[str] = []
         places = sorted({place for _, place in self.scores})
         for place in places:
-            for note in dict.fromkeys(cell.note for (_, p), cell in self.scores.items() if p == place):
+            for note in dict.fromkeys(
+                cell.note for (_, p), cell in self.scores.items() if p == place
+            ):
                 lines[0][place + 1] += _letter(notes, note)
         lines = [[line[0], *(line[place + 1] for place in places)] for line in lines]
         if len(places) > _MAX_COLUMNS:
@@ -363,18 +415,31 @@ class Beside:
         partly = {row for row, _ in self.scores}
         reasons = []
         for why, parts in self.reasons().items():
-            names = [f"{n} ({', '.join(lacking)})" if n in partly else n for n, lacking in parts.items()]
+            names = [
+                f"{n} ({', '.join(lacking)})" if n in partly else n for n, lacking in parts.items()
+            ]
             reasons.append(f"{', '.join(names)}: {why}.")
         below += ["No score of ours: " + " ".join(reasons)] if reasons else []
-        title = f"{table.source.partition(', ')[2].capitalize()}: {table.title}{shared and f' ({shared})'}"
-        rows = [Row(line[:1], [Cell(text) for text in line[1:]]) for line in lines[1:]] if places else []
+        title = (
+            f"{table.source.partition(', ')[2].capitalize()}: "
+            f"{table.title}{shared and f' ({shared})'}"
+        )
+        rows = (
+            [Row(line[:1], [Cell(text) for text in line[1:]]) for line in lines[1:]]
+            if places
+            else []
+        )
         return Table(title, lines[0], rows, below)
 
     def reasons(self) -> Mapping[str, Mapping[str, list[str]]]:
-        """By reason, the rows and columns that lack figures of ours, each with the headings of those."""
+        """By reason, the rows and columns that lack figures of ours, each with the headings of
+        those.
+        """
         table, (headings, _) = self.paper_table, self.paper_table.headings()
         trained = {name for _, name in self.measured}
-        by_reason: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        by_reason: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         for row, place in [key for key in self.figures if key not in self.scores]:
             column, ours, paper = table.columns[place], table.ours.get(row, ()), table.paper
             if "reason" in column:
@@ -392,10 +457,20 @@ class Beside:
 
 
 def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
-    """How many figures have one of ours beside them, how far apart they are on the same data, and why."""
-    own = [(part, key) for part in parts for key in part.figures if key[0] not in part.paper_table.quoted]
+    """How many figures have one of ours beside them, how far apart they are on the same data, and
+    why.
+    """
+    own = [
+        (part, key)
+        for part in parts
+        for key in part.figures
+        if key[0] not in part.paper_table.quoted
+    ]
     pairs = [(part, key) for part, key in own if key in part.scores]
-    scores = [(part.paper_table.columns[key[1]], part.scores[key], part.figures[key]) for part, key in pairs]
+    scores = [
+        (part.paper_table.columns[key[1]], part.scores[key], part.figures[key])
+        for part, key in pairs
+    ]
     on_own = [(column, cell, figure) for column, cell, figure in scores if not cell.note]
     gaps: defaultdict[str, list[float]] = defaultdict(list)
     for column, cell, figure in on_own:
@@ -407,8 +482,8 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
             gaps["{:.2f} of correlation"].append(cell.value - figure)
     sentences = [
         f"[{paper['title']}]({paper['url']}), {paper['where']}.",
-        f"We have scores for {len(pairs)} of its {len(own)} own figures: {len(on_own)} on the paper's own "
-        f"data and {len(pairs) - len(on_own)} on stand-ins for them.",
+        f"We have scores for {len(pairs)} of its {len(own)} own figures: {len(on_own)} on the "
+        f"paper's own data and {len(pairs) - len(on_own)} on stand-ins for them.",
     ]
     distances = []
     for unit, values in gaps.items():
@@ -418,7 +493,9 @@ def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
     if distances:
         are_left_out = any(cell.is_learned for _, cell, _ in on_own)
         without = f", without figures marked {_LEARNED}," if are_left_out else ""
-        sentences.append(f"On the paper's own data{without} ours are on average {' and '.join(distances)}.")
+        sentences.append(
+            f"On the paper's own data{without} ours are on average {' and '.join(distances)}."
+        )
     return " ".join([*sentences, paper["why"]])
 
 
@@ -431,24 +508,28 @@ def _text(column: Mapping[str, Any], cell: Measured) -> str:
 def flat(scores: Mapping[str, Mapping[str, float]]) -> dict[Key, float]:
     """Scores by suite, data set and metric, from those by "suite/data set" and metric."""
     return {
-        _key(f"{name}/{metric}"): value for name, values in scores.items() for metric, value in values.items()
+        _key(f"{name}/{metric}"): value
+        for name, values in scores.items()
+        for metric, value in values.items()
     }
 
 
-def add_results(path: Path, results: Iterable[tuple[str, Scores, Mapping[str, Any]]]) -> dict[str, Any]:
+def add_results(
+    path: Path, results: Iterable[tuple[str, Scores, Mapping[str, Any]]]
+) -> dict[str, Any]:
     """Adds results to the file of our systems' scores that stand beside the papers'.
 
     Scores of another training or another model of the same name are dropped.
 
     Args:
         path: The file; it is made if there is none.
-        results: The system's name, scores and provenance of each results file. Of the scores, those that a
-            column of `papers.json` shows are kept.
+        results: The system's name, scores and provenance of each results file. Of the scores, those
+            that a column of `papers.json` shows are kept.
 
     Returns:
-        The systems by name: "scores" by "suite/data set" and metric, the model's "checksum" and, of the
-        training, "command", "minutes", "steps", "seed" and what it "learned" of `_TRAINING_PARTS`. "machine"
-        is written by hand.
+        The systems by name: "scores" by "suite/data set" and metric, the model's "checksum" and, of
+        the training, "command", "minutes", "steps", "seed" and what it "learned" of
+        `_TRAINING_PARTS`. "machine" is written by hand.
 
     Raises:
         UserError: The file is of another kind.
@@ -513,7 +594,9 @@ def _wanted() -> set[Key]:
 
 
 def _datasets(column: Mapping[str, Any]) -> list[str]:
-    """The data set of a column, and those that stand in for it; none of a column with a heading alone."""
+    """The data set of a column, and those that stand in for it; none of a column with a heading
+    alone.
+    """
     if not {"dataset", "metric"} <= column.keys():
         return []
     stand_ins = column.get("stand_in", [])

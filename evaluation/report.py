@@ -2,8 +2,9 @@ r"""Compares results with each other and with the papers' figures, on a page or 
 
     python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json
     python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
-    python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   # trainings
-    python evaluation/report.py --papers evaluation/results/papers.json runs/evaluation/en-es.json \
+    python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   #
+    trainings python evaluation/report.py --papers evaluation/results/papers.json
+    runs/evaluation/en-es.json \
         --output docs/papers.md
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
@@ -47,10 +48,11 @@ from xling_tf.program import run
 
 ABOUT_PAPERS = """# The papers, table by table
 
-Scores of our systems (**bold**) beside the papers' figures, made by `evaluation/report.py --papers` from
-[our scores](../evaluation/results/papers.json) and [the papers'](../evaluation/papers.json).
-[Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is named below
-its table, with the reason. "The data folder" is [the collection](results.md#how-to-read-the-numbers).
+Scores of our systems (**bold**) beside the papers' figures, made by `evaluation/report.py --papers`
+from [our scores](../evaluation/results/papers.json) and [the papers'](../evaluation/papers.json).
+[Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is
+named below its table, with the reason. "The data folder" is [the
+collection](results.md#how-to-read-the-numbers).
 
 """
 _LACKING = "that not all models have"
@@ -61,9 +63,10 @@ class Results:
     """A results file of evaluation/main.py.
 
     Attributes:
-        accounts: Protocol and checksums by suite and data set; only if these are equal, scores compare.
-        trained_on: By suite and data set, the shares of its pairs, if it has any, and of its texts that the
-            encoder was trained on, if that is known.
+        accounts: Protocol and checksums by suite and data set; only if these are equal, scores
+            compare.
+        trained_on: By suite and data set, the shares of its pairs, if it has any, and of its texts
+            that the encoder was trained on, if that is known.
     """
 
     name: str
@@ -76,10 +79,14 @@ class Results:
 
     def interval(self, key: Key) -> Interval | None:
         """The 95% interval of a score for the choice of examples, if their number is known."""
-        counts = [round(self.scores.get((*key[:2], f"num_{what}"), 0)) for what in ("queries", "pairs")]
+        counts = [
+            round(self.scores.get((*key[:2], f"num_{what}"), 0)) for what in ("queries", "pairs")
+        ]
         # Tasks without test data are scored by cross-validation on their training data.
         account = self.accounts.get(key[:2], {})
-        counts += [int(n) for part in ("test", "train") if (n := account.get(f"num_{part}", "")).isdigit()]
+        counts += [
+            int(n) for part in ("test", "train") if (n := account.get(f"num_{part}", "")).isdigit()
+        ]
         return interval_of_score(key[2], self.scores[key], next(filter(None, counts), 0))
 
 
@@ -90,7 +97,9 @@ def main(*names: str) -> None:
         results = [result for name in names for result in read_results([Path(name)])]
         added = ((result.name, result.scores, result.provenance) for result in results)
         sections_beside = beside(add_results(Path(values.papers), added))
-        _write(values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False))
+        _write(
+            values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False)
+        )
         return
     results = read_results([Path(name) for name in names])
     parts = sections(results)
@@ -124,7 +133,10 @@ def render(parts: Sequence[Section], results: Sequence[Results], *, as_page: boo
     )
     # Escapes what would start a column or a tag in Markdown.
     plain = {} if as_page else str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
-    environment.filters |= {"plain": lambda text: str(text).translate(plain), "formatted": formatted}
+    environment.filters |= {
+        "plain": lambda text: str(text).translate(plain),
+        "formatted": formatted,
+    }
     environment.filters["brackets"] = _in_brackets
     skipped: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for result in results:
@@ -153,7 +165,9 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
             result = _results(content)
         name = f"{result.name} ({path.stem})" if result.name in results else result.name
         if name in results:
-            raise UserError(f"results must have different names, but {name} occurs twice; rename a file")
+            raise UserError(
+                f"results must have different names, but {name} occurs twice; rename a file"
+            )
         results[name] = replace(result, name=name)
     return list(results.values())
 
@@ -191,8 +205,12 @@ def _results(content: Mapping[str, Any]) -> Results:
         scores=scores,
         accounts={
             key: {
-                **{parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()},
-                **{file: str(account["checksum"])[:8] for file, account in dataset["files"].items()},
+                **{
+                    parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()
+                },
+                **{
+                    file: str(account["checksum"])[:8] for file, account in dataset["files"].items()
+                },
             }
             for key, dataset in datasets.items()
         },
@@ -248,8 +266,8 @@ def first_scores(results: Sequence[Results]) -> dict[Key, str]:
     """The first score of each data set, if it is a share or a correlation.
 
     Returns:
-        By score, why the data set does not compare the models fairly, or "". Texts decide whether a model has
-        seen a data set without pairs.
+        By score, why the data set does not compare the models fairly, or "". Texts decide whether a
+        model has seen a data set without pairs.
     """
     from xling_tf.evaluators.running import SEEN
 
@@ -259,13 +277,17 @@ def first_scores(results: Sequence[Results]) -> dict[Key, str]:
     reasons: dict[Key, str] = {}
     for key in firsts.values():
         if is_fraction(key[2]) or is_correlation(key[2]):
-            seen = [next(iter(result.trained_on.get(key[:2], {}).values()), 0.0) for result in results]
+            seen = [
+                next(iter(result.trained_on.get(key[:2], {}).values()), 0.0) for result in results
+            ]
             if not all(key in result.scores for result in results):
                 reasons[key] = _LACKING
             elif max(seen) >= SEEN:
                 reasons[key] = "that a model was trained on"
             else:
-                reasons[key] = "whose files or protocol differ" if differences(results, *key[:2]) else ""
+                reasons[key] = (
+                    "whose files or protocol differ" if differences(results, *key[:2]) else ""
+                )
     return reasons
 
 
@@ -278,7 +300,9 @@ def _ranking(results: Sequence[Results], keys: Sequence[Key]) -> dict[str, Value
 
 
 def verdict(results: Sequence[Results]) -> dict[str, Any]:
-    """What a verdict says: the scores on data sets that compare the models fairly, the best model first."""
+    """What a verdict says: the scores on data sets that compare the models fairly, the best model
+    first.
+    """
     reasons = first_scores(results)
     fair = [key for key, why in reasons.items() if not why]
     ranking = _ranking(results, fair)
@@ -292,7 +316,8 @@ def verdict(results: Sequence[Results]) -> dict[str, Any]:
 
 
 def _overview(results: Sequence[Results]) -> Table | None:
-    """Each suite's means over the data sets that all results have, and by how much the best is ahead.
+    """Each suite's means over the data sets that all results have, and by how much the best is
+    ahead.
 
     A second mean leaves out data sets that do not compare the models fairly.
     """
@@ -302,7 +327,11 @@ def _overview(results: Sequence[Results]) -> Table | None:
     for suite in dict.fromkeys(key[0] for key in reasons):
         shared = [key for key, why in reasons.items() if key[0] == suite and why != _LACKING]
         fair = [key for key in shared if not reasons[key]]
-        groups = {suite: shared} if fair == shared else {suite: shared, f"{suite}, compared fairly": fair}
+        groups = (
+            {suite: shared}
+            if fair == shared
+            else {suite: shared, f"{suite}, compared fairly": fair}
+        )
         rows += [_means(results, name, group, order) for name, group in groups.items() if group]
     ahead = [f"{order[0]} ahead of {other}" for other in order[1:]]
     headings = ["suite", "data sets", *(result.name for result in results), *ahead]
@@ -310,9 +339,14 @@ def _overview(results: Sequence[Results]) -> Table | None:
 
 
 def _means(results: Sequence[Results], name: str, keys: Sequence[Key], order: Sequence[str]) -> Row:
-    metric, scores = keys[0][2], np.array([[result.scores[key] for key in keys] for result in results])
+    metric, scores = (
+        keys[0][2],
+        np.array([[result.scores[key] for key in keys] for result in results]),
+    )
     cells = []
-    for result, cell, values in zip(results, marked(metric, [*scores.mean(axis=1)]), scores, strict=True):
+    for result, cell, values in zip(
+        results, marked(metric, [*scores.mean(axis=1)]), scores, strict=True
+    ):
         interval = interval_of_mean(values) if len(keys) > 1 else result.interval(keys[0])
         cells.append(Cell(cell.text + _in_brackets(interval, metric), cell.is_best))
     ranking = _ranking(results, keys)
@@ -338,10 +372,16 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
 
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:
-    """Returns a sentence for each parameter of the protocol and each file in which results differ."""
-    accounts = {r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts}
+    """Returns a sentence for each parameter of the protocol and each file in which results
+    differ.
+    """
+    accounts = {
+        r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts
+    }
     keys = dict.fromkeys(key for account in accounts.values() for key in account)
-    values = {key: {name: account.get(key, "none") for name, account in accounts.items()} for key in keys}
+    values = {
+        key: {name: account.get(key, "none") for name, account in accounts.items()} for key in keys
+    }
     return [
         f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in by_name.items())
         for key, by_name in values.items()
@@ -350,9 +390,13 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "The page; default report.html, unless --markdown is given.")
+    flags.DEFINE_string(
+        "output", None, "The page; default report.html, unless --markdown is given."
+    )
     flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
     flags.DEFINE_string(
-        "papers", None, "Scores of our systems, to add to and to compare with the papers'; default papers.md."
+        "papers",
+        None,
+        "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
     )
     run(main, "the same command makes the report again", extra="evaluation", takes_files=True)

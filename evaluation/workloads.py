@@ -1,4 +1,6 @@
-"""What the benchmarks share: texts, other libraries in a process of their own, and files of figures."""
+"""What the benchmarks share: texts, other libraries in a process of their own, and files of
+figures.
+"""
 
 import itertools
 import json
@@ -22,7 +24,8 @@ MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
 _OTHER_TASKS = [task for task in TASKS if task != "translation_ranking"]
-# Settings of a training on translation ranking alone; a preset's first phase trains another encoder.
+# Settings of a training on translation ranking alone; a preset's first phase trains another
+# encoder.
 RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 
@@ -35,7 +38,9 @@ def write_figures(output: str, measure: Callable[[], Mapping[str, Any]]) -> None
 
 
 def with_speed(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the speed of matrix products to the machine of figures, so that two files can be compared."""
+    """Adds the speed of matrix products to the machine of figures, so that two files can be
+    compared.
+    """
     from xling_tf.trainer.resolution import matmul_gflops
 
     speed = {dtype: round(matmul_gflops(dtype)) for dtype in ("float32", "bfloat16")}
@@ -56,7 +61,9 @@ def read_pairs(data: str, languages: tuple[str, str], max_pairs: int) -> list[tu
 
 def read_texts(path: str) -> list[str]:
     """Reads the first lines of a file of sentences."""
-    texts = [*itertools.islice((line for _, line in read_every_line(Path(path)) if line), MAX_TEXTS)]
+    texts = [
+        *itertools.islice((line for _, line in read_every_line(Path(path)) if line), MAX_TEXTS)
+    ]
     if not texts:
         raise UserError(f"--texts must have a sentence a line, but {path} has none")
     return texts
@@ -80,33 +87,46 @@ def flops_per_token(encoder: Mapping[str, Any]) -> int:
     """The operations of a token's forward pass through the layers' weights; 0 if unknown."""
     if encoder["kind"] in ("transformer", "bert", "modernbert"):
         width = encoder["hidden_dim" if encoder["kind"] == "transformer" else "embedding_dim"]
-        matrices = 3 if encoder["kind"] == "modernbert" else 2  # of the feed-forward layer; one is a gate
-        return 2 * encoder["num_layers"] * width * (4 * width + matrices * encoder["intermediate_dim"])
-    if encoder["kind"] == "cnn":  # only its convolutions: the rest is computed once per distinct piece
+        # Of the feed-forward layer; one is a gate.
+        matrices = 3 if encoder["kind"] == "modernbert" else 2
+        return (
+            2 * encoder["num_layers"] * width * (4 * width + matrices * encoder["intermediate_dim"])
+        )
+    # Only its convolutions: the rest is computed once per distinct piece.
+    if encoder["kind"] == "cnn":
         widths = sum(width for width in encoder["filter_widths"] if width > 1)
         return 2 * encoder["num_layers"] * encoder["num_filters"] ** 2 * widths
     return 0
 
 
 @contextmanager
-def peers(python: str, inputs: Mapping[str, Any]) -> Iterator[tuple[list[str], Callable[[str], float]]]:
+def peers(
+    python: str, inputs: Mapping[str, Any]
+) -> Iterator[tuple[list[str], Callable[[str], float]]]:
     """Runs evaluation/peers.py in the environment that `make peers` makes.
 
     Yields:
-        The names of its workloads, and a function that runs one of them and returns sentences per second.
+        The names of its workloads, and a function that runs one of them and returns sentences per
+        second.
     """
     if not Path(python).exists():
-        raise UserError(f"--python must have the other libraries, but {python} is not there; make peers")
+        raise UserError(
+            f"--python must have the other libraries, but {python} is not there; make peers"
+        )
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump(inputs, file)
         file.flush()
         command = [python, str(Path(__file__).with_name("peers.py")), file.name]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
 
             def answer() -> Any:
                 assert process.stdout is not None
                 if not (line := process.stdout.readline()):
-                    raise UserError("evaluation/peers.py ended with the error above; see make peers")
+                    raise UserError(
+                        "evaluation/peers.py ended with the error above; see make peers"
+                    )
                 return json.loads(line)
 
             def rate(name: str) -> float:

@@ -12,7 +12,12 @@ import xling_tf
 
 labelled = {
     "weather": ["It rains.", "The sun is shining.", "Tomorrow it will snow.", "A storm is coming."],
-    "food": ["This soup is too salty.", "I baked bread.", "We had fish for dinner.", "The apples are ripe."],
+    "food": [
+        "This soup is too salty.",
+        "I baked bread.",
+        "We had fish for dinner.",
+        "The apples are ripe.",
+    ],
 }
 texts = [text for sentences in labelled.values() for text in sentences]
 topics = [topic for topic, sentences in labelled.items() for _ in sentences]

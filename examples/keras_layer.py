@@ -23,4 +23,8 @@ model = keras.Sequential(
 model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy")
 model.fit(texts, is_good, epochs=20, verbose=0)
 model.save(sys.argv[2])
-print(model.predict(np.array(["Me encantó.", "Una pérdida de tiempo."], dtype=object), verbose=0).round(2))
+print(
+    model.predict(
+        np.array(["Me encantó.", "Una pérdida de tiempo."], dtype=object), verbose=0
+    ).round(2)
+)

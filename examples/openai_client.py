@@ -12,6 +12,8 @@ from openai import OpenAI
 
 url, model = sys.argv[1:]
 client = OpenAI(base_url=url, api_key="none")
-answer = client.embeddings.create(model=model, input=["Good morning", "Guten Morgen", "The train is late"])
+answer = client.embeddings.create(
+    model=model, input=["Good morning", "Guten Morgen", "The train is late"]
+)
 vectors = np.array([row.embedding for row in answer.data])
 print((vectors @ vectors.T).round(2))

@@ -15,6 +15,8 @@ corpus = [
     "我喜欢吃巧克力。",
 ]
 model = xling_tf.load(sys.argv[1])
-(hits,) = xling_tf.semantic_search(model.encode("Where is the station?"), model.encode(corpus), top_k=2)
+(hits,) = xling_tf.semantic_search(
+    model.encode("Where is the station?"), model.encode(corpus), top_k=2
+)
 for hit in hits:
     print(f"{hit['score']:.2f}  {corpus[hit['corpus_id']]}")

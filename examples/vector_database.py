@@ -1,7 +1,8 @@
 """Keeps sentences and their vectors, a byte a number, in a DuckDB file, and searches them.
 
 pip install duckdb
-python examples/vector_database.py exported/use-multilingual sentences.txt made.duckdb "Where is the station?"
+python examples/vector_database.py exported/use-multilingual sentences.txt made.duckdb "Where is the
+station?"
 
 Another search of the file encodes nothing but its query.
 """
@@ -22,7 +23,8 @@ if not Path(database).exists():
     rows = pd.DataFrame({"sentence": sentences, "vector": list(vectors)})
     with duckdb.connect(database) as made:
         made.execute(
-            f"CREATE TABLE sentences AS SELECT sentence, vector::TINYINT[{model.dim}] AS vector FROM rows"
+            f"CREATE TABLE sentences AS SELECT sentence, vector::TINYINT[{model.dim}] AS vector "
+            "FROM rows"
         )
 with duckdb.connect(database, read_only=True) as connection:
     kind = f"FLOAT[{model.dim}]"

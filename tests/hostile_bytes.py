@@ -16,8 +16,8 @@ FEW = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
-# Bytes that break readers: byte order marks, line ends of other systems, UTF-16, NUL, overlong and cut UTF-8,
-# half a surrogate pair, separators, quotes, brackets, malformed numbers.
+# Bytes that break readers: byte order marks, line ends of other systems, UTF-16, NUL, overlong and
+# cut UTF-8, half a surrogate pair, separators, quotes, brackets, malformed numbers.
 NASTY = [
     *(b"\xef\xbb\xbf", b"\r\n", b"\r", b"\x00", b"\xff\xfe", b"\xff", b"\xc0\x80", b"\xe6\x88"),
     *(b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\t", b"\t\t\t", b"\n\n", b"\x0b\x1c\x85", b'"', b"'"),
@@ -43,7 +43,9 @@ def damaged(draw: st.DrawFn, valid: bytes) -> bytes:
 @st.composite
 def odd_json(draw: st.DrawFn, valid: bytes) -> bytes:
     """Valid JSON with one value, at any level, replaced by another."""
-    places = [match.span() for match in re.finditer(rb'"[^"]*"(?!\s*:)|\b[\d.]+\b|true|false', valid)]
+    places = [
+        match.span() for match in re.finditer(rb'"[^"]*"(?!\s*:)|\b[\d.]+\b|true|false', valid)
+    ]
     # Whole objects and lists too: from an opening bracket to its closing one.
     stack = []
     for match in re.finditer(rb"[\[\]{}]", valid):

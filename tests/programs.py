@@ -54,7 +54,9 @@ def train_until(
     flags: Sequence[str],
     environments: Sequence[Mapping[str, str]] = ({},),
 ) -> list[Run]:
-    """Runs training/main.py in each folder at the same time; sends the last a signal once it is `ready`."""
+    """Runs training/main.py in each folder at the same time; sends the last a signal once it is
+    `ready`.
+    """
     processes = []
     for folder, environment in zip(folders, environments, strict=True):
         folder.mkdir(exist_ok=True)
@@ -74,7 +76,10 @@ def train_until(
             process.kill()
             process.wait()
     errors = [(folder / "errors.txt").read_text("utf-8") for folder in folders]
-    return [Run(status, "", told, at) for status, told, at in zip(statuses, errors, folders, strict=True)]
+    return [
+        Run(status, "", told, at)
+        for status, told, at in zip(statuses, errors, folders, strict=True)
+    ]
 
 
 def run_and_kill(command: Sequence[str], path: Path) -> None:
@@ -91,7 +96,9 @@ def run_and_kill(command: Sequence[str], path: Path) -> None:
 def run_python(folder: Path, *arguments: str, python: str | Path = sys.executable) -> Run:
     """Runs Python in `folder`."""
     command = [str(python), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+    )
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
 
@@ -103,7 +110,9 @@ def run_program(folder: Path, program: str, *flags: str) -> Run:
 
 
 def run_peers(folder: Path, code: str, *arguments: str) -> str:
-    """The output of code that needs libraries of `PEERS`, in `folder`; without them, the test is skipped."""
+    """The output of code that needs libraries of `PEERS`, in `folder`; without them, the test is
+    skipped.
+    """
     if not PEERS.exists():
         pytest.skip("needs make .peers/.installed")
     (folder / "with_peers.py").write_text(code)

@@ -23,7 +23,12 @@ SENTENCES = [
     "Das Wetter wird morgen wieder besser.",
 ]
 SMALL = CnnConfig(
-    filter_widths=(1, 2, 3, 5), embedding_dim=8, hidden_dim=8, num_filters=4, intermediate_dim=5, num_layers=2
+    filter_widths=(1, 2, 3, 5),
+    embedding_dim=8,
+    hidden_dim=8,
+    num_filters=4,
+    intermediate_dim=5,
+    num_layers=2,
 )
 
 
@@ -38,9 +43,12 @@ def pieces() -> bytes:
 def random_model() -> Model:
     """A small CNN all of whose variables are random."""
     keras.utils.set_random_seed(1)
-    tokenizer = SentencePieceTokenizer(pieces(), SentencePieceConfig(max_tokens=4096, sentence_marks=True))
+    tokenizer = SentencePieceTokenizer(
+        pieces(), SentencePieceConfig(max_tokens=4096, sentence_marks=True)
+    )
     model = Model(tokenizer, encoder_settings(SMALL, tokenizer), ModelInfo())
-    add_noise(model.encoder.variables, 0.3, seed=2)  # with other seeds, all units of a ReLU layer may be zero
+    # With other seeds, all units of a ReLU layer may be zero.
+    add_noise(model.encoder.variables, 0.3, seed=2)
     return model
 
 
@@ -75,14 +83,17 @@ def save_onnx(model: Model, path: Path) -> None:
     (table,) = model.encoder.table_variables
     filled = np.pad(table.numpy(), ((0, -table.shape[0] % published._NUM_PARTS), (0, 0)))
     arrays = {
-        f"Func/StatefulPartitionedCall/input/_{1 + p}:0": filled[p :: published._NUM_PARTS] for p in range(17)
+        f"Func/StatefulPartitionedCall/input/_{1 + p}:0": filled[p :: published._NUM_PARTS]
+        for p in range(17)
     }
     for ours, layer in published.named_layers(model.encoder).items():
         for name, array in zip(published.variable_names(ours), layer.get_weights(), strict=True):
             arrays[f"StatefulPartitionedCall/{name}:0"] = array.reshape(-1, array.shape[-1])
     # A kernel of 8 bits: -2 and 1 are the ends, 85 steps a unit.
     name = next(name for name in arrays if name.endswith("dense/kernel:0"))
-    arrays[f"{name}_quantized"] = np.round(arrays.pop(name) * 85 + 170).clip(0, 255).astype(np.uint8)
+    arrays[f"{name}_quantized"] = (
+        np.round(arrays.pop(name) * 85 + 170).clip(0, 255).astype(np.uint8)
+    )
     arrays |= {f"{name}_scale": np.float32(1 / 85), f"{name}_zero_point": np.uint8(170)}
     constants = [onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in arrays.items()]
     node = onnx.helper.make_node("SentencepieceTokenizer", [], [], model=pieces())

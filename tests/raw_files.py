@@ -1,4 +1,6 @@
-"""Files for tests to read: pieces of dumps of Reddit and Wikipedia in their true layout, and folders."""
+"""Files for tests to read: pieces of dumps of Reddit and Wikipedia in their true layout, and
+folders.
+"""
 
 import bz2
 import gzip
@@ -67,7 +69,12 @@ def snli_line(label: str, premise: str = "p", hypothesis: str = "h") -> str:
 def squad(context: str, *questions: tuple[str, list[int]], **more: Any) -> str:
     """JSON of one paragraph, of questions and the places of their answers."""
     qas = [
-        {"id": number, "question": question, "answers": [{"answer_start": s} for s in starts], **more}
+        {
+            "id": number,
+            "question": question,
+            "answers": [{"answer_start": s} for s in starts],
+            **more,
+        }
         for number, (question, starts) in enumerate(questions, 1)
     ]
     return json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]})
@@ -122,9 +129,14 @@ def small_disk(max_bytes: int) -> Iterator[None]:
 
 def write_json_files(folder: Path, **files: Any) -> Path:
     """Writes JSON files by their names without the ending; returns the folder."""
-    return write_files(folder, {f"{name}.json": json.dumps(content) for name, content in files.items()})
+    return write_files(
+        folder, {f"{name}.json": json.dumps(content) for name, content in files.items()}
+    )
 
 
 def shards(folder: Path) -> dict[str, str]:
     """The texts of the .gz files in a folder by their names alone."""
-    return {path.name: gzip.decompress(path.read_bytes()).decode() for path in sorted(folder.rglob("*.gz"))}
+    return {
+        path.name: gzip.decompress(path.read_bytes()).decode()
+        for path in sorted(folder.rglob("*.gz"))
+    }

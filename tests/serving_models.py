@@ -69,8 +69,14 @@ _SEVERAL: dict[str, Signature] = {
 _STRINGS: dict[str, Signature] = {
     "serving_default": (lambda text: {"quoted": "<" + text + ">"}, {"text": _TEXTS}),
     "binary": (lambda text: {"text_bytes": text}, {"text": _TEXTS}),
-    "both": (lambda text: {"length": tf.strings.length(text), "text_bytes": text}, {"text": _TEXTS}),
-    "joined": (lambda left, right: {"joined": left + "+" + right}, {"left": _TEXTS, "right": _TEXTS}),
+    "both": (
+        lambda text: {"length": tf.strings.length(text), "text_bytes": text},
+        {"text": _TEXTS},
+    ),
+    "joined": (
+        lambda left, right: {"joined": left + "+" + right},
+        {"left": _TEXTS, "right": _TEXTS},
+    ),
 }
 
 

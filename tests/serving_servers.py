@@ -45,7 +45,9 @@ class Server(NamedTuple):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ask(self, path: str, body: bytes | str | None = None, method: str = "", **headers: str) -> Reply:
+    def ask(
+        self, path: str, body: bytes | str | None = None, method: str = "", **headers: str
+    ) -> Reply:
         """Sends a request; by POST if it has a body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with closing(connection):
@@ -56,7 +58,9 @@ class Server(NamedTuple):
             return Reply(response.status, response.read(), response.headers)
 
     def send(self, *parts: bytes, seconds: float = 30) -> bytes:
-        """Sends bytes, each part in a packet of its own; returns what comes until the server closes."""
+        """Sends bytes, each part in a packet of its own; returns what comes until the server
+        closes.
+        """
         received = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as client:
             try:
@@ -75,7 +79,9 @@ class Server(NamedTuple):
     def metric(self, name: str) -> float:
         """A metric by its name and labels; 0 if it does not exist yet."""
         page = self.ask("/monitoring/prometheus/metrics").body.decode()
-        return next((float(x[len(name) :]) for x in page.splitlines() if x.startswith(f"{name} ")), 0.0)
+        return next(
+            (float(x[len(name) :]) for x in page.splitlines() if x.startswith(f"{name} ")), 0.0
+        )
 
     def event(self, name: str, **fields: object) -> dict[str, Any]:
         """The next line of the log with an event and these fields."""

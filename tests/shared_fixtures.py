@@ -19,7 +19,8 @@ from xling_tf.trainer import input_pipeline, loop, validation
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
 )
-# To optimize a graph takes longer than the few steps of a test. Programs that tests start do optimize theirs.
+# To optimize a graph takes longer than the few steps of a test. Programs that tests start do
+# optimize theirs.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
@@ -42,7 +43,9 @@ def small_classifiers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes trainings compute each batch and step at once: to trace and optimize a graph takes seconds."""
+    """Makes trainings compute each batch and step at once: to trace and optimize a graph takes
+    seconds.
+    """
     at_once = SimpleNamespace(**{**vars(tf), "function": AtOnce})
     for module in (loop, validation):
         monkeypatch.setattr(module, "tf", at_once)
@@ -65,7 +68,9 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[T
 
 @pytest.fixture(scope="session")
 def headless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an exported CNN without heads, whose export takes half the time; no test changes it."""
+    """A folder with an exported CNN without heads, whose export takes half the time; no test
+    changes it.
+    """
     model, folder = make_model("cnn"), tmp_path_factory.mktemp("headless") / "model"
     model.heads.clear()
     model.export(folder, {})

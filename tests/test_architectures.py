@@ -25,9 +25,20 @@ from xling_tf.model import Model
 from xling_tf.tokenizers.base import TokenFeatures
 from xling_tf.tokenizers.sentencepiece import CONTROL, SentencePieceTokenizer, model_proto
 
-TEXTS = [*sample_sentences()[::40], "", "naïve CAFÉ 日本語 😀", "the cat and the dog " * 9, "a " * 90]
+TEXTS = [
+    *sample_sentences()[::40],
+    "",
+    "naïve CAFÉ 日本語 😀",
+    "the cat and the dog " * 9,
+    "a " * 90,
+]
 PAIRS = [(text, f"{text} {number}") for number, text in enumerate(sample_sentences()[:16])]
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
 BERT = {"model_type": "bert", **SIZES}
 ROBERTA = {**SIZES, "type_vocab_size": 1}
 DISTILBERT = {"model_type": "distilbert", "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
@@ -38,28 +49,46 @@ MODERN = {"model_type": "modernbert", **SIZES, "num_hidden_layers": 4, "local_at
 SHORT = {**MODERN, "num_hidden_layers": 2, "pieces": "bpe"}
 BIASES = {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "norm_eps": 1e-3}
 BASES = {"global_attn_every_n_layers": 2, "global_rope_theta": 500.0, "local_rope_theta": 77.0}
-# Settings of transformers for random models of each architecture; pooling and dense layers, if they are other
-# than an average; the form of the weights; and the pieces of the tokenizer, if they are not WordPiece's.
+# Settings of transformers for random models of each architecture; pooling and dense layers, if they
+# are other than an average; the form of the weights; and the pieces of the tokenizer, if they are
+# not WordPiece's.
 ROWS = {
     "bert": BERT,
     "bert-cls-dense": {**BERT, "pooling": "cls", "dense": DISTILUSE},
     "bert-tanh": {**BERT, "hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "pooling": "max"},
     "bert-sharded": {**BERT, "hidden_act": "relu", "dense": TWO, "max_shard_size": "10kB"},
     "bert-float16": {**BERT, "dtype": "float16"},
-    "xlm-roberta": {"model_type": "xlm-roberta", **ROBERTA, "num_attention_heads": 2, "pieces": "unigram"},
+    "xlm-roberta": {
+        "model_type": "xlm-roberta",
+        **ROBERTA,
+        "num_attention_heads": 2,
+        "pieces": "unigram",
+    },
     "xlm-roberta-bfloat16": {"model_type": "xlm-roberta", **SIZES, "dtype": "bfloat16"},
     "roberta": {"model_type": "roberta", **ROBERTA, "layer_norm_eps": 1e-5, "pooling": "cls"},
     "camembert": {"model_type": "camembert", **ROBERTA},
     "distilbert": {**DISTILBERT, "dense": DISTILUSE},
     "modernbert": MODERN,
-    "modernbert-biases": {**SHORT, **BIASES, **BASES, "hidden_activation": "silu", "pooling": "cls"},
+    "modernbert-biases": {
+        **SHORT,
+        **BIASES,
+        **BASES,
+        "hidden_activation": "silu",
+        "pooling": "cls",
+    },
     "modernbert-global": {**MODERN, "global_attn_every_n_layers": 1, "num_attention_heads": 2},
-    "modernbert-wide": {**MODERN, "local_attention": 128, "hidden_activation": "gelu_new", "pooling": "max"},
+    "modernbert-wide": {
+        **MODERN,
+        "local_attention": 128,
+        "hidden_activation": "gelu_new",
+        "pooling": "max",
+    },
     "modernbert-itself": {**MODERN, "local_attention": 1, "global_attn_every_n_layers": 9},
 }
 TRAINED = "modernbert-biases"  # the row that is also trained and exported
 
-# Makes the models of rows.json with a tokenizer of texts.json, and the vectors that they give to the texts.
+# Makes the models of rows.json with a tokenizer of texts.json, and the vectors that they give to
+# the texts.
 MODELS = """
 import json
 from pathlib import Path
@@ -73,9 +102,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 texts = json.loads(Path("texts.json").read_text("utf-8"))
 built = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-built.normalizer, built.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
-roles = {"unk_token": "[UNK]", "cls_token": "[CLS]", "pad_token": "[PAD]", "sep_token": "[SEP]"}
-special = [*roles.values(), "[MASK]"]
+built.normalizer, built.pre_tokenizer = normalizers.BertNormalizer(),
+pre_tokenizers.BertPreTokenizer() roles = {"unk_token": "[UNK]", "cls_token": "[CLS]", "pad_token":
+"[PAD]", "sep_token": "[SEP]"} special = [*roles.values(), "[MASK]"]
 built.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
 built.post_processor = processors.TemplateProcessing(
     "[CLS] $A [SEP]", special_tokens=[(token, row) for row, token in enumerate(special)]
@@ -118,8 +147,13 @@ np.save("vectors.npy", SentenceTransformer("sentence-transformers", device="cpu"
 
 
 def learn_pieces(kind, rules="nmt_nfkc"):
-    """A tokenizer of the special pieces and rules of an XLM-RoBERTa, or of a Gemma, which also has bytes."""
-    model, options = io.BytesIO(), {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600}
+    """A tokenizer of the special pieces and rules of an XLM-RoBERTa, or of a Gemma, which also has
+    bytes.
+    """
+    model, options = (
+        io.BytesIO(),
+        {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600},
+    )
     if kind == "bpe":
         spaces = dict.fromkeys(("add_dummy_prefix", "remove_extra_whitespaces"), False)
         rules, options = "identity", {**options, "byte_fallback": True, **spaces}
@@ -149,7 +183,8 @@ def test_vectors_are_those_of_its_library(name, folder):
     vectors = model(TEXTS).numpy()
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
-    alone = [model([text])[0] for text in TEXTS[-6:]]  # a text has one vector, alone or among longer texts
+    # A text has one vector, alone or among longer texts.
+    alone = [model([text])[0] for text in TEXTS[-6:]]
     np.testing.assert_allclose(alone, vectors[-6:], atol=1e-5)
     assert np.abs(expected[0] - expected[1]).max() > 1e-3
 
@@ -160,7 +195,9 @@ def test_each_family_has_a_row():
 
 @pytest.mark.slow
 def test_it_is_trained_saved_and_exported_back(folder, tmp_path):
-    tuned, saved, exported = (tmp_path / name for name in ("tuned", "saved", "sentence-transformers"))
+    tuned, saved, exported = (
+        tmp_path / name for name in ("tuned", "saved", "sentence-transformers")
+    )
     xling_tf.fine_tune(folder / TRAINED, PAIRS, output=tuned, steps=3)
     model = Model.from_pretrained(tuned)
     vectors = model(TEXTS).numpy()
@@ -175,7 +212,8 @@ def test_it_is_trained_saved_and_exported_back(folder, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # keras-hub leaves a file open
+# Keras-hub leaves a file open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", ["bert", "xlm-roberta"])
 def test_keras_hub_loads_what_is_exported(name, folder, tmp_path):
     model = Model.from_pretrained(folder / name)
@@ -190,12 +228,18 @@ def test_keras_hub_loads_what_is_exported(name, folder, tmp_path):
 def test_transformers_is_told_of_an_xlm_roberta_only_if_its_rules_are_those_of_one(tmp_path):
     write = sentence_transformers._write_vocabulary
     assert write(tmp_path, learn_pieces("unigram")) == {"tokenizer_class": "XLMRobertaTokenizer"}
-    assert write(tmp_path, learn_pieces("bpe")) == write(tmp_path, learn_pieces("unigram", "identity")) == {}
+    assert (
+        write(tmp_path, learn_pieces("bpe"))
+        == write(tmp_path, learn_pieces("unigram", "identity"))
+        == {}
+    )
 
 
 def encoder_of(**settings):
     sizes = {"embedding_dim": 8, "intermediate_dim": 12, "num_layers": 3, "num_heads": 2}
-    encoder = build_encoder({"kind": "modernbert", "num_words": 9, "max_tokens": 64, **sizes, **settings})
+    encoder = build_encoder(
+        {"kind": "modernbert", "num_words": 9, "max_tokens": 64, **sizes, **settings}
+    )
     add_noise(encoder.variables, 0.3)
     return encoder
 
@@ -225,18 +269,30 @@ def test_gradients_reach_every_variable_of_a_modernbert():
     encoder = encoder_of(norm_bias=True, attention_bias=True, mlp_bias=True)
     outputs = require_gradients(encoder, FEATURES, training=True)
     assert (outputs.dtype, outputs.shape) == (tf.float32, (3, 8))
-    # By hand: table 9*8, first and last norm 2*16, norms of two of three attentions; queries, keys and values
-    # 8*24 + 24, output 8*8 + 8, norm 16, feed-forward 8*24 + 24 and 12*8 + 8.
+    # By hand: table 9*8, first and last norm 2*16, norms of two of three attentions; queries, keys
+    # and values 8*24 + 24, output 8*8 + 8, norm 16, feed-forward 8*24 + 24 and 12*8 + 8.
     assert encoder.count_params() == 72 + 32 + 2 * 16 + 3 * (216 + 72 + 16 + 216 + 104)
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "mpnet", **SIZES, "hidden_act": "gelu"}, "like those of bert; .*importers/bert.py"),
-        ({**MODERN, "model_type": "gemma3_text", "hidden_activation": "gelu"}, "like those of modernbert"),
-        ({**MODERN, "layer_types": ["sliding_attention"] * 4}, "layer_types must have full_attention first"),
-        ({**MODERN, "rope_scaling": {"type": "yarn"}}, "rope_scaling .* must be None, got {'type': 'yarn'}"),
+        (
+            {"model_type": "mpnet", **SIZES, "hidden_act": "gelu"},
+            "like those of bert; .*importers/bert.py",
+        ),
+        (
+            {**MODERN, "model_type": "gemma3_text", "hidden_activation": "gelu"},
+            "like those of modernbert",
+        ),
+        (
+            {**MODERN, "layer_types": ["sliding_attention"] * 4},
+            "layer_types must have full_attention first",
+        ),
+        (
+            {**MODERN, "rope_scaling": {"type": "yarn"}},
+            "rope_scaling .* must be None, got {'type': 'yarn'}",
+        ),
     ],
 )
 def test_what_is_not_known_is_refused_with_what_is_nearest(config, message, tmp_path):

@@ -15,7 +15,8 @@ from xling_tf.errors import UserError
 
 
 def test_others_are_recombined_and_have_no_translations_among_them_or_the_hidden():
-    # By their letters, "A?" is "a": of the pairs with it, none is taken; nor is the third, which shares "c".
+    # By their letters, "A?" is "a": of the pairs with it, none is taken; nor is the third, which
+    # shares "c".
     pairs = [("A?", "b"), ("c", "d"), ("c", "e"), ("f", "g"), ("h", "i")]
     sources, targets = benchmark_mining.without_translations(pairs, {"a"})
     taken = {*sources, *targets}
@@ -34,8 +35,14 @@ def test_the_threshold_is_chosen_on_one_half_and_measured_on_the_other():
     first, second = ([t for t in "abcdef" if crc32(t.encode()) % 2 == half] for half in range(2))
     # In the first half, pairs above 1.5 are right and those below wrong.
     mined = [(1.6, text, text.upper()) for text in first] + [(1.4, first[0], "X")]
-    # In the second, one is found, a wrong one has a margin above the threshold, the others are missing.
-    mined += [(1.7, second[0], second[0].upper()), (1.65, second[1], "Y"), (1.7, "x", "y"), (1.1, "z", "w")]
+    # In the second, one is found, a wrong one has a margin above the threshold, the others are
+    # missing.
+    mined += [
+        (1.7, second[0], second[0].upper()),
+        (1.65, second[1], "Y"),
+        (1.7, "x", "y"),
+        (1.1, "z", "w"),
+    ]
     figures = benchmark_mining.precision_and_recall(mined, hidden)
     assert 1.4 <= figures["threshold"] <= 1.6
     assert (figures["precision"], figures["recall"]) == (50.0, round(100 / len(second), 1))
@@ -57,8 +64,8 @@ def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
 
 
 def test_the_table_compares_within_rounds():
-    # In round one the first way makes 100 a second and the second 50; then 10 and 20; then 40 and 40:
-    # ratios 0.5, 2 and 1, whose median is 1, and rates 50, 20 and 40, whose median is 40.
+    # In round one the first way makes 100 a second and the second 50; then 10 and 20; then 40 and
+    # 40: ratios 0.5, 2 and 1, whose median is 1, and rates 50, 20 and 40, whose median is 40.
     rates = {"a": [100, 10, 40], "b": [50, 20, 40]}
     rounds = [
         {"round": number, "how": how, "clients": 1, "sentences_per_request": 32, "seconds": 1.0}

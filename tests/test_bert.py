@@ -1,4 +1,6 @@
-"""BERT: derived by hand, from folders of transformers and sentence-transformers, and from damaged ones."""
+"""BERT: derived by hand, from folders of transformers and sentence-transformers, and from damaged
+ones.
+"""
 
 import keras
 import numpy as np
@@ -18,7 +20,12 @@ from xling_tf.weights import assign_weights, named_weights
 
 DIM, INTERMEDIATE, WORDS, POSITIONS = 4, 8, 9, 12
 CONFIG = {
-    **{"model_type": "bert", "vocab_size": WORDS, "hidden_size": DIM, "intermediate_size": INTERMEDIATE},
+    **{
+        "model_type": "bert",
+        "vocab_size": WORDS,
+        "hidden_size": DIM,
+        "intermediate_size": INTERMEDIATE,
+    },
     **{"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": POSITIONS},
     **{"hidden_act": "gelu", "layer_norm_eps": 0.0},
 }
@@ -96,12 +103,18 @@ def test_a_sentence_has_one_vector_whatever_its_company_and_another_one_in_anoth
 
 @pytest.mark.parametrize("length", [6, 12])  # at once, and in blocks, as of more than 8 windows
 def test_a_local_layer_of_modernbert_sees_half_of_its_window_on_each_side(length):
-    # A window of 2 is one token on each side. The first layer, which attends to the whole text, adds nothing
-    # here, and the second, local one the mean of what it sees: its queries are zeros. Of the tokens
-    # a a a b a ..., which norms leave alone, token 2 becomes a + (2 a + b) / 3, so a fifth as much b as a, as
-    # token 4 does; token 3 itself becomes b + (2 a + b) / 3, twice as much b; and the others see no b.
+    # A window of 2 is one token on each side. The first layer, which attends to the whole text,
+    # adds nothing here, and the second, local one the mean of what it sees: its queries are zeros.
+    # Of the tokens a a a b a ..., which norms leave alone, token 2 becomes a + (2 a + b) / 3, so a
+    # fifth as much b as a, as token 4 does; token 3 itself becomes b + (2 a + b) / 3, twice as much
+    # b; and the others see no b.
     a, b = np.array([1, -1, 1, -1], np.float32), np.array([1, 1, -1, -1], np.float32)
-    sizes = {"embedding_dim": DIM, "num_heads": 2, "intermediate_dim": INTERMEDIATE, "num_layers": 2}
+    sizes = {
+        "embedding_dim": DIM,
+        "num_heads": 2,
+        "intermediate_dim": INTERMEDIATE,
+        "num_layers": 2,
+    }
     encoder = ModernBertEncoder(num_words=9, max_tokens=16, local_attention=2, **sizes)
     encoder.build_variables()
     for block in encoder.blocks:
@@ -123,7 +136,9 @@ def test_gradients_reach_every_variable():
     encoder = BertEncoder(num_words=9, max_tokens=6, **sizes, **dense)
     encoder.build_variables()
     features = TokenFeatures(
-        np.array([3, 5, 8], np.int32), np.array([[0, 1, 2], [2, 0, 0]], np.int32), np.array([3, 1], np.int32)
+        np.array([3, 5, 8], np.int32),
+        np.array([[0, 1, 2], [2, 0, 0]], np.int32),
+        np.array([3, 1], np.int32),
     )
     outputs = require_gradients(encoder, features, training=True)
     assert (outputs.dtype, outputs.shape, encoder.hidden_dim) == (tf.float32, (2, 5), 5)
@@ -136,10 +151,16 @@ def test_names_with_prefixes_and_layers_of_pretraining(tmp_path):
     plain = encode(read(write(tmp_path / "plain", tensors())), [[2, 4, 3]])
     more = {"cls.predictions.bias": np.zeros(WORDS, np.float32)}
     for prefix in ("bert.", "0.auto_model.", "0.auto_model.bert."):
-        arrays = tensors(prefix=prefix) | {f"{prefix}embeddings.position_ids": np.arange(POSITIONS)[None]}
+        arrays = tensors(prefix=prefix) | {
+            f"{prefix}embeddings.position_ids": np.arange(POSITIONS)[None]
+        }
         arrays |= {f"{prefix}pooler.dense.bias": np.zeros(DIM, np.float32), **more}
-        renamed = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): a for name, a in arrays.items()}
-        assert encode(read(write(tmp_path / prefix, renamed)), [[2, 4, 3]]).tolist() == plain.tolist()
+        renamed = {
+            name.replace("LayerNorm.weight", "LayerNorm.gamma"): a for name, a in arrays.items()
+        }
+        assert (
+            encode(read(write(tmp_path / prefix, renamed)), [[2, 4, 3]]).tolist() == plain.tolist()
+        )
 
 
 def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_path):
@@ -158,8 +179,17 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        *[("gelu", "gelu"), ("gelu_python", "gelu"), ("relu", "relu"), ("silu", "silu"), ("swish", "silu")],
-        *[(name, "gelu_tanh") for name in ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh")],
+        *[
+            ("gelu", "gelu"),
+            ("gelu_python", "gelu"),
+            ("relu", "relu"),
+            ("silu", "silu"),
+            ("swish", "silu"),
+        ],
+        *[
+            (name, "gelu_tanh")
+            for name in ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh")
+        ],
     ],
 )
 def test_activations_have_several_names(theirs, ours, tmp_path):
@@ -167,11 +197,15 @@ def test_activations_have_several_names(theirs, ours, tmp_path):
     assert read_bert(folder)[0]["activation"] == ours
 
 
-@pytest.mark.parametrize(("padding", "first"), [({}, 2), ({"pad_token_id": 1}, 2), ({"pad_token_id": 0}, 1)])
+@pytest.mark.parametrize(
+    ("padding", "first"), [({}, 2), ({"pad_token_id": 1}, 2), ({"pad_token_id": 0}, 1)]
+)
 def test_the_positions_of_a_roberta_begin_after_the_id_of_its_padding(padding, first, tmp_path):
     arrays = tensors()
     _, places, kinds, *_ = arrays.values()
-    settings, weights = read_bert(write(tmp_path, arrays, {**CONFIG, "model_type": "roberta", **padding}))
+    settings, weights = read_bert(
+        write(tmp_path, arrays, {**CONFIG, "model_type": "roberta", **padding})
+    )
     assert settings["max_positions"] == settings["max_tokens"] == POSITIONS - first
     assert weights["encoder/positions"].tolist() == (places[first:] + kinds[0]).tolist()
 
@@ -235,7 +269,11 @@ NO_PROMPT = {"pooling_mode": "mean", "include_prompt": False}
         ("Transformer Pooling", TWO, "one pooling of all tokens, .* got cls, mean"),
         ("Transformer Pooling", {"pooling_mode_lasttoken": True}, "got pooling_mode_lasttoken"),
         ("Transformer Pooling", NO_PROMPT, "got mean without the prompt"),
-        ("Transformer Pooling Dense", {"pooling_mode": "mean"}, "activation_function .* got 'Mish'"),
+        (
+            "Transformer Pooling Dense",
+            {"pooling_mode": "mean"},
+            "activation_function .* got 'Mish'",
+        ),
     ],
 )
 def test_modules_that_are_not_there_are_refused(kinds, pooling, message, tmp_path):
@@ -249,5 +287,7 @@ def test_modules_that_do_nothing_after_training_are_left_out(tmp_path):
     kinds = ("Transformer", "Dropout", "Pooling", "Dropout", "Normalize", "Normalize")
     # Without a mode, sentence-transformers averages.
     folder = write(tmp_path, tensors(), modules=modules(*kinds), **{"1_Pooling/config": {}})
-    vectors, expected = (encode(read(at), [[2, 4, 3]]) for at in (folder, write(tmp_path / "x", tensors())))
+    vectors, expected = (
+        encode(read(at), [[2, 4, 3]]) for at in (folder, write(tmp_path / "x", tensors()))
+    )
     assert vectors.tolist() == expected.tolist()

@@ -38,14 +38,16 @@ def clean(folder: Path, threshold: float) -> tuple[dict[str, int], list[tuple[st
     lines = ["\t".join(pair) for pair in PAIRS] + ["one", "a\tb\tc", "\tb"]
     noisy.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     counts = clean_bitext(encode, noisy, output, **{**OPTIONS, "threshold": threshold})
-    return counts, [tuple(line.split("\t")) for line in output.read_text(encoding="utf-8").splitlines()]
+    return counts, [
+        tuple(line.split("\t")) for line in output.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def test_margins_and_faults(tmp_path):
     reasons = ("same on both sides", "numbers differ", "another language", "empty column")
     faults = {f"dropped: {reason}": 1 for reason in reasons} | {"dropped: not 2 columns": 2}
-    # Cosines of the three pairs without a fault: .8 0 .6 / .6 1 0 / .36 .6 .64. The mean of each row and
-    # column: 1.4, 1.6, 1.6 and 1.76, 1.6, 1.24, thirds.
+    # Cosines of the three pairs without a fault: .8 0 .6 / .6 1 0 / .36 .6 .64. The mean of each
+    # row and column: 1.4, 1.6, 1.6 and 1.76, 1.6, 1.24, thirds.
     margins = {0: 0.8 * 6 / (1.4 + 1.76), 4: 1 * 6 / (1.6 + 1.6), 5: 0.64 * 6 / (1.6 + 1.24)}
     for place, margin in margins.items():
         for threshold, is_kept in ((margin - 1e-5, True), (margin + 1e-5, False)):
@@ -56,7 +58,8 @@ def test_margins_and_faults(tmp_path):
 
 
 def test_a_pair_that_just_reaches_the_threshold_is_kept(tmp_path):
-    # Of one pair with equal vectors, the cosine is 1, and so is the mean over its only neighbour: margin 1.
+    # Of one pair with equal vectors, the cosine is 1, and so is the mean over its only neighbour:
+    # margin 1.
     noisy, output = tmp_path / "noisy.tsv", tmp_path / "clean.tsv"
     noisy.write_text("\t".join(PAIRS[4]) + "\n", encoding="utf-8")
     for threshold, kept in ((1.0, 1), (1.001, 0)):
@@ -74,7 +77,9 @@ def test_the_output_is_compressed_as_its_name_says(tmp_path, ending):
     assert (output.read_bytes()[:3] == b"The") == (not ending)
 
 
-@pytest.mark.parametrize("name", ["c.csv", "c.jsonl", "c.en-es.parquet", "c.CSV.gz", "c.tsv.zip", "c.xlsx"])
+@pytest.mark.parametrize(
+    "name", ["c.csv", "c.jsonl", "c.en-es.parquet", "c.CSV.gz", "c.tsv.zip", "c.xlsx"]
+)
 def test_names_of_other_formats_are_refused_before_the_work(tmp_path, name):
     (tmp_path / "noisy.tsv").write_text("\t".join(PAIRS[0]) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"name it \.tsv"):
@@ -85,7 +90,9 @@ def test_names_of_other_formats_are_refused_before_the_work(tmp_path, name):
 def test_other_files_are_refused(tmp_path):
     path, output = tmp_path / "one.tsv", tmp_path / "out.tsv"
     path.write_text("one column\n", encoding="utf-8")
-    with pytest.raises(UserError, match="must hold rows of source, target, but has no usable record"):
+    with pytest.raises(
+        UserError, match="must hold rows of source, target, but has no usable record"
+    ):
         clean_bitext(encode, path, output, **OPTIONS)
     with pytest.raises(UserError, match=r"a language code .* got 'spanish'"):
         clean_bitext(encode, path, output, **{**OPTIONS, "target": "spanish"})

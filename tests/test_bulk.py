@@ -1,4 +1,6 @@
-"""Files of texts to shards of vectors: contents, a kill, other settings, faults; Arrow record batches."""
+"""Files of texts to shards of vectors: contents, a kill, other settings, faults; Arrow record
+batches.
+"""
 
 import gzip
 import json
@@ -41,13 +43,17 @@ def write_texts(folder: Path, texts: list[str], *, num_files: int = 3) -> str:
     """Writes texts with their numbers into Parquet files; returns their pattern."""
     folder.mkdir()
     for number, part in enumerate(np.array_split(np.arange(len(texts)), num_files)):
-        table = pa.table({"id": part, "text": [texts[row] for row in part], "language": ["en"] * len(part)})
+        table = pa.table(
+            {"id": part, "text": [texts[row] for row in part], "language": ["en"] * len(part)}
+        )
         parquet.write_table(table, folder / f"{number}.parquet")
     return str(folder / "*.parquet")
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """The files of an output; a killed run may leave temporary ones, which are removed after some hours."""
+    """The files of an output; a killed run may leave temporary ones, which are removed after some
+    hours.
+    """
     files = read_files(folder).items()
     return {name: data for name, data in files if name != "lock" and not name.endswith(".tmp")}
 
@@ -84,7 +90,9 @@ def test_chunks_end_at_shards_and_depend_on_the_texts_alone(monkeypatch):
         texts = pa.array(["x" * length for length in lengths])
         batches = pa.table({"text": texts}).to_batches(max_chunksize=batch_rows)
         chunks = [*vector_files._chunks(iter(batches), "text", shard_rows)]
-        assert pa.chunked_array([chunk["text"] for chunk in chunks]).to_pylist() == texts.to_pylist()
+        assert (
+            pa.chunked_array([chunk["text"] for chunk in chunks]).to_pylist() == texts.to_pylist()
+        )
         return [chunk.num_rows for chunk in chunks]
 
     monkeypatch.setattr(vector_files, "_CHUNK_ROWS", 4)
@@ -96,7 +104,9 @@ def test_chunks_end_at_shards_and_depend_on_the_texts_alone(monkeypatch):
         assert sizes([4, 4, 4, 20, 1, 1], 100, batch_rows) == [2, 1, 1, 2]
 
 
-def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(model, tmp_path, monkeypatch):
+def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(
+    model, tmp_path, monkeypatch
+):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
     encode_files(model, [pattern], output)
     before = content(output)
@@ -145,7 +155,9 @@ def test_a_killed_program_continues(model, tmp_path):
 
 
 @pytest.mark.parametrize("is_finished", [True, False])
-@pytest.mark.parametrize("damage", ["empty", "cut", "fewer rows", "removed", "last cut", "last fewer rows"])
+@pytest.mark.parametrize(
+    "damage", ["empty", "cut", "fewer rows", "removed", "last cut", "last fewer rows"]
+)
 def test_a_shard_that_lost_rows_does_not_count_as_done(model, tmp_path, damage, is_finished):
     pattern, output = write_texts(tmp_path / "in", TEXTS), tmp_path / "out"
     encode_files(model, [pattern], output, rows_per_shard=40)
@@ -202,7 +214,8 @@ def test_a_dry_run_says_what_would_be_done(model, tmp_path):
 def test_a_full_disk_loses_nothing(model, tmp_path):
     texts = [text + ("" if row < 100 else f" {row**999}") for row, text in enumerate(TEXTS)]
     pattern, output = write_texts(tmp_path / "in", texts), tmp_path / "out"
-    with small_disk(40_000), pytest.raises(OSError, match="File too large"):  # room for the first shard
+    # Room for the first shard.
+    with small_disk(40_000), pytest.raises(OSError, match="File too large"):
         encode_files(model, [pattern], output, rows_per_shard=100)
     assert sorted(content(output)) == ["shard-00000.parquet", "vectors.json"]
     for folder in (output, tmp_path / "whole"):
@@ -230,7 +243,9 @@ def test_damage_stops_it_or_is_counted(model, tmp_path):
         encode_files(model, [pattern], output, rows_per_shard=40)
     assert sorted(content(output)) == ["shard-00000.parquet", "shard-00001.parquet", "vectors.json"]
     for name in ("out", "whole"):
-        counts = encode_files(model, [pattern], tmp_path / name, rows_per_shard=40, skip_damaged=True)
+        counts = encode_files(
+            model, [pattern], tmp_path / name, rows_per_shard=40, skip_damaged=True
+        )
         assert counts == {"rows": 200, "damaged files": 1}
     assert content(output) == content(tmp_path / "whole")
     columns = pa.concat_tables(VectorFolder.open(output).columns(shard) for shard in range(5))
@@ -239,11 +254,15 @@ def test_damage_stops_it_or_is_counted(model, tmp_path):
 
 def test_batches_get_a_column_and_duplicates_are_encoded_once():
     counting = Counting(
-        lambda texts: np.array([[len(text), 1] for text in texts.numpy()] or np.zeros((0, 2)), np.float32)
+        lambda texts: np.array(
+            [[len(text), 1] for text in texts.numpy()] or np.zeros((0, 2)), np.float32
+        )
     )
     batch = pa.record_batch({"id": [1, 2, 3, 4], "sentence": ["a", None, "bcd", "a"]})
     encoder = SentenceEncoder(counting)
-    (encoded, empty) = encode_batches([batch, batch.slice(0, 0)], encoder, "sentence", vector_column="v")
+    (encoded, empty) = encode_batches(
+        [batch, batch.slice(0, 0)], encoder, "sentence", vector_column="v"
+    )
     assert encoded.to_pydict() == {**batch.to_pydict(), "v": [[1, 1], [0, 0], [3, 1], [1, 1]]}
     assert empty.schema == encoded.schema
     assert sum(map(len, counting.batches)) == 2  # a blank text is not encoded

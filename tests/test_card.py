@@ -12,8 +12,15 @@ from xling_tf.savedmodel.saved_models import read_front_matter
 RESULTS = {
     **{"steps": 5, "minutes": 0.1, "precision": "float32"},
     "config": {"optimizer": {"name": "adam", "learning_rate": 0.002}, "tasks": {}},
-    "corpora": {"parallel/bible-web.en-es": 3, "documents/bible-web.en": 4, "nli/facebook_xnli.en": 1},
-    "scores": {"task/inference": {"loss": 1}, "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500}},
+    "corpora": {
+        "parallel/bible-web.en-es": 3,
+        "documents/bible-web.en": 4,
+        "nli/facebook_xnli.en": 1,
+    },
+    "scores": {
+        "task/inference": {"loss": 1},
+        "sts/stsb.en.dev": {"pearson": 0.81234567, "num_pairs": 1500},
+    },
     "cosines": example_cosines(np.array, ["it"]),  # a language without an example
 }
 
@@ -21,11 +28,17 @@ RESULTS = {
 def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, tmp_path):
     config = hub_model.config()
     config["info"]["languages"] = ["en", "es"]
-    settings = {"licence": "other", "base_model": "intfloat/multilingual-e5-small", "results": RESULTS}
+    settings = {
+        "licence": "other",
+        "base_model": "intfloat/multilingual-e5-small",
+        "results": RESULTS,
+    }
     text = model_card("en-es", "Made here.", config, hub_model.module().signatures, **settings)
     card = huggingface_hub.ModelCard(text)
     assert card.text.lstrip().startswith("# en-es")
-    assert "for en, es: strings to 8-dimensional vectors of unit length, which\nare near" in card.text
+    assert (
+        "for en, es: strings to 8-dimensional vectors of unit length, which\nare near" in card.text
+    )
     assert (card.data.language, card.data.license_name) == (["en", "es"], "licences-of-the-corpora")
     assert card.data.base_model == "intfloat/multilingual-e5-small"
     assert (card.data.library_name, card.data.pipeline_tag) == ("tensorflow", "sentence-similarity")
@@ -34,7 +47,10 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, tmp_path)
     assert (card.data.model_name, score.metric_value) == ("en-es", 0.8123)
     (tmp_path / "README.md").write_text(text)
     assert read_front_matter(tmp_path, "language") == ["en", "es"]
-    assert (read_licence(tmp_path), read_base_model(tmp_path)) == ("other", "intfloat/multilingual-e5-small")
+    assert (read_licence(tmp_path), read_base_model(tmp_path)) == (
+        "other",
+        "intfloat/multilingual-e5-small",
+    )
     # An export to another library keeps it.
     expected = {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
     exported = huggingface_hub.ModelCard(_metadata(tmp_path / "README.md", "onnx"))

@@ -17,7 +17,9 @@ def make(folder, **more):
 
 
 def save_three(folder):
-    """Checkpoints of steps 10, 20, 30, whose variables hold the step, and a rate, as of earlier versions."""
+    """Checkpoints of steps 10, 20, 30, whose variables hold the step, and a rate, as of earlier
+    versions.
+    """
     checkpoints, (vector, number) = make(folder, **{"tables/learning_rate": tf.Variable(0.1)})
     for step in (10, 20, 30):
         vector.assign([float(step)] * 50)

@@ -38,7 +38,9 @@ def test_sentence_faults():
     assert sentence_fault("The size of the image is changed.", "en_GB") is None
     for code in ("zh", "zh_TW"):
         assert sentence_fault("使用 GIMP 打开图像", code) is None
-        assert lengths_agree("今天天气很好我们走吧。", "Today the weather is nice, let us go.", code, "en")
+        assert lengths_agree(
+            "今天天气很好我们走吧。", "Today the weather is nice, let us go.", code, "en"
+        )
     # 40 English characters go with about 13 Chinese ones.
     assert lengths_agree("a" * 40, "字" * 13, "en", "zh")
     assert not lengths_agree("a" * 100, "字" * 5, "en", "zh")
@@ -63,7 +65,9 @@ def test_pair_faults():
         # One or two shared words of four: a name is the same in both languages.
         ("Madrid has many museums.", "Madrid tiene muchos museos."): None,
     }
-    assert {sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected} == expected
+    assert {
+        sides: pair_fault(TranslationPair(*sides), "en", "es") for sides in expected
+    } == expected
 
 
 @pytest.mark.parametrize(
@@ -72,11 +76,21 @@ def test_pair_faults():
         # The digits of either script, and a country that changes no rule.
         ("ar", "There are 1,250 books in it.", "فيها ١٬٢٥٠ كتابًا قديمًا.", None),
         ("ar", "There are 1,250 books in it.", "فيها ١٬٢٥١ كتابًا قديمًا.", "numbers differ"),
-        ("zh_TW", "I have to go to the railway station tomorrow morning.", "我明天早上要去火車站。", None),
+        (
+            "zh_TW",
+            "I have to go to the railway station tomorrow morning.",
+            "我明天早上要去火車站。",
+            None,
+        ),
         # A language that nobody recognises, and texts that are too short to tell, are no faults.
         ("tlh", "The children are playing outside.", "tlhIngan maH taHjaj Qapla' batlh", None),
         ("es", "Good morning!", "¡Buenos días!", None),
-        ("es", "We play in the garden.", "Die Kinder spielen draußen im Garten.", "another language"),
+        (
+            "es",
+            "We play in the garden.",
+            "Die Kinder spielen draußen im Garten.",
+            "another language",
+        ),
     ],
 )
 def test_faults_of_pairs_in_any_languages(language, source, target, fault):
@@ -123,7 +137,9 @@ def test_codes_of_languages_are_known_and_others_are_errors():
 
 # No two of them are equal.
 ENGLISH = [f"My neighbour's old dog number {i} often sleeps near the big house" for i in range(48)]
-SPANISH = [f"Cuando llueve, el perro número {i} de los vecinos duerme junto a su casa" for i in range(48)]
+SPANISH = [
+    f"Cuando llueve, el perro número {i} de los vecinos duerme junto a su casa" for i in range(48)
+]
 FRENCH = [f"Le chien numéro {i} dort toujours devant la maison de mes parents" for i in range(48)]
 
 

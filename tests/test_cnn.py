@@ -1,4 +1,6 @@
-"""The CNN: its convolutions by hand, and its average of words; test_published.py has published vectors."""
+"""The CNN: its convolutions by hand, and its average of words; test_published.py has published
+vectors.
+"""
 
 import numpy as np
 import pytest
@@ -15,9 +17,9 @@ TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
 @pytest.mark.parametrize(
     ("width", "expected"),
     [
-        # One filter that adds up 1 x the first token it sees, 10 x the second and so on, zeros beyond the
-        # ends. Of the tokens 1, 2, 3, an even width sees one more on the right: 1 + 10 * 2 = 21,
-        # 2 + 10 * 3 = 32, 3; with the token itself added, 22, 34, 6.
+        # One filter that adds up 1 x the first token it sees, 10 x the second and so on, zeros
+        # beyond the ends. Of the tokens 1, 2, 3, an even width sees one more on the right: 1 + 10 *
+        # 2 = 21, 2 + 10 * 3 = 32, 3; with the token itself added, 22, 34, 6.
         (2, [22.0, 34.0, 6.0]),
         # 10 * 1 + 100 * 2 = 210, 1 + 20 + 300 = 321, 2 + 30 = 32; with the token, 211, 323, 35.
         (3, [211.0, 323.0, 35.0]),
@@ -40,7 +42,9 @@ def test_a_text_has_one_vector_whatever_its_company_and_each_variable_a_name():
     model = random_model()
     for text, vector in zip(TEXTS, encode(model, TEXTS), strict=True):
         np.testing.assert_allclose(encode(model, [text])[0], vector, atol=1e-4)
-    named = [variable for layer in named_layers(model.encoder).values() for variable in layer.weights]
+    named = [
+        variable for layer in named_layers(model.encoder).values() for variable in layer.weights
+    ]
     assert {id(variable) for variable in named} == {id(v) for v in model.encoder.dense_variables}
 
 

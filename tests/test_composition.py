@@ -1,4 +1,6 @@
-"""Tokenizers give all Unicode forms of a text the same tokens: the graph's NFC equals `unicodedata`'s."""
+"""Tokenizers give all Unicode forms of a text the same tokens: the graph's NFC equals
+`unicodedata`'s.
+"""
 
 import sys
 import unicodedata
@@ -11,7 +13,9 @@ from xling_tf.tokenizers.composition import composed
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
 CHARACTERS = [
-    c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")
+    c
+    for c in map(chr, range(sys.maxunicode + 1))
+    if unicodedata.category(c) not in ("Cn", "Co", "Cs")
 ]
 MARKS = [character for character in CHARACTERS if unicodedata.combining(character)]
 
@@ -40,14 +44,23 @@ TEXTS = {
 def test_by_hand():
     for text in TEXTS.values():
         # In company too: the marks of one text are not those of the one before.
-        texts = [text, "e", text, unicodedata.normalize("NFD", text), unicodedata.normalize("NFC", text), ""]
+        texts = [
+            text,
+            "e",
+            text,
+            unicodedata.normalize("NFD", text),
+            unicodedata.normalize("NFC", text),
+            "",
+        ]
         assert nfc(texts) == expected(texts)
 
 
 def test_every_character():
     forms = [form for c in CHARACTERS for form in (c, unicodedata.normalize("NFD", c))]
     assert nfc(forms) == expected(forms)
-    assert nfc([f"a{mark}\u0301" for mark in MARKS]) == expected([f"a{mark}\u0301" for mark in MARKS])
+    assert nfc([f"a{mark}\u0301" for mark in MARKS]) == expected(
+        [f"a{mark}\u0301" for mark in MARKS]
+    )
 
 
 def test_a_flood_of_marks_takes_no_time():
@@ -56,7 +69,8 @@ def test_a_flood_of_marks_takes_no_time():
 
 
 @pytest.mark.parametrize(
-    "text", ["\u0390" * 100, "\ud55c\uad6d\uc5b4 " * 30, "x" * 79 + "\u1eb9\u0301", "\u00e9\ud800" * 50]
+    "text",
+    ["\u0390" * 100, "\ud55c\uad6d\uc5b4 " * 30, "x" * 79 + "\u1eb9\u0301", "\u00e9\ud800" * 50],
 )
 def test_the_cut_is_the_same_in_every_form_and_runtime(text):
     forms = [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD"))]

@@ -1,4 +1,6 @@
-"""Settings: their ranges, overrides by dotted names, kinds, JSON, and the constants of the paper."""
+"""Settings: their ranges, overrides by dotted names, kinds, JSON, and the constants of the
+paper.
+"""
 
 import json
 
@@ -28,12 +30,20 @@ def override(*overrides):
     "settings",
     [
         *("encoder.num_heads=7", "tokenizer.ngram_sizes=0,3", "optimizer.clip_norm=nan"),
-        *("tasks.inference.head_rate=-1", "data.targets=all,es", "data.targets=en", "optimizer.name=sdg"),
+        *(
+            "tasks.inference.head_rate=-1",
+            "data.targets=all,es",
+            "data.targets=en",
+            "optimizer.name=sdg",
+        ),
         *("encoder.kind=p_mean encoder.p_values=nan", "encoder.kind=cnn"),
         "similarity.matryoshka_dims=64,512",
         *("tasks.distillation.weight=1", "training.bow_share=0.5", "initial.average=0.5"),
         # A setting of another kind, and settings of a model that has its own.
-        *("encoder.kind=static encoder.bow_residual=true", "initial.model=x tokenizer.lowercase=true"),
+        *(
+            "encoder.kind=static encoder.bow_residual=true",
+            "initial.model=x tokenizer.lowercase=true",
+        ),
         # What is malformed, names no field, or has a value of another type.
         *("tokenizer.max_tokens", "tokenizer.max_tokens=3.5", "tokenizer=3", "tasks.inference=3"),
         *("training.steps=-5", "training.minutes=nan", "heads.tower_dims=0", "optimizer.warmup=2"),
@@ -63,7 +73,10 @@ def test_kinds_that_are_found_by_their_settings_need_settings_of_their_own(monke
     for _ in range(2):  # as in a notebook's cell that is run again
         ENCODERS.register("mine", OwnConfig, StaticConfig)
         TASKS.register("mine", TaskConfig, StaticConfig)
-    assert (ENCODERS.name_of(OwnConfig()), ENCODERS.name_of(TransformerConfig())) == ("mine", "transformer")
+    assert (ENCODERS.name_of(OwnConfig()), ENCODERS.name_of(TransformerConfig())) == (
+        "mine",
+        "transformer",
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,11 @@ SQUAD = squad(FOX, ("Who?", [4]), ("What colour?", [16, 0]), ("No answer?", []))
 CASES = {
     "moses": (
         {
-            **{"tatoeba.deu-eng.deu": "Eins\nZwei\n", "tatoeba.deu-eng.eng": "One\nTwo\n", "README": "x"},
+            **{
+                "tatoeba.deu-eng.deu": "Eins\nZwei\n",
+                "tatoeba.deu-eng.eng": "One\nTwo\n",
+                "README": "x",
+            },
             **{"UNv1.0.en-zh_CN.en.gz": "One\n", "UNv1.0.en-zh_CN.zh_CN.gz": "一\n"},
         },
         {
@@ -36,7 +40,9 @@ CASES = {
             "sts-dev.csv": 'main-captions\tMSRvid\t2012test\t0000\t1.5\t"A dog.\tA cat.\n'
             "main-news\theadlines\t2013\t0001\t5.000\tSun\tThe sun\tsource\tlicence\n"
         },
-        {"sts/stsb.en.dev": 'sentence1\tsentence2\tscore\n"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'},
+        {
+            "sts/stsb.en.dev": 'sentence1\tsentence2\tscore\n"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'
+        },
     ),
     # Pairs without a score were not judged.
     "semeval_sts": (
@@ -78,7 +84,9 @@ CASES = {
     "squad": (
         {"dev-v1.1.json": SQUAD, "xquad.zh.json": json.dumps({"data": []})},
         {
-            "reqa/squad_dev.en.paragraphs": "paragraph_id\tcontext\np0\tThe fox sleeps. It is red.\n",
+            "reqa/squad_dev.en.paragraphs": (
+                "paragraph_id\tcontext\np0\tThe fox sleeps. It is red.\n"
+            ),
             "reqa/squad_dev.en.sentences": "sentence_id\tparagraph_id\tsentence\n"
             "p0.s0\tp0\tThe fox sleeps.\np0.s1\tp0\tIt is red.\n",
             "reqa/squad_dev.en.questions": "question_id\tquestion\tanswer_sentence_id\n"
@@ -135,7 +143,9 @@ CASES = {
         {
             "jp/books/test.review": "<items><item><rating>5.0</rating><summary>Bon</summary><text>"
             f"{'encore ' * 80}</text></item><item><rating>3.0</rating><text>Bof</text></item></items>",
-            "jp/dvd/test.review": "<items><item><rating>1</rating><text>A &amp;\nB</text></item></items>",
+            "jp/dvd/test.review": (
+                "<items><item><rating>1</rating><text>A &amp;\nB</text></item></items>"
+            ),
         },
         {"sentiment/cls.ja.test": f"label\ttext\npositive\tBon{' encore' * 63}\nnegative\tA & B\n"},
     ),
@@ -161,7 +171,9 @@ CASES = {
 
 def tables(folder: Path) -> dict[str, str]:
     files = read_files(folder)
-    return {name.removesuffix(".tsv.gz"): gzip.decompress(raw).decode() for name, raw in files.items()}
+    return {
+        name.removesuffix(".tsv.gz"): gzip.decompress(raw).decode() for name, raw in files.items()
+    }
 
 
 @pytest.mark.parametrize("case", convert.FORMATS)
@@ -177,7 +189,11 @@ def test_published_files_become_tables(case, tmp_path):
 @pytest.mark.parametrize(
     ("name", "files", "message"),
     [
-        ("moses", {"a.en-es.en": "1\n2\n", "a.en-es.es": "1\n"}, r"a\.en-es\.es ends before line 2"),
+        (
+            "moses",
+            {"a.en-es.en": "1\n2\n", "a.en-es.es": "1\n"},
+            r"a\.en-es\.es ends before line 2",
+        ),
         ("stsbenchmark", {"sts-dev.csv": "main-news\tSun\tMoon\n"}, "7 fields in every line"),
         ("snli", {"snli_1.0_test.jsonl": "{half\n"}, "line 1: not a JSON object"),
         ("cls", {"en/a/test.review": "<items><item>"}, "must be XML whose items"),
@@ -191,7 +207,10 @@ def test_what_is_missing_or_damaged_is_told(name, files, message, tmp_path):
 
 
 def test_a_table_is_not_overwritten_by_a_second_file_of_its_name(tmp_path):
-    lines = {f"{side}/sts-dev.csv": f"news\tnews\t2015\t1\t4.0\t{side}\tsun\n" for side in ("left", "right")}
+    lines = {
+        f"{side}/sts-dev.csv": f"news\tnews\t2015\t1\t4.0\t{side}\tsun\n"
+        for side in ("left", "right")
+    }
     with pytest.raises(UserError, match=r"has several for sts/stsb\.en\.dev"):
         convert.convert("stsbenchmark", write_files(tmp_path / "input", lines), tmp_path / "out")
     assert "left" in tables(tmp_path / "out")["sts/stsb.en.dev"]

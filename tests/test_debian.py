@@ -30,7 +30,9 @@ _COPYRIGHT = "Files: debian/*\nLicense: GPL-3\n\nFiles: *\nCopyright: x\nLicense
 
 @pytest.fixture
 def archive(monkeypatch):
-    """Stands in for the package tools: names, the one whose download is broken, and the downloads."""
+    """Stands in for the package tools: names, the one whose download is broken, and the
+    downloads.
+    """
     archive = SimpleNamespace(names="freeciv-data git vlc-data", broken="", calls=[])
 
     def run(command, cwd, **_):
@@ -72,7 +74,10 @@ def test_a_folder_in_the_data_layout(archive, folders):
         "It has a wall.\tTiene una muralla.",
         "It has two gates.\tTiene dos puertas.",
     }
-    assert texts["freeciv.es.txt.gz"] == "La ciudad es grande.\nTiene una muralla.\nTiene dos puertas.\n\n"
+    assert (
+        texts["freeciv.es.txt.gz"]
+        == "La ciudad es grande.\nTiene una muralla.\nTiene dos puertas.\n\n"
+    )
     report = json.loads((folder / "preparation.json").read_text())
     assert report["sources"][0] == {
         "name": "freeciv",
@@ -84,7 +89,9 @@ def test_a_folder_in_the_data_layout(archive, folders):
     assert not list(folders["raw_dir"].rglob("*.deb"))
 
 
-def test_a_folder_stays_until_a_package_comes_or_preparation_changes(archive, folders, caplog, monkeypatch):
+def test_a_folder_stays_until_a_package_comes_or_preparation_changes(
+    archive, folders, caplog, monkeypatch
+):
     archive.broken = "freeciv-data"
     folder = prepare_default_corpora("en", "es", **folders)
     assert any("freeciv-data is left out" in line for line in caplog.messages)
@@ -141,7 +148,9 @@ def test_what_is_cleaned_away():
     dropped = {"duplicate": 1, "too short": 1, "frequent response": 2}
     assert cleaner.dropped["conversations en"] == dropped
     # Pairs are kept once, and templates three times.
-    pairs = [TranslationPair(f"Gate {i} is now open", f"La puerta {i} está abierta") for i in range(5)]
+    pairs = [
+        TranslationPair(f"Gate {i} is now open", f"La puerta {i} está abierta") for i in range(5)
+    ]
     # The sixth is an exact copy of the first.
     assert cleaner.clean(Extraction(parallel=[*pairs, pairs[0]])).parallel == pairs[:3]
     assert cleaner.dropped["parallel"] == {"near-duplicate": 2, "duplicate": 1}

@@ -3,7 +3,16 @@
 import keras
 import numpy as np
 import pytest
-from testing import DIM, LSTM, find_task, make_batch, make_examples, tiny_config, tiny_model, two_replicas
+from testing import (
+    DIM,
+    LSTM,
+    find_task,
+    make_batch,
+    make_examples,
+    tiny_config,
+    tiny_model,
+    two_replicas,
+)
 
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.distillation import Distillation
@@ -33,11 +42,20 @@ GRADED = ("tasks.graded_similarity.weight=1",)
 # The second step is pulled back to before the first one.
 ANCHORED = ("similarity.matryoshka_dims=5", "tasks.translation_ranking.hard_negatives=1")
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
-YU = (*LSTM, *(f"tasks.translation.{x}" for x in ("weight=1", "regularizer=contrastive", "alpha=2")))
+YU = (
+    *LSTM,
+    *(f"tasks.translation.{x}" for x in ("weight=1", "regularizer=contrastive", "alpha=2")),
+)
 # Both encode in groups of similar length, of which a replica with few rows leaves some empty.
 SIZES = ("encoder.embedding_dim=8", "encoder.intermediate_dim=12", "encoder.num_layers=1")
 BERT = ("encoder.kind=bert", *SIZES, "encoder.num_heads=2", "tokenizer.ngram_sizes=")
-CNN = ("encoder.kind=cnn", *SIZES, "encoder.hidden_dim=8", "encoder.num_filters=4", "tokenizer.ngram_sizes=")
+CNN = (
+    "encoder.kind=cnn",
+    *SIZES,
+    "encoder.hidden_dim=8",
+    "encoder.num_filters=4",
+    "tokenizer.ngram_sizes=",
+)
 # Of "hello" the same, wherever it stands.
 VECTORS = np.random.default_rng(2).standard_normal((8, DIM)).astype(np.float32)
 VECTORS[5] = VECTORS[1]
@@ -56,7 +74,9 @@ class Replica:
         vectors = VECTORS if isinstance(task, Distillation) else None
         examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
         if anchor_weight:
-            config = apply_overrides(config, ["initial.model=any", f"initial.anchor_weight={anchor_weight}"])
+            config = apply_overrides(
+                config, ["initial.model=any", f"initial.anchor_weight={anchor_weight}"]
+            )
         parts = {"model": model, "tasks": [task], "config": config, "examples": {name: examples}}
         trainer = Trainer(**parts, workers=Workers(strategy), run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
@@ -64,12 +84,14 @@ class Replica:
         self._step = trainer._compile(trainer._phases[0], task)
 
     def step(self):
-        # As from the trainer's iterator, each replica takes the next batch. (The destructor of such an
-        # iterator waits for seconds, so the tests do without.)
+        # As from the trainer's iterator, each replica takes the next batch. (The destructor of such
+        # an iterator waits for seconds, so the tests do without.)
         if self.strategy.num_replicas_in_sync == 1:
             batch = next(self._batches)
         else:
-            batch = self.strategy.experimental_distribute_values_from_function(lambda _: next(self._batches))
+            batch = self.strategy.experimental_distribute_values_from_function(
+                lambda _: next(self._batches)
+            )
         return [float(result) for result in self._step(batch, np.float32(1))]
 
     def weights(self):
@@ -97,8 +119,11 @@ def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path, r
     anchor_weight = 3 if overrides is ANCHORED else 0
     folder = tmp_path / "run"
     two = Replica(two_replicas(), config, name, HALVES, folder, anchor_weight=anchor_weight)
-    request.getfixturevalue("without_graphs")  # two have a graph, as in a training; one is faster without
-    one = Replica(make_strategy(), config, name, [whole, whole], folder, anchor_weight=anchor_weight)
+    # Two have a graph, as in a training; one is faster without.
+    request.getfixturevalue("without_graphs")
+    one = Replica(
+        make_strategy(), config, name, [whole, whole], folder, anchor_weight=anchor_weight
+    )
     two.assign(one.weights())
     before = one.weights()
     for _ in range(2):

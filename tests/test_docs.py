@@ -14,7 +14,9 @@ TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for 
 
 
 def test_commands_have_programs_and_their_flags():
-    pattern = r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z][a-z-]*))([^\n`]*)"
+    pattern = (
+        r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z][a-z-]*))([^\n`]*)"
+    )
     for page, text in TEXT.items():
         for program, command, rest in re.findall(pattern, text):
             program = program or COMMANDS[command]
@@ -22,7 +24,9 @@ def test_commands_have_programs_and_their_flags():
             names = {*re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"', source), "help"}
             unknown = set(re.findall(r"--(\w+)", rest)) - names
             # prepare_raw.py takes those of Apache Beam, too.
-            assert program == "data/prepare_raw.py" or not unknown, f"{page}: {program} has no --{unknown}"
+            assert program == "data/prepare_raw.py" or not unknown, (
+                f"{page}: {program} has no --{unknown}"
+            )
 
 
 def test_settings_shown_are_settings():
@@ -52,7 +56,9 @@ def test_files_named_exist():
     folders = "xling_tf|training|evaluation|export|data|tests|docs"
     for page, text in TEXT.items():
         files = set(re.findall(rf"(?<![\w/])(?:\.\./)*((?:{folders})/[\w./-]+\.\w+)", text))
-        assert not (missing := {file for file in files if not (ROOT / file).exists()}), f"{page}: {missing}"
+        assert not (missing := {file for file in files if not (ROOT / file).exists()}), (
+            f"{page}: {missing}"
+        )
 
 
 def test_the_table_of_presets_and_the_make_targets_are_complete():
@@ -60,5 +66,7 @@ def test_the_table_of_presets_and_the_make_targets_are_complete():
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
     assert set(all_presets()) <= named
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    shown = re.findall(r"(?:^    |`)make ((?:[a-z]+ ?)+)", "\n".join(TEXT.values()), flags=re.MULTILINE)
+    shown = re.findall(
+        r"(?:^    |`)make ((?:[a-z]+ ?)+)", "\n".join(TEXT.values()), flags=re.MULTILINE
+    )
     assert {name for names in shown for name in names.split()} <= targets

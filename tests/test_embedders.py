@@ -70,7 +70,10 @@ def test_models_that_do_not_map_strings_to_vectors_are_rejected(tmp_path):
     for number, (model, message) in enumerate(
         [
             (numbers, "that maps strings to vectors, but fails with two strings"),
-            (called(tf.strings.length), r"that maps strings to vectors, but .*returned shape \[2\]"),
+            (
+                called(tf.strings.length),
+                r"that maps strings to vectors, but .*returned shape \[2\]",
+            ),
             (tf.Module(), r"must have a signature 'serving_default'.*has none"),
         ]
     ):

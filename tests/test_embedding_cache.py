@@ -16,7 +16,9 @@ from xling_tf.evaluators.encoding import BatchLimits, Embedder, Encode
 TEXTS = ["b", "a longer one", "", "b", "猫在睡觉。", "a\0", "a", "\ud800"]
 
 
-def make(sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any) -> Embedder:
+def make(
+    sentences: Encode, folder: Path | None, *, checksum: str | None = "x", **more: Any
+) -> Embedder:
     """Makes a cached embedder."""
     embedder = Embedder(name="embedder", sentences=sentences, checksum=checksum, **more)
     return cached(embedder, folder, show_progress=False)
@@ -40,7 +42,9 @@ def test_each_text_is_encoded_once_and_its_vector_is_exact(encode, tmp_path):
 
 
 @pytest.mark.parametrize("checksum", [None, "x"])
-def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(checksum, encode, tmp_path):
+def test_without_checksum_or_folder_vectors_last_as_long_as_the_embedder(
+    checksum, encode, tmp_path
+):
     folder = None if checksum else tmp_path
     for calls in (1, 2):
         embedder = make(encode, folder, checksum=checksum)
@@ -71,7 +75,9 @@ def test_embedders_roles_and_contexts_do_not_mix(tmp_path):
 
 
 def test_invalid_vectors_are_rejected_and_not_stored(encode, tmp_path):
-    bad = make(lambda texts: np.where([[t == "bad"] for t in texts], np.nan, encode(texts)), tmp_path)
+    bad = make(
+        lambda texts: np.where([[t == "bad"] for t in texts], np.nan, encode(texts)), tmp_path
+    )
     with pytest.raises(UserError, match="for 1 of 2 texts, first 'bad'"):
         bad(["fine", "bad"])
     make(encode, tmp_path)(["fine", "bad"])

@@ -25,10 +25,9 @@ SPARK = """
 from pyspark.sql import SparkSession
 from xling_tf.integrations.spark import encode
 
-spark = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", False).getOrCreate()
-frame = spark.read.parquet("x.parquet").repartition(4)
-encode(frame, "model", "sentence", precision="int8").write.parquet("vectors")
-spark.stop()
+spark = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled",
+False).getOrCreate() frame = spark.read.parquet("x.parquet").repartition(4) encode(frame, "model",
+"sentence", precision="int8").write.parquet("vectors") spark.stop()
 """
 RAY = """
 import logging
@@ -48,8 +47,8 @@ from pathlib import Path
 from xling_tf.integrations.beam import EncodeTexts
 
 FIELDS = [("id", pa.int64()), ("sentence", pa.string())]
-flags = ["--runner=DirectRunner", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-if __name__ == "__main__":
+flags = ["--runner=DirectRunner", "--direct_num_workers=2",
+"--direct_running_mode=multi_processing"] if __name__ == "__main__":
     model = str(Path("model").absolute())
     with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
         rows = pipeline | beam.io.ReadFromParquet("x.parquet") | beam.Reshuffle()
@@ -60,7 +59,9 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("package", "script"), [("pyspark", SPARK), ("ray", RAY), ("apache_beam", BEAM)])
+@pytest.mark.parametrize(
+    ("package", "script"), [("pyspark", SPARK), ("ray", RAY), ("apache_beam", BEAM)]
+)
 def test_workers_make_the_vectors_of_one_machine(tmp_path, monkeypatch, package, script):
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")

@@ -1,4 +1,6 @@
-"""Properties of every evaluator, with a perfect and a random encoder, other orders and invalid vectors."""
+"""Properties of every evaluator, with a perfect and a random encoder, other orders and invalid
+vectors.
+"""
 
 import json
 from collections.abc import Mapping
@@ -17,8 +19,8 @@ from xling_tf.evaluators.data import Dataset, select
 from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
 from xling_tf.evaluators.running import SUITES
 
-# The first score of a suite's data sets with a perfect encoder, and its range with a random encoder; "nli"
-# needs a head, too.
+# The first score of a suite's data sets with a perfect encoder, and its range with a random
+# encoder; "nli" needs a head, too.
 KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "sts": (1.0, (-0.5, 0.5)),
     "senteval": (1.0, (-0.2, 0.65)),

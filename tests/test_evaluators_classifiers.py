@@ -1,4 +1,6 @@
-"""Classifiers on frozen vectors, folds, and labels learnt in one language and predicted in another."""
+"""Classifiers on frozen vectors, folds, and labels learnt in one language and predicted in
+another.
+"""
 
 import numpy as np
 import pytest
@@ -50,14 +52,19 @@ LABELS = ("good", "bad")
 
 def sets(number=100, languages=("en", "fr")):
     def rows(language, start):
-        return [(LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)]
+        return [
+            (LABELS[n % 2], f"{LABELS[n % 2]} {language} {n}") for n in range(start, start + number)
+        ]
 
-    return {language: {"train": rows(language, 0), "test": rows(language, number)} for language in languages}
+    return {
+        language: {"train": rows(language, 0), "test": rows(language, number)}
+        for language in languages
+    }
 
 
 def test_a_tenth_of_the_source_language_is_for_development():
-    # Chidambaram et al. 2019, sec. 4.2: "6,000 training reviews in English, which we split into 90% for
-    # training and 10% for development".
+    # Chidambaram et al. 2019, sec. 4.2: "6,000 training reviews in English, which we split into 90%
+    # for training and 10% for development".
     rows = sets(100)
     evaluator = CrossLingualClassification(rows, name="x")
     assert evaluator.protocol["num_train"] == {"en": 90, "fr": 100}

@@ -9,7 +9,8 @@ from xling_tf.evaluators.documents import DocumentClassification, divide, pool
 
 
 def test_scores_within_and_across_languages():
-    # Forty documents of two sentences in each language, and vectors that tell topics in English alone.
+    # Forty documents of two sentences in each language, and vectors that tell topics in English
+    # alone.
     numbered = [(topic, n) for n in range(20) for topic in ("CCAT", "GCAT")]
     rows = {
         code: [(topic, f"{code}{n} {topic} one. {code}{n} {topic} two.") for topic, n in numbered]
@@ -22,12 +23,18 @@ def test_scores_within_and_across_languages():
     assert scores["sentences-mean/zero_shot/en/accuracy"] == 1.0
     assert scores["sentences-mean/zero_shot/en-de/accuracy"] == 0.5
     assert scores["sentences-mean/zero_shot/all/accuracy"] == pytest.approx((1 + 8 * 0.5) / 9)
-    # Whatever the others teach about a language that is left out is a guess, and so is all about them.
-    left_out = {name.split("/")[2]: value for name, value in scores.items() if "leave_one_out" in name}
+    # Whatever the others teach about a language that is left out is a guess, and so is all about
+    # them.
+    left_out = {
+        name.split("/")[2]: value for name, value in scores.items() if "leave_one_out" in name
+    }
     assert left_out == {"all": 0.5, "en": 0.5, "de": 0.5, "fr": 0.5}
     # Zero-shot in four ways and targeted transfer, nine pairs and their mean each.
     assert len(scores) == 5 * 10 + len(left_out)
-    assert {"windows-max/zero_shot/en-de/accuracy", "sentences-mean/targeted/de-en/accuracy"} <= scores.keys()
+    assert {
+        "windows-max/zero_shot/en-de/accuracy",
+        "sentences-mean/targeted/de-en/accuracy",
+    } <= scores.keys()
 
 
 def test_documents_are_divided():

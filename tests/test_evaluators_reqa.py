@@ -10,7 +10,14 @@ from evaluation_data import write_table
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
-from xling_tf.evaluators.reqa import SUITE, ReqaData, RetrievalQuestionAnswering, Unit, bm25, tokens_of
+from xling_tf.evaluators.reqa import (
+    SUITE,
+    ReqaData,
+    RetrievalQuestionAnswering,
+    Unit,
+    bm25,
+    tokens_of,
+)
 
 
 def scores_of(data, system):
@@ -45,8 +52,8 @@ def test_ranks_derived_by_hand():
 
 
 def test_a_paragraph_is_as_good_as_its_best_sentence():
-    # The question's similarities: P a 1.0, b 0.0; Q c 0.8, d 0.7, e 0.0. The best sentence is P's, though
-    # Q's have 1.5 together and a mean of 0.5, which is P's too.
+    # The question's similarities: P a 1.0, b 0.0; Q c 0.8, d 0.7, e 0.0. The best sentence is P's,
+    # though Q's have 1.5 together and a mean of 0.5, which is P's too.
     sentences = [(text, "P" if text in "ab" else "Q") for text in "abcde"]
     data = ReqaData([("1", "q", "a")], sentences)
     vectors = {"a": [5, 0], "b": [0, 2], "c": [4, 3], "d": [7, 51**0.5], "e": [0, 1]}
@@ -119,8 +126,15 @@ def test_bm25_is_its_formula():
 def test_an_encoder_and_bm25_together_find_more_than_each():
     # By cosine 1, 0.9, 0; by BM25, as above, 0, 3.65 / 4.4 and 1 of the most: (2 + 0) / 3 = 0.67,
     # (1.8 + 0.83) / 3 = 0.88 and (0 + 1) / 3 = 0.33.
-    data = ReqaData([("1", "Fox!", "a fox")], [(text, "P") for text in ("owl", "a fox", "fox fox den")])
-    vectors = {"Fox!": [1, 0], "owl": [1, 0], "a fox": [0.9, math.sqrt(0.19)], "fox fox den": [0, 1]}
+    data = ReqaData(
+        [("1", "Fox!", "a fox")], [(text, "P") for text in ("owl", "a fox", "fox fox den")]
+    )
+    vectors = {
+        "Fox!": [1, 0],
+        "owl": [1, 0],
+        "a fox": [0.9, math.sqrt(0.19)],
+        "fox fox den": [0, 1],
+    }
     scores = scores_of(data, looked_up(vectors))
     assert measure(scores, "sentence_encoder/sentence") == (0.0, 0.5)
     assert measure(scores, "bm25/sentence") == (0.0, 0.5)
@@ -139,7 +153,9 @@ def test_the_suite_finds_its_tables(tmp_path):
         header = "question_id question answer_sentence_id"
         write_table(tmp_path / f"reqa/{stem}.questions.tsv", header, (7, "Who?", "s1"))
         header = "sentence_id sentence"
-        write_table(tmp_path / f"reqa/{stem}.sentences.tsv", header, ("s0", "Hi."), ("s1", "It is me."))
+        write_table(
+            tmp_path / f"reqa/{stem}.sentences.tsv", header, ("s0", "Hi."), ("s1", "It is me.")
+        )
     found = {item.name: item for item in SUITE.find(tmp_path, 0)}
     assert set(found) == {"squad_dev.en", "xquad.en", "xquad.zh", "cross-lingual.xquad"}
     assert len(found["cross-lingual.xquad"].files) == 4

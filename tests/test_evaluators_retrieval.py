@@ -77,8 +77,9 @@ def test_other_translations_of_a_query_are_no_candidates():
 
 
 def test_translations_outside_the_sample_count_too():
-    # Every "es n" below 40 translates "en n" and "hub 0"; half of these pairs are not sampled. Those of
-    # "hub 0" tie: one more of them among the candidates is an error. For "en n", only "es n" has 1.
+    # Every "es n" below 40 translates "en n" and "hub 0"; half of these pairs are not sampled.
+    # Those of "hub 0" tie: one more of them among the candidates is an error. For "en n", only "es
+    # n" has 1.
     hub = [("hub 0", f"es {n}") for n in range(40)]
     vectors = {f"{language} {n}": np.eye(81)[n] for language in ("en", "es") for n in range(80)}
     vectors |= {f"es {n}": np.eye(81)[n] + 10 * np.eye(81)[80] for n in range(40)}
@@ -122,13 +123,16 @@ def test_a_sentence_finds_itself_unless_another_row_is_the_same():
 
 
 def test_a_pool_of_two_languages_derived_by_hand():
-    radians = {text: np.radians(angle) for text, angle in {"a": 0, "A": 5, "b": 30, "B": 12}.items()}
+    radians = {
+        text: np.radians(angle) for text, angle in {"a": 0, "A": 5, "b": 30, "B": 12}.items()
+    }
     vectors = {text: [np.cos(angle), np.sin(angle)] for text, angle in radians.items()}
     pool = MixedPoolRetrieval([("a", "A"), ("b", "B")], ("en", "es"), name="x")
     # a: A at 5 degrees. b: B at 18. A: a at 5. B: A at 7, of its own language, before b at 18.
     expected = {"en/recall_at_1": 1.0, "es/recall_at_1": 0.5, "mean/recall_at_1": 0.75}
     expected |= {
-        f"{code}/own_language_share": share for code, share in (("en", 0), ("es", 0.5), ("mean", 0.25))
+        f"{code}/own_language_share": share
+        for code, share in (("en", 0), ("es", 0.5), ("mean", 0.25))
     }
     # Of the three other sentences, one is in the query's language.
     expected["mean/own_language_share_by_chance"] = pytest.approx(1 / 3)
@@ -166,12 +170,19 @@ def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
     assert (texts.name, texts.languages) == ("xnli.dev.hypotheses", ("en", "es", "zh"))
     assert texts.read() == [("Two", "Dos", "二")]
     write_table(tmp_path / "similarity_search/europarl.tsv", "en es zh", ("One", "Uno", "一"))
-    assert {found.name for found in SUITES[2].find(tmp_path, 3)} == {"europarl", "xnli.dev.hypotheses"}
+    assert {found.name for found in SUITES[2].find(tmp_path, 3)} == {
+        "europarl",
+        "xnli.dev.hypotheses",
+    }
 
 
 def test_rows_with_a_blank_text_are_neither_queries_nor_candidates(tmp_path, caplog):
     sides = {"x.en-es.en": "One\n\nTwo\n\u200b\n", "x.en-es.es": "Uno\nvacío\nDos\nnada\n"}
-    lines = {"news.en": "One\nTwo\nSix\n", "news.es": "Uno\n \nSeis\n", "news.de": "Eins\nZwei\nSechs\n"}
+    lines = {
+        "news.en": "One\nTwo\nSix\n",
+        "news.es": "Uno\n \nSeis\n",
+        "news.de": "Eins\nZwei\nSechs\n",
+    }
     for name, files in {"moses": sides, "parallel_lines": lines}.items():
         convert.convert(name, write_files(tmp_path / name, files), tmp_path)
     for code, texts in (("en", ("One", "Two", " ")), ("es", ("Uno", "", "Tres"))):

@@ -57,13 +57,17 @@ def world(tmp_path):
 
     def run(*wanted: str, checksum: str | None = "1234567890", seed: int = 0) -> dict[str, Any]:
         world.calls.clear()
-        system = Embedder(name="model", sentences=constant, checksum=checksum, trained_on=world.trained_on)
+        system = Embedder(
+            name="model", sentences=constant, checksum=checksum, trained_on=world.trained_on
+        )
         datasets, missing = select(world.suites, folder, wanted, seed)
         options = {"missing": missing, "folder": folder, "seed": seed}
         return evaluate_embedder(system, datasets, world.output, **options)
 
     world.suites = {
-        name: Suite(name=name, title="", source="", layout=f"{name}/*.txt", find=partial(find, name))
+        name: Suite(
+            name=name, title="", source="", layout=f"{name}/*.txt", find=partial(find, name)
+        )
         for name in ("a", "b")
     }
     world.run = run
@@ -104,7 +108,9 @@ def test_shares_of_training_data_are_reported(world):
     assert all("trained_on" not in account for account in world.run()["datasets"]["a"].values())
 
 
-def test_only_the_named_data_sets_are_evaluated_again_and_missing_ones_are_an_error(world, tmp_path):
+def test_only_the_named_data_sets_are_evaluated_again_and_missing_ones_are_an_error(
+    world, tmp_path
+):
     first = world.run()
     for wanted, expected in ("a", ["one", "two"]), ("a/t*", ["two"]):
         assert world.run(wanted)["scores"] == first["scores"]
@@ -125,7 +131,9 @@ def test_only_the_named_data_sets_are_evaluated_again_and_missing_ones_are_an_er
         (None, {}, {"seed": [7]}, ["one", "two"]),
     ],
 )
-def test_a_failed_run_continues_with_the_same_files_and_protocol(world, checksum, files, protocol, expected):
+def test_a_failed_run_continues_with_the_same_files_and_protocol(
+    world, checksum, files, protocol, expected
+):
     world.protocol = {"seed": [7]}
     write_files(world.folder, {"a/two.txt": "broken\n"})
     with pytest.raises(UserError, match="the server is gone"):
@@ -144,7 +152,9 @@ def test_a_failed_run_continues_with_the_same_files_and_protocol(world, checksum
 
 def test_faulty_data_are_reported_after_the_others_are_evaluated(world):
     write_files(world.folder, {"a/one.txt": ""})
-    with pytest.raises(UserError, match=r"1 of 2 data sets are faulty, first a/one: .*a text is expected"):
+    with pytest.raises(
+        UserError, match=r"1 of 2 data sets are faulty, first a/one: .*a text is expected"
+    ):
         world.run()
     assert list(world.written()["scores"]["a"]) == ["two"]
     assert not world.written()["complete"]
@@ -156,7 +166,9 @@ def test_faulty_data_are_reported_after_the_others_are_evaluated(world):
 def test_a_results_file_belongs_to_one_process_and_another_file_is_not_overwritten(world):
     world.run()
     with locked(world.output.parent, "output", world.output.name):
-        with pytest.raises(UserError, match=r"model.json is used by another process; give another `output`"):
+        with pytest.raises(
+            UserError, match=r"model.json is used by another process; give another `output`"
+        ):
             world.run()
         world.output = world.output.with_name("other.json")
         assert world.run()["complete"]

@@ -33,7 +33,9 @@ def test_the_closure_is_transitive():
     pairs = [("a", "b", True), ("b", "c", True), ("c", "d", False)]
     angles = {"a": 0, "b": 10, "c": 80, "d": 20}
     radians = {text: np.radians(angle) for text, angle in angles.items()}
-    encode = looked_up({text: [3 * np.cos(angle), 3 * np.sin(angle)] for text, angle in radians.items()})
+    encode = looked_up(
+        {text: [3 * np.cos(angle), 3 * np.sin(angle)] for text, angle in radians.items()}
+    )
     scores = SemanticRetrieval({"en": pairs}, name="x")(encode)
     assert scores[MAP] == pytest.approx((5 / 6 + 7 / 12 + 7 / 12) / 3)
     assert scores["num_queries"] == 3
@@ -42,7 +44,10 @@ def test_the_closure_is_transitive():
 
 def test_each_language_is_searched_with_the_other():
     # English queries fall together, so that every one has the right one at the same place.
-    pairs = {"en": [("a", "b", True), ("c", "c", False)], "de": [("A", "B", True), ("C", "C", False)]}
+    pairs = {
+        "en": [("a", "b", True), ("c", "c", False)],
+        "de": [("A", "B", True), ("C", "C", False)],
+    }
     vectors = {"a": [1, 0], "b": [1, 0], "c": [0, 1], "A": [1, 0], "B": [1, 2], "C": [2, 1]}
     scores = SemanticRetrieval(pairs, name="x")(looked_up(vectors))
     # en-de: a asks for B (C nearer: 1/2), b asks for A (first: 1).

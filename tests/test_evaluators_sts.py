@@ -10,9 +10,13 @@ from xling_tf.evaluators.sts import SUITE, SemanticTextualSimilarity, find_sts
 
 HEADER = "sentence1 sentence2 score"
 
-# Directions of 0, 10, 20, ... degrees, of any length: the similarity of "0" and "n" is -10 n degrees.
+# Directions of 0, 10, 20, ... degrees, of any length: the similarity of "0" and "n" is -10 n
+# degrees.
 encode = looked_up(
-    {str(n): [(n + 1) * np.cos(n * np.pi / 18), (n + 1) * np.sin(n * np.pi / 18)] for n in range(19)}
+    {
+        str(n): [(n + 1) * np.cos(n * np.pi / 18), (n + 1) * np.sin(n * np.pi / 18)]
+        for n in range(19)
+    }
 )
 
 
@@ -36,7 +40,9 @@ def test_zero_vectors_are_similar_to_nothing(caplog):
     rows = [("0", "2", 2.0), ("0", "3", 1.0)]
     evaluator = SemanticTextualSimilarity(rows, name="x")
     assert evaluator(encode)["pearson_angular"] == pytest.approx(1.0)
-    scores = evaluator(lambda texts: np.where([[text == "2"] for text in texts], 0.0, encode(texts)))
+    scores = evaluator(
+        lambda texts: np.where([[text == "2"] for text in texts], 0.0, encode(texts))
+    )
     assert scores["pearson_angular"] == pytest.approx(-1.0)
     assert "an encoder gives zero to 1 of 3 texts, first '2'" in caplog.text
 

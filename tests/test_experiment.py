@@ -48,7 +48,9 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     tasks = tiny_model(run.config).tasks
     known = _trained_on(run.config, tasks, store)
     for corpus in store.corpora:
-        is_used = any((corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks)
+        is_used = any(
+            (corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks
+        )
         for records, expected in ((corpus.train, float(is_used)), (corpus.held_out, 0.0)):
             if len(records):
                 share = known.share_of_pairs([tuple(record)[:2] for record in records])
@@ -64,12 +66,16 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
 
 
 def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_path):
-    pairs = [InferencePair(f"premise {n // 3}", f"{NLI_LABELS[n % 3]} {n}", n % 3) for n in range(60)]
+    pairs = [
+        InferencePair(f"premise {n // 3}", f"{NLI_LABELS[n % 3]} {n}", n % 3) for n in range(60)
+    ]
     store = open_store(tmp_path / "store", [corpus_of("nli", pairs, split="train")], accept)
     config = tiny_config("tasks.entailment_ranking.weight=1", "tasks.inference.weight=0")
     known = _trained_on(config, tiny_model(config).tasks, store)
     for label, share in zip(NLI_LABELS, (1, 0, 1), strict=True):
-        hypotheses = [pair.hypothesis for pair in store.corpora[0].train if pair.hypothesis.startswith(label)]
+        hypotheses = [
+            pair.hypothesis for pair in store.corpora[0].train if pair.hypothesis.startswith(label)
+        ]
         assert known.share_of_texts(hypotheses) == share
 
 
@@ -89,7 +95,9 @@ def test_folders_that_will_not_do_are_refused_at_once(folders, message, run, tmp
     (tmp_path / "empty").mkdir()
     before = read_files(write_files(tmp_path, {"mine/todo.txt": "mine"}))
     with pytest.raises(UserError, match=message):
-        run_experiment(replace(run, **{name: tmp_path / folder for name, folder in folders.items()}))
+        run_experiment(
+            replace(run, **{name: tmp_path / folder for name, folder in folders.items()})
+        )
     after = read_files(tmp_path)
     after.pop("run/lock", None)
     assert after == before
@@ -103,7 +111,9 @@ def test_a_training_needs_a_budget(run):
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
     store = _read_corpora(run, run.config.data, is_chief=True)
-    run.folder.start(run.config, store.contents(), Resolved(precision="float32", model={}, files={}))
+    run.folder.start(
+        run.config, store.contents(), Resolved(precision="float32", model={}, files={})
+    )
     before = content(run.run_dir)
     # As large as before, but edited.
     (path, *_) = sorted(run.data.glob("parallel/*.en-es.*"))
@@ -126,11 +136,14 @@ def test_the_precision_is_the_faster_one_where_it_is_worth_it(of_bfloat16, chose
 
 @pytest.mark.parametrize(
     ("gflops", "minutes", "layers"),
-    # 60 s * 10^9 * GFLOP/s * minutes: 126, 756, 1512 and 198e12; without minutes, steps are the budget.
+    # 60 s * 10^9 * GFLOP/s * minutes: 126, 756, 1512 and 198e12; without minutes, steps are the
+    # budget.
     [(210, 10, 1), (420, 30, 1), (420, 60, 3), (110, 30, 1), (210, 0, 3)],
 )
 def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
-    monkeypatch.setattr(resolution, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32"))
+    monkeypatch.setattr(
+        resolution, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32")
+    )
     config = apply_overrides(get_preset("en-es"), [f"training.minutes={minutes}"])
     assert fit_to_machine(config)[1] == layers
     deep = apply_overrides(config, ["encoder.num_layers=2"])
@@ -138,7 +151,11 @@ def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
 
 
 def test_data_that_should_be_there_are_missed(caplog):
-    every = ("data.all_pairs=true", "tasks.inference.in_targets=true", "tasks.question_answering.weight=1")
+    every = (
+        "data.all_pairs=true",
+        "tasks.inference.in_targets=true",
+        "tasks.question_answering.weight=1",
+    )
     tasks = tiny_model(tiny_config("data.targets=es,fr", *every)).tasks
     caplog.set_level("INFO", logger="absl")
     examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
@@ -165,10 +182,17 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
         (data / "similarity" / f"s.{language}.tsv").write_text(scored)
     inference = {}
     for preset in all_presets():
-        # A model to start from has its vocabulary, so that nothing but the tasks decides what is read.
+        # A model to start from has its vocabulary, so that nothing but the tasks decides what is
+        # read.
         settings = ["data.targets=es", "initial.model=exported/any"]
         config = apply_overrides(get_preset(preset), settings)
-        run = Run(name=preset, config=config, data=data, run_dir=tmp_path / "run", output=tmp_path / "model")
+        run = Run(
+            name=preset,
+            config=config,
+            data=data,
+            run_dir=tmp_path / "run",
+            output=tmp_path / "model",
+        )
         tasks = plan_tasks(config, config.data)
         if any(task.hard_negatives for task in tasks):
             with pytest.raises(UserError, match="hard_negatives"):
@@ -179,7 +203,8 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
         assert read <= loaded, preset
         inference[preset] = sorted(languages for kind, languages in loaded if kind == "nli")
         assert inference[preset] == sorted(languages for kind, languages in read if kind == "nli")
-    # Rücklé et al. 2018, sec. 5.1: MT learns inference in each language, TD translations, MT+TD both.
+    # Rücklé et al. 2018, sec. 5.1: MT learns inference in each language, TD translations, MT+TD
+    # both.
     assert inference["en-es"] == inference["infersent"] == ["en"]
     assert inference["infersent-mt"] == inference["infersent-mt-td"] == ["en", "es"]
     assert inference["infersent-td"] == []

@@ -1,4 +1,6 @@
-"""Exports with smaller tables, and to other libraries, which show that the vectors are the SavedModel's."""
+"""Exports with smaller tables, and to other libraries, which show that the vectors are the
+SavedModel's.
+"""
 
 import json
 import shutil
@@ -39,7 +41,11 @@ STATIC = (
 )
 PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=400", "tokenizer.max_tokens=32")
 # Words that a model does not know are lost in these exports; these models know the sample's.
-MODELS = {"words": ("tokenizer.max_tokens=32",), "static words": STATIC, "static pieces": (*PIECES, *STATIC)}
+MODELS = {
+    "words": ("tokenizer.max_tokens=32",),
+    "static words": STATIC,
+    "static pieces": (*PIECES, *STATIC),
+}
 MARKED = (*PIECES, *STATIC, "tokenizer.sentence_marks=true")
 
 
@@ -49,13 +55,23 @@ def make_bert() -> Model:
     letters = sorted({letter for text in SAMPLE for letter in text.lower() if not letter.isspace()})
     marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocabulary = [*marks, *letters, *(f"##{letter}" for letter in letters), *words]
-    tokenizer = WordPieceTokenizer(dict.fromkeys(vocabulary), WordPieceConfig(max_tokens=24, lowercase=True))
+    tokenizer = WordPieceTokenizer(
+        dict.fromkeys(vocabulary), WordPieceConfig(max_tokens=24, lowercase=True)
+    )
     config = BertConfig(
-        **{"embedding_dim": 8, "intermediate_dim": 16, "num_layers": 2, "num_heads": 2, "max_positions": 32},
+        **{
+            "embedding_dim": 8,
+            "intermediate_dim": 16,
+            "num_layers": 2,
+            "num_heads": 2,
+            "max_positions": 32,
+        },
         pooling="max",
         **{"dense_dims": (12, 6), "dense_activations": ("tanh", "linear")},
     )
-    info = ModelInfo(prompts={"query": "query: ", "document": "text: "}, default_prompt_name="query")
+    info = ModelInfo(
+        prompts={"query": "query: ", "document": "text: "}, default_prompt_name="query"
+    )
     return Model(tokenizer, encoder_settings(config, tokenizer), info)
 
 
@@ -81,8 +97,24 @@ def folder_of(exports, tmp_path_factory):
 
 @pytest.mark.parametrize("lowercase", [False, True])
 def test_words_are_those_of_the_tokenizers_library(lowercase):
-    vocabulary = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北", "é", "'", "1,234", ".", "he", "'s", "..."]
-    inside = WordTokenizer(vocabulary, WordsConfig(lowercase=lowercase, ngram_sizes=(), num_oov_buckets=1))
+    vocabulary = [
+        EMPTY_TOKEN,
+        "hola",
+        "don",
+        "n't",
+        ",",
+        "北",
+        "é",
+        "'",
+        "1,234",
+        ".",
+        "he",
+        "'s",
+        "...",
+    ]
+    inside = WordTokenizer(
+        vocabulary, WordsConfig(lowercase=lowercase, ngram_sizes=(), num_oov_buckets=1)
+    )
     outside = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(inside)))
     fragments = [fragment for fragment in FRAGMENTS if fragment != "\ud800"]
     texts = [*SAMPLE, *SENTENCES, *fragments, " ".join(fragments), "".join(fragments), "x. " * 100]
@@ -113,7 +145,12 @@ def test_wheels_and_their_cards_join_what_is_in_a_folder(folder_of, tmp_path):
     for name in ("first", "second"):
         export(folder_of("static pieces"), "wheel", output, name=name)
     wheels = {f"{name}-1-py3-none-any.whl" for name in ("first", "second")}
-    assert {path.name for path in output.iterdir()} == {*wheels, "README.md", "first.md", "second.md"}
+    assert {path.name for path in output.iterdir()} == {
+        *wheels,
+        "README.md",
+        "first.md",
+        "second.md",
+    }
     assert (output / "README.md").read_text() == "Mine."
     assert "import first" in (output / "first.md").read_text()
     with pytest.raises(UserError, match="is in the format savedmodel"):
@@ -138,10 +175,18 @@ def test_a_missing_package_is_told_before_the_model_is_loaded(
     assert not (tmp_path / "output").exists() or not any((tmp_path / "output").iterdir())
 
 
-def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(folder_of, tmp_path):
+def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced(
+    folder_of, tmp_path
+):
     output = tmp_path / "output"
     (output / "onnx").mkdir(parents=True)
-    for name in ("config.json", "modules.json", "model.safetensors", "onnx/model.onnx", "README.md"):
+    for name in (
+        "config.json",
+        "modules.json",
+        "model.safetensors",
+        "onnx/model.onnx",
+        "README.md",
+    ):
         (output / name).write_text("{}")
     for form in ("sentence-transformers", "model2vec", "keras"):
         with pytest.raises(UserError, match="holds something else"):
@@ -159,7 +204,9 @@ def test_models_of_other_libraries_and_exports_to_other_formats_are_not_replaced
 
 
 def test_what_a_format_cannot_express_is_refused(hub_folder, tmp_path):
-    with pytest.raises(UserError, match=r"an average of word vectors.* has the encoder transformer"):
+    with pytest.raises(
+        UserError, match=r"an average of word vectors.* has the encoder transformer"
+    ):
         export(hub_folder, "model2vec", tmp_path / "output")
     with pytest.raises(UserError, match="did you mean onnx"):
         export(hub_folder, "onxx", tmp_path / "output")
@@ -177,7 +224,9 @@ def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
     settings = ("tokenizer.ngram_sizes=", "tokenizer.num_oov_buckets=1", *STATIC)
     model = tiny_model(tiny_config(*settings), [EMPTY_TOKEN, "hola", "don"])
     add_noise(model.weights.values())
-    model2vec.export(Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path)
+    model2vec.export(
+        Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path
+    )
     table = read_weights(tmp_path / "model.safetensors")["embeddings"]
     vocabulary = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
     assert not table[vocabulary[UNKNOWN_WORD]].any()
@@ -195,9 +244,13 @@ def test_special_tokens_are_those_of_the_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize(("error", "is_refused"), [(5e-5, False), (2e-4, True), (np.nan, True)])
-def test_an_export_whose_vectors_are_others_is_refused(error, is_refused, folder_of, tmp_path, monkeypatch):
+def test_an_export_whose_vectors_are_others_is_refused(
+    error, is_refused, folder_of, tmp_path, monkeypatch
+):
     encode_by = base.encode_by
-    monkeypatch.setattr(base, "encode_by", lambda saved: lambda texts: encode_by(saved)(texts) + error)
+    monkeypatch.setattr(
+        base, "encode_by", lambda saved: lambda texts: encode_by(saved)(texts) + error
+    )
     if is_refused:
         with pytest.raises(UserError, match="vectors differ"):
             export(folder_of("static words"), "keras", tmp_path / "output")
@@ -209,7 +262,11 @@ def test_an_export_whose_vectors_are_others_is_refused(error, is_refused, folder
 def test_flags_that_do_not_fit_are_refused(tmp_path):
     for flags, message in {
         ("--to=onnx",): "expected --to and --output together",
-        ("--to=onnx", "--output=out", "--same_meaning=x.tsv"): "--same_meaning needs --to savedmodel",
+        (
+            "--to=onnx",
+            "--output=out",
+            "--same_meaning=x.tsv",
+        ): "--same_meaning needs --to savedmodel",
     }.items():
         run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", *flags)
         assert message in the_error(run)
@@ -239,7 +296,9 @@ def test_with_smaller_tables_every_signature_gives_nearly_what_it_did(hub_folder
     assert len(small.trainable_variables) < len(whole.trainable_variables)
     assert "fewer bytes" in (output / "README.md").read_text()
     # All can be trained again in float32.
-    np.testing.assert_allclose(Model.from_pretrained(output)(SENTENCES), small(SENTENCES), atol=1e-5)
+    np.testing.assert_allclose(
+        Model.from_pretrained(output)(SENTENCES), small(SENTENCES), atol=1e-5
+    )
     with pytest.raises(UserError, match="another folder"):
         export(folder, "savedmodel", folder, tables="int8")
 
@@ -254,7 +313,8 @@ def test_rows_are_as_near_as_half_a_step_of_127_or_three_digits_of_their_largest
         assert (np.abs(kept - rows) <= largest * step / 2 * (1 + 1e-5)).all()
 
 
-# Encodes the texts of texts.json with the model in each folder, whose name begins with the library's.
+# Encodes the texts of texts.json with the model in each folder, whose name begins with the
+# library's.
 LOADERS_CODE = """
 import json, numpy as np
 from pathlib import Path
@@ -273,11 +333,20 @@ for path in filter(Path.is_dir, Path().iterdir()):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed")
+@pytest.mark.skipif(
+    not LOADERS.exists(), reason="loaders of exports are not there; make .peers/.installed"
+)
 @pytest.mark.parametrize(
     ("python", "forms"),
     [
-        (PEERS, {"bert": "sentence-transformers", "static words": "model2vec", "static pieces": "model2vec"}),
+        (
+            PEERS,
+            {
+                "bert": "sentence-transformers",
+                "static words": "model2vec",
+                "static pieces": "model2vec",
+            },
+        ),
         (LOADERS, {"words": "sentence-transformers", "cnn": "sentence-transformers"}),
     ],
 )

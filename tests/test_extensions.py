@@ -14,7 +14,12 @@ from xling_tf import Model, SentenceEncoder
 from xling_tf.config import ENCODERS, TASKS, TOKENIZERS
 
 SETTINGS = (
-    *("tokenizer.kind=letters", "tokenizer.max_tokens=20", "encoder.kind=max", "encoder.hidden_dim=24"),
+    *(
+        "tokenizer.kind=letters",
+        "tokenizer.max_tokens=20",
+        "encoder.kind=max",
+        "encoder.hidden_dim=24",
+    ),
     *("tasks.hypothesis_only.weight=1", "training.precision=float32", *ONE_TASK),
 )
 
@@ -33,7 +38,9 @@ def _registered(monkeypatch):
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toys")
     flags = [f"--set={setting}" for setting in SETTINGS]
-    return run_python(folder, str(ROOT / "tests" / "toys.py"), "--preset=smoke", "--steps=4", *flags)
+    return run_python(
+        folder, str(ROOT / "tests" / "toys.py"), "--preset=smoke", "--steps=4", *flags
+    )
 
 
 def test_is_trained_and_exported(run):
@@ -56,7 +63,11 @@ def test_is_called_served_and_read_back_as_it_was_exported(run, tmp_path):
     with server_in_thread({"m": run.model}) as server:
         body = {"signature_name": "label", "inputs": SENTENCES}
         served = server.ask("/v1/models/m:predict", json.dumps(body)).json["outputs"]
-    for called in (loaded.label(SENTENCES), SentenceEncoder(run.model).call("label", text=SENTENCES), served):
+    for called in (
+        loaded.label(SENTENCES),
+        SentenceEncoder(run.model).call("label", text=SENTENCES),
+        served,
+    ):
         np.testing.assert_allclose(called, labels, atol=1e-5)
     model.save_pretrained(tmp_path / "model")
     again = Model.from_pretrained(tmp_path / "model")

@@ -114,7 +114,8 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("page", "row", "column", "values", "digits"), [pytest.param(*c, id="/".join(c[:3])) for c in cases()]
+    ("page", "row", "column", "values", "digits"),
+    [pytest.param(*c, id="/".join(c[:3])) for c in cases()],
 )
 def test_shows_what_its_file_says(page, row, column, values, digits):
     shown = numbers_of(page, row, column)[: len(values)]

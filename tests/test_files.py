@@ -114,7 +114,11 @@ def test_old_temporary_files_are_removed_and_those_of_others_stay(tmp_path):
     for temporary in old:
         make_folder(temporary, "of a process that was killed")
         os.utime(temporary, (0, time.time() - 2 * 86400))
-    with replacing(path.with_suffix(".json")) as sibling, replacing(path) as outer, replacing(path) as inner:
+    with (
+        replacing(path.with_suffix(".json")) as sibling,
+        replacing(path) as outer,
+        replacing(path) as inner,
+    ):
         for number, temporary in enumerate((sibling, outer, inner)):
             temporary.write_text(str(number))
         with replacing_folder(path.with_suffix(".folder")):
@@ -131,11 +135,13 @@ def file_in_folder_of_process(_: int) -> Path:
 
 def test_a_folder_lives_as_long_as_its_process():
     code = (
-        "import os, sys; sys.path.insert(0, 'tests'); from test_files import file_in_folder_of_process as f\n"
-        "path = f(0); child = os.fork()\n"
-        "if child: os.waitpid(child, 0); print(path, path.exists())"
+        "import os, sys; sys.path.insert(0, 'tests'); from test_files import "
+        "file_in_folder_of_process as f\npath = f(0); child = os.fork()\nif child: "
+        "os.waitpid(child, 0); print(path, path.exists())"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     path, existed = done.stdout.split()
     assert (existed, Path(path).exists(), Path(path).parent.exists()) == ("True", False, False)
     for method in ("forkserver", "spawn"):
@@ -181,7 +187,8 @@ def test_a_temporary_file_in_use_stays_however_old_it_looks(tmp_path, replace, m
             (second / "file" if second.is_dir() else second).write_text("quick")
         assert file.read_text() == "slow"
     assert (path / "file" if path.is_dir() else path).read_text() == "slow"
-    # A file that nobody has locked, on a file system without locks, is judged by that system's clock.
+    # A file that nobody has locked, on a file system without locks, is judged by that system's
+    # clock.
     other = tmp_path / f".x.{'0' * 16}.tmp"
     other.write_text("of another machine")
     monkeypatch.setattr("time.time", lambda: os.stat(other).st_mtime + 10 * 86400)
@@ -200,12 +207,16 @@ def test_all_is_on_the_disk_before_it_gets_its_name(tmp_path, replace, monkeypat
 
     monkeypatch.setattr(os, "fsync", record)
     with replace(path) as temporary:
-        files = [temporary / "deep" / "file", temporary / "file"] if temporary.is_dir() else [temporary]
+        files = (
+            [temporary / "deep" / "file", temporary / "file"] if temporary.is_dir() else [temporary]
+        )
         for file in files:
             file.parent.mkdir(exist_ok=True)
             file.write_text("content")
     before = {name for name, existed in synced if not existed}
-    assert before >= {str(file) for file in files} | {str(file.parent) for file in files} - {str(tmp_path)}
+    assert before >= {str(file) for file in files} | {str(file.parent) for file in files} - {
+        str(tmp_path)
+    }
     assert synced[-1] == (str(tmp_path), True)
 
 

@@ -54,7 +54,9 @@ def weights(folder):
 def test_a_model_is_tuned_and_tuned_again_in_its_place(exports, tmp_path, monkeypatch):
     """It keeps its signatures; what it was trained on is known, and so is what its start was."""
     others = [(f"other {number}", f"otro {number}") for number in range(40)]
-    trained, more = (np.mean([not held_out(source) for source, _ in pairs]) for pairs in (PAIRS, others))
+    trained, more = (
+        np.mean([not held_out(source) for source, _ in pairs]) for pairs in (PAIRS, others)
+    )
     start, mine = exports("cnn")[1], tmp_path / "mine"
     tune(start, tmp_path, steps=4)
     loaded, before = tf.saved_model.load(str(mine)), tf.saved_model.load(str(start))
@@ -64,18 +66,23 @@ def test_a_model_is_tuned_and_tuned_again_in_its_place(exports, tmp_path, monkey
     assert (known.share_of_pairs(PAIRS), known.share_of_pairs(others)) == (trained, 0)
 
     # On a GPU, for which an exported model cannot be loaded in bfloat16.
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: ["GPU:0"] if kind == "GPU" else [])
+    monkeypatch.setattr(
+        tf.config, "get_visible_devices", lambda kind: ["GPU:0"] if kind == "GPU" else []
+    )
     # Without a rate, the table stays, as do heads that nothing trains.
     kept = "optimizer.embedding_learning_rate=0"
     settings = (*SETTINGS, kept, "training.precision=mixed_bfloat16")
-    handler = signal.getsignal(signal.SIGINT)  # test_processes.py has more that a call must leave as it was
+    # test_processes.py has more that a call must leave as it was.
+    handler = signal.getsignal(signal.SIGINT)
     changes = {"run_dir": tmp_path / "again", "steps": 4, "settings": settings}
     assert tune(mine, tmp_path, pairs=others, **changes).encode(TEXTS).shape == (len(TEXTS), 8)
     assert signal.getsignal(signal.SIGINT) == handler
     third, known = weights(mine), open_embedder(str(mine)).trained_on
     assert first.keys() == second.keys() == third.keys()
     for name, value in third.items():
-        assert np.array_equal(value, second[name]) == (name == TABLE or name.startswith("heads/")), name
+        assert np.array_equal(value, second[name]) == (
+            name == TABLE or name.startswith("heads/")
+        ), name
         assert np.array_equal(second[name], first[name]) == name.startswith("heads/"), name
     assert (known.share_of_pairs(PAIRS), known.share_of_pairs(others)) == (trained, more)
     assert 0 < more < 1
@@ -124,7 +131,9 @@ def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path,
 
 
 @pytest.mark.slow
-def test_each_call_trains_and_the_same_continues_what_was_stopped(headless, tmp_path, monkeypatch, caplog):
+def test_each_call_trains_and_the_same_continues_what_was_stopped(
+    headless, tmp_path, monkeypatch, caplog
+):
     """Another one trains anew: with more pairs, or into a folder of the same name elsewhere."""
     monkeypatch.chdir(tmp_path)
     tune(headless, Path("a"), pairs=PAIRS[:9], run_dir=None, steps=1)
@@ -146,7 +155,9 @@ def test_scores_are_learnt_from_a_table(headless, tmp_path):
     first, second = zip(*itertools.combinations(texts, 2), strict=True)
     table = pd.DataFrame({"first": first, "second": second})
     grades = np.random.default_rng(1).permutation(len(table))
-    encoder = tune(headless, tmp_path, pairs=table.assign(score=grades / 4), steps=30, anchor_weight=0.0)
+    encoder = tune(
+        headless, tmp_path, pairs=table.assign(score=grades / 4), steps=30, anchor_weight=0.0
+    )
     (name,) = [name for name in encoder.scores if name.startswith("task/")]
     assert name == "task/graded_similarity_source"
     trained = [place for place, text in enumerate(first) if not held_out(text)]
@@ -166,7 +177,9 @@ def test_pairs_that_cannot_be_learnt_from_are_refused(tmp_path):
 
 @pytest.mark.parametrize(("num_questions", "num_answers"), [(200, 5), (200, 20), (2000, 700)])
 def test_questions_that_share_answers_are_trained_on(num_questions, num_answers):
-    pairs = [(f"How do I do {n}?", f"This is answer {n % num_answers}.") for n in range(num_questions)]
+    pairs = [
+        (f"How do I do {n}?", f"This is answer {n % num_answers}.") for n in range(num_questions)
+    ]
     (stored,) = transient_store([PairCorpus.from_pairs(pairs, ("source", "target"))]).corpora
     assert [pair[:2] for pair in stored.train] == [pair for pair in pairs if not held_out(pair[0])]
     assert [pair[:2] for pair in stored.held_out] == [pair for pair in pairs if held_out(pair[0])]
@@ -175,7 +188,9 @@ def test_questions_that_share_answers_are_trained_on(num_questions, num_answers)
 def test_wrong_texts_that_are_answers_of_others_stay():
     rows = [(f"Question {n}?", f"Answer {n % 5}.", f"Answer {(n + 1) % 5}.") for n in range(200)]
     (stored,) = transient_store([PairCorpus.from_pairs(rows, ("source", "target"))]).corpora
-    assert [(*pair[:2], *pair.negatives) for pair in stored.train] == [r for r in rows if not held_out(r[0])]
+    assert [(*pair[:2], *pair.negatives) for pair in stored.train] == [
+        r for r in rows if not held_out(r[0])
+    ]
 
 
 def test_scored_pairs_in_both_orders_are_held_out_together():
@@ -183,7 +198,9 @@ def test_scored_pairs_in_both_orders_are_held_out_together():
     rows = [{"sentence1": a, "sentence2": b, "score": s} for a, b, s in base]
     rows += [{"sentence1": b, "sentence2": a, "score": s} for a, b, s in base]
     (stored,) = transient_store([PairCorpus.from_pairs(rows, ("source", "target"))]).corpora
-    trained, held = ({t for pair in part for t in pair[:2]} for part in (stored.train, stored.held_out))
+    trained, held = (
+        {t for pair in part for t in pair[:2]} for part in (stored.train, stored.held_out)
+    )
     assert trained.isdisjoint(held)
     assert len(stored.train) + len(stored.held_out) == 600
     # 300 draws at 0.1: mean 30, standard deviation 5.2; five of them.
@@ -211,7 +228,9 @@ def test_the_log_says_which_label_means_alike(caplog):
     caplog.set_level("INFO", logger="absl")
     texts = [f"{number}" for number in range(100)]
     labels = [1, 0] * 50
-    PairCorpus.from_pairs({"sentence1": texts, "sentence2": texts[::-1], "label": labels}, ("en", "es"))
+    PairCorpus.from_pairs(
+        {"sentence1": texts, "sentence2": texts[::-1], "label": labels}, ("en", "es")
+    )
     assert "1 = alike, as '0' and '99'; 0 = different, as '1' and '98'" in caplog.text
     # Equal texts have the label 0: the model's cosines are 1 for them, and 0 for the others.
     for scores, word in ((labels, "reverse the scores"), ([0, 1] * 50, "others 0.00")):
@@ -221,4 +240,6 @@ def test_the_log_says_which_label_means_alike(caplog):
         caplog.clear()
         check_scores(lambda texts: np.eye(200, dtype=np.float32)[[*map(int, texts)]], store.corpora)
         assert word in caplog.text
-        assert [record.levelname for record in caplog.records].count("WARNING") == (scores is labels)
+        assert [record.levelname for record in caplog.records].count("WARNING") == (
+            scores is labels
+        )

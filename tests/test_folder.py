@@ -1,4 +1,6 @@
-"""Data folders: the corpora of some languages, the languages they have, and errors about missing files."""
+"""Data folders: the corpora of some languages, the languages they have, and errors about missing
+files.
+"""
 
 from pathlib import Path
 
@@ -53,7 +55,10 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
     [
         ({"parallel": ""}, "is not a folder"),
         ({"nli/n.en.train.tsv": "neutral\tp\th\n"}, "translations for en-es.*has pairs: none"),
-        ({**PAIR, "parallel/chat.en-es.tsv.gz": ""}, r"chat\.en-es\.tsv and .*chat\.en-es\.tsv\.gz"),
+        (
+            {**PAIR, "parallel/chat.en-es.tsv.gz": ""},
+            r"chat\.en-es\.tsv and .*chat\.en-es\.tsv\.gz",
+        ),
         (
             dict.fromkeys((f"parallel/x.en-es-{n:05}-of-00012.tsv" for n in (0, 1, 3, 4)), ""),
             "must be 12 shards, but 8 of them .*first 00002",
@@ -71,7 +76,13 @@ def test_what_a_folder_lacks_is_told(tmp_path, files, message):
 def test_a_warning_names_what_is_not_read(tmp_path, caplog):
     strange = {
         ".": ["x.csv", "paralel/x.en-es.tsv"],
-        "parallel": ["x.en-es.xlsx", "m.en-es.en", "x.en-es.tsv.1", "deep/x.en-es.tsv", "y.en-sp.tsv"],
+        "parallel": [
+            "x.en-es.xlsx",
+            "m.en-es.en",
+            "x.en-es.tsv.1",
+            "deep/x.en-es.tsv",
+            "y.en-sp.tsv",
+        ],
         "documents": ["a.txt", *(f"{number}.txt" for number in range(20))],
         **{"nli": ["multinli_1.0_train.jsonl.zip"], "hard_negatives": ["chat2.en-es.tsv.gz"]},
     }
@@ -85,7 +96,9 @@ def test_a_warning_names_what_is_not_read(tmp_path, caplog):
     load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     text = "".join(caplog.messages)
     assert "and 1 more" in text  # of very many names the first are told
-    for name in (name.split("/")[0] for names in strange.values() for name in names if name != "a.txt"):
+    for name in (
+        name.split("/")[0] for names in strange.values() for name in names if name != "a.txt"
+    ):
         assert name in text
     for name in silent:
         assert Path(name).name not in text
@@ -100,7 +113,9 @@ def test_a_code_with_a_hyphen_is_told_how_it_is_written(tmp_path, caplog):
     load_folder(tmp_path, source="en", targets=["es"])
     for name, right in names.items():
         assert f"{Path(name).name} (call it {right})" in "".join(caplog.messages)
-        assert any(layout.pattern.fullmatch(right) for layout in RECORD_TYPES[name.split("/")[0]].layouts)
+        assert any(
+            layout.pattern.fullmatch(right) for layout in RECORD_TYPES[name.split("/")[0]].layouts
+        )
 
 
 def test_shards_are_one_corpus(tmp_path, caplog):
@@ -109,7 +124,9 @@ def test_shards_are_one_corpus(tmp_path, caplog):
     shards = {f"parallel/x.es-en-0000{n}-of-00004.tsv.gz": cut for n, cut in enumerate(cuts)}
     write_files(tmp_path / "four", shards)
     write_files(tmp_path / "one", {"parallel/x.es-en.tsv": "".join(cuts)})
-    one, four = (load_folder(tmp_path / name, source="en", targets=["es"]) for name in ("one", "four"))
+    one, four = (
+        load_folder(tmp_path / name, source="en", targets=["es"]) for name in ("one", "four")
+    )
     assert [(c.title, list(c)) for c in one] == [(c.title, list(c)) for c in four]
     assert records(four[0])[0] == TranslationPair("b", "a")
     assert not caplog.messages
@@ -117,7 +134,9 @@ def test_shards_are_one_corpus(tmp_path, caplog):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and in German."""
+    """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and in
+    German.
+    """
     files = {
         "parallel/a.en-es.tsv": "Hello\tHola\n",
         "parallel/a.fr-en.tsv": "Bonjour\tHello\n",
@@ -135,7 +154,9 @@ def folder(tmp_path):
 
 def test_pairs_with_the_source_and_what_else_is_wanted(folder):
     def titles(*targets: str, **wanted: bool) -> list[str]:
-        return [corpus.title for corpus in load_folder(folder, source="en", targets=targets, **wanted)]
+        return [
+            corpus.title for corpus in load_folder(folder, source="en", targets=targets, **wanted)
+        ]
 
     pairs = ["parallel/a.en-es", "parallel/a.en-fr"]
     assert titles("fr", "es") == [*pairs, "nli/n.en.train", "questions/q.fr"]
@@ -172,17 +193,28 @@ def test_questions_in_any_file_and_scored_sets_have_names_of_their_own(folder):
     asked = {"Who?": "Ada.", "Why?": "It rains.", "And?": "Ada."}
     expected = [(question, answer, "Ada. It rains.") for question, answer in asked.items()]
     assert records(found["questions/squad_question_sentence.en"]) == expected
-    assert records(found["questions/qam_question_passage.es"]) == [("Who?", "Ada came.", "Ada came.")]
+    assert records(found["questions/qam_question_passage.es"]) == [
+        ("Who?", "Ada came.", "Ada came.")
+    ]
 
 
 def test_scored_pairs_are_also_read_across_languages_if_the_rows_are_translations(folder):
     header = "score\tsentence1\tsentence2\n"
-    english, spanish = f"{header}5\tone\ttwo\n1\tsix\tten\n", f"{header}5\tuno\tdos\n1\tseis\tdiez\n"
+    english, spanish = (
+        f"{header}5\tone\ttwo\n1\tsix\tten\n",
+        f"{header}5\tuno\tdos\n1\tseis\tdiez\n",
+    )
     files = {
         **{"similarity/a.en.tsv": english, "similarity/a.es.tsv": spanish},
         # Other rows, and no source language.
-        **{"similarity/b.en.tsv": english, "similarity/b.es.tsv": f"{header}1\tuno\tdos\n5\tseis\tdiez\n"},
-        **{"similarity/c.es.tsv": spanish, "similarity/c.fr.tsv": f"{header}5\tun\tdeux\n1\tsix\tdix\n"},
+        **{
+            "similarity/b.en.tsv": english,
+            "similarity/b.es.tsv": f"{header}1\tuno\tdos\n5\tseis\tdiez\n",
+        },
+        **{
+            "similarity/c.es.tsv": spanish,
+            "similarity/c.fr.tsv": f"{header}5\tun\tdeux\n1\tsix\tdix\n",
+        },
     }
     corpora = load_folder(write_files(folder, files), source="en", targets=["es", "fr"])
     across = [c for c in corpora if c.kind == "similarity" and "-" in c.languages]

@@ -1,4 +1,6 @@
-"""Distillation, entailment over contradiction and graded similarity: losses by hand, examples, files."""
+"""Distillation, entailment over contradiction and graded similarity: losses by hand, examples,
+files.
+"""
 
 import numpy as np
 import pytest
@@ -24,8 +26,8 @@ def score(normalize, source, target, teacher, source_texts=None, settings=()):
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_the_loss_is_the_mean_distance_of_both_texts(normalize):
-    # cos(source, teacher) = 1 and cos(target, teacher) = (4 * 6 + 3 * 8) / (5 * 10) = 0.96: the mean of
-    # 0 and 0.04. In the second example, both stand at a right angle: the mean of 1 and 1.
+    # cos(source, teacher) = 1 and cos(target, teacher) = (4 * 6 + 3 * 8) / (5 * 10) = 0.96: the
+    # mean of 0 and 0.04. In the second example, both stand at a right angle: the mean of 1 and 1.
     source, target = [[3.0, 4.0], [0.0, 2.0]], [[4.0, 3.0], [0.0, -1.0]]
     losses, _ = score(normalize, source, target, [[6, 8], [1, 0]])
     assert losses == pytest.approx([0.02, 1.0], abs=1e-5)
@@ -42,12 +44,15 @@ def test_a_hit_is_a_target_nearest_to_its_own_sources_vector():
 
 def test_similarities_are_learnt_from_a_teacher_of_another_width():
     # Teacher: texts 0 and 1 are the same, 2 is unlike both. Of texts 0 and 1 the others' shares are
-    # e / (e + 1) and 1 / (e + 1), of text 2 a half each. A student that finds all alike has halves: its
-    # divergence is log 2 - H(e / (e + 1)) = 0.6931 - 0.5822; one that agrees has none, at any scale of it.
+    # e / (e + 1) and 1 / (e + 1), of text 2 a half each. A student that finds all alike has halves:
+    # its divergence is log 2 - H(e / (e + 1)) = 0.6931 - 0.5822; one that agrees has none, at any
+    # scale of it.
     teacher = [[0, 2, 0, 0], [0, 5, 0, 0], [1, 0, 0, 0]]
     alike, agreeing = np.eye(3, dtype="float32").tolist(), [[3.0, 0, 0], [9.0, 0, 0], [0, 1.0, 0]]
     one = ["tasks.distillation.score_scale=1"]
-    assert score(True, agreeing, agreeing, teacher, settings=one)[0] == pytest.approx([0, 0, 0], abs=1e-5)
+    assert score(True, agreeing, agreeing, teacher, settings=one)[0] == pytest.approx(
+        [0, 0, 0], abs=1e-5
+    )
     losses, hits = score(True, alike, alike, teacher, settings=one)
     assert losses == pytest.approx([0.1109, 0.1109, 0], abs=1e-4)
     assert hits == [1, 1, 1]
@@ -92,9 +97,9 @@ def test_entailed_and_contradicting_sentences_are_the_candidates(task):
     premises, entailed = [[1.0, 0], [0, 1]], [[2.0, 0], [0, 1]]
     texts = [1, 2], [3, 4], [5, 4]  # one contradicts the first; the second has none
     losses, hits = scored(task, [premises, entailed, [[1.0, 0], [0, 1]]], texts, [[], []])
-    # Dot products of the first premise: 2 with what it entails, 0 with what the other does, 1 with its
-    # contradiction. Of the second: 1, 0 and 0; its filled column does not count. The margin is that of
-    # translations and is not taken off.
+    # Dot products of the first premise: 2 with what it entails, 0 with what the other does, 1 with
+    # its contradiction. Of the second: 1, 0 and 0; its filled column does not count. The margin is
+    # that of translations and is not taken off.
     expected = [np.log(np.exp([2, 0, 1]).sum()) - 2, np.log(np.exp([1, 0, 0]).sum()) - 1]
     assert losses == pytest.approx(expected, abs=1e-6)
     assert hits == [1, 1]
@@ -107,8 +112,8 @@ GRADED = tiny_config("tasks.graded_similarity.weight=1")
 
 
 def test_the_loss_is_one_minus_the_correlation():
-    # Deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6). Any linear scale is the same, and none correlates
-    # with equal scores.
+    # Deviations (-1, 0, 1) and (-2, 1, 1): 3 / sqrt(2 * 6). Any linear scale is the same, and none
+    # correlates with equal scores.
     cosines = np.array([0.1, 0.2, 0.3], "float32")
     for scores in ([0, 3, 3], [20, 80, 80]):
         loss = correlation_distance(cosines, np.array(scores))
@@ -117,8 +122,8 @@ def test_the_loss_is_one_minus_the_correlation():
 
 
 def test_cosines_that_do_not_differ_have_a_bounded_gradient():
-    # The mean square of cosines counts as (10^-4)^2 at least, so that the gradient, minus the scores'
-    # deviations over their own spread, is 10^4 / 2 for each of two.
+    # The mean square of cosines counts as (10^-4)^2 at least, so that the gradient, minus the
+    # scores' deviations over their own spread, is 10^4 / 2 for each of two.
     for cosines in ([0.5, 0.5], [1.0, 1.0 - 6e-8]):
         cosines = tf.constant(cosines)
         with tf.GradientTape() as tape:
@@ -144,7 +149,11 @@ def test_scores_go_through_files_and_the_store(tmp_path):
     path.write_text(rows.replace(" ", "\t"))
     reading = read_similarity(path)
     pairs = [pair for pair, _ in reading]
-    assert pairs == [SimilarityPair("a", "b", 0), SimilarityPair("c", "d", 100), SimilarityPair("k", "l", 25)]
+    assert pairs == [
+        SimilarityPair("a", "b", 0),
+        SimilarityPair("c", "d", 100),
+        SimilarityPair("k", "l", 25),
+    ]
     assert sum(reading.malformed.values()) == 4
     task = find_task(tiny_model(GRADED), "graded_similarity_en")
     store = transient_store([corpus("similarity", pairs, split="train")])

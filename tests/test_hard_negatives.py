@@ -20,7 +20,8 @@ from xling_tf.errors import UserError
 from xling_tf.savedmodel.saved_models import checksum
 from xling_tf.search.hard_negatives import mine_hard_negatives
 
-# Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and -1.
+# Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and
+# -1.
 ANGLES = {"a": 0, "b": 36.87, "c": 53.13, "d": 90, "e": 180}
 ANGLES |= {"cero": 0, "cerca": 20, "lejos": 50, "más lejos": 90, "fuera": 1}
 
@@ -33,7 +34,9 @@ def encode(texts):
 def negatives_of(*pairs, **options):
     """The negatives of the first pair, where the others make "a" to "e" candidates; the counts."""
     others, counts = [(f"{letter} source", letter) for letter in "abcde"], Counter()
-    found = mine_hard_negatives(encode, [*pairs, *others], counts=counts, **{"num_negatives": 2, **options})
+    found = mine_hard_negatives(
+        encode, [*pairs, *others], counts=counts, **{"num_negatives": 2, **options}
+    )
     return "".join(found[0]), counts
 
 
@@ -41,7 +44,8 @@ def test_the_nearest_wrong_candidates_come_nearest_first():
     assert negatives_of(("x", "a"), num_negatives=7)[0] == "bcde"
     # Of d: c 0.8, b 0.6, a and e 0.
     assert negatives_of(("x", "d"))[0] == "cb"
-    # The right one scores 1, so that b and c are above its half, 0.5; the count is that of all pairs.
+    # The right one scores 1, so that b and c are above its half, 0.5; the count is that of all
+    # pairs.
     found, counts = negatives_of(("x", "a"), relative_margin=0.5)
     assert (found, counts["dropped by relative_margin"] > 2) == ("de", True)
 
@@ -63,13 +67,18 @@ def test_a_relative_margin_is_a_share_of_the_right_ones_cosine_whatever_its_sign
     pairs = [("query", "right"), ("x", "near"), ("y", "far")]
 
     def kept(right, near, far, margin):
-        vectors = dict(zip(names, [*at(1.0, right, near, far), [0, 0, 1.0], [0, 0, -1.0]], strict=True))
+        vectors = dict(
+            zip(names, [*at(1.0, right, near, far), [0, 0, 1.0], [0, 0, -1.0]], strict=True)
+        )
         options = {"by_query": True, "relative_margin": margin}
-        return mine_hard_negatives(lambda texts: np.array([vectors[t] for t in texts]), pairs, **options)[0]
+        return mine_hard_negatives(
+            lambda texts: np.array([vectors[t] for t in texts]), pairs, **options
+        )[0]
 
     # A tenth of .5 less is .45, not .4.
     assert kept(0.5, 0.47, 0.43, 0.1) == ("far",)
-    # Below -.5 there is -.525: -.48 and -.51 are nearer to the query than the right answer, or about as near.
+    # Below -.5 there is -.525: -.48 and -.51 are nearer to the query than the right answer, or
+    # about as near.
     assert kept(-0.5, -0.48, -0.9, 0.05) == ("far",)
     assert kept(-0.5, -0.51, -0.53, 0.05) == ("far",)
     assert kept(-0.5, -0.48, -0.51, 0.0) == ("far",)
@@ -77,7 +86,8 @@ def test_a_relative_margin_is_a_share_of_the_right_ones_cosine_whatever_its_sign
 
 
 def test_by_query_the_nearest_of_the_query_come_first_although_others_resemble_the_answer():
-    # From the query at 0 degrees, the answer is at 60, and others at -30 and 80: 90 and 20 from the answer.
+    # From the query at 0 degrees, the answer is at 60, and others at -30 and 80: 90 and 20 from the
+    # answer.
     angles = {"q": 0, "answer": 60, "like query": -30, "like answer": 80, "r": 180, "s": 200}
 
     def encode(texts):
@@ -85,16 +95,24 @@ def test_by_query_the_nearest_of_the_query_come_first_although_others_resemble_t
         return np.stack([np.cos(radians), np.sin(radians)], axis=1)
 
     pairs = [("q", "answer"), ("r", "like query"), ("s", "like answer")]
-    for by_query, found in ((True, ("like query", "like answer")), (False, ("like answer", "like query"))):
+    for by_query, found in (
+        (True, ("like query", "like answer")),
+        (False, ("like answer", "like query")),
+    ):
         assert mine_hard_negatives(encode, pairs, by_query=by_query)[0] == found
     # cos 60 = .5 is the right one's cosine to the query: cos 30 = .87 is above, cos 80 = .17 below.
-    assert mine_hard_negatives(encode, pairs, by_query=True, relative_margin=0.1)[0] == ("like answer",)
+    assert mine_hard_negatives(encode, pairs, by_query=True, relative_margin=0.1)[0] == (
+        "like answer",
+    )
 
 
 @pytest.mark.parametrize("by_query", [False, True])
 @pytest.mark.parametrize("relative_margin", [None, 0.05])
-def test_more_right_answers_than_the_first_search_finds_leave_room_for_negatives(by_query, relative_margin):
-    # 180 right answers within 2 degrees of each other and of their query, and others 30 degrees away.
+def test_more_right_answers_than_the_first_search_finds_leave_room_for_negatives(
+    by_query, relative_margin
+):
+    # 180 right answers within 2 degrees of each other and of their query, and others 30 degrees
+    # away.
     angles = {"many": 0.0} | {f"right {n}": n / 90 for n in range(180)}
     angles |= {f"{side} {n}": 30.0 + n for n in range(30) for side in ("other", "query")}
 
@@ -126,7 +144,8 @@ def test_right_answers_of_one_source_are_no_negatives():
     found, counts = negatives_of(("x", "b"), ("X ", "a"))
     assert found == "cd"
     assert counts["dropped by right_answer"] == 2
-    # With fewer candidates than are asked for, all wrong ones are taken, and only right ones dropped.
+    # With fewer candidates than are asked for, all wrong ones are taken, and only right ones
+    # dropped.
     counts = Counter()
     pairs = [("x", "a"), ("y", "b"), ("x", "c")]
     assert mine_hard_negatives(encode, pairs, counts=counts) == [("b",), ("c", "a"), ("b",)]
@@ -176,24 +195,32 @@ def write_corpus(folder, rows, name="x.en-es"):
 
 def test_pairs_get_their_negatives_where_they_are_asked_for(tmp_path, caplog):
     def load(**options):
-        return [list(corpus) for corpus in load_folder(tmp_path, source="en", targets=["es"], **options)]
+        return [
+            list(corpus) for corpus in load_folder(tmp_path, source="en", targets=["es"], **options)
+        ]
 
-    # The corpus is es-en; the mined file is named as the pair is used. Pairs between were not mined.
+    # The corpus is es-en; the mined file is named as the pair is used. Pairs between were not
+    # mined.
     other = TranslationPair("three", "tres")
     pairs = [other, MINED[0], other, *MINED[1:], other]
     write_corpus(tmp_path, [(pair.target, pair.source) for pair in pairs], "x.es-en")
-    with pytest.raises(UserError, match=rf"needs files .*data/hard_negatives.py .* --data {tmp_path}"):
+    with pytest.raises(
+        UserError, match=rf"needs files .*data/hard_negatives.py .* --data {tmp_path}"
+    ):
         load(with_mined=True)
     write_files(tmp_path, {"hard_negatives/x.en-es.tsv.gz": "".join(LINES)})
     assert load() == [[(pair._replace(negatives=()), None) for pair in pairs]]
     assert load(with_mined=True) == [[(pair, None) for pair in pairs]]
-    # A corpus that has none beside one that has some is told, and negatives of other pairs are refused.
+    # A corpus that has none beside one that has some is told, and negatives of other pairs are
+    # refused.
     write_corpus(tmp_path, MINED, "y.en-es")
     with caplog.at_level("WARNING"):
         load(with_mined=True)
     assert ["y.en-es.tsv has no hard negatives" in line for line in caplog.messages] == [True]
     write_corpus(tmp_path, [("uno", "one")], "x.es-en")
-    with pytest.raises(UserError, match=r"'two' of .* is not in the corpus .*--source en --target es"):
+    with pytest.raises(
+        UserError, match=r"'two' of .* is not in the corpus .*--source en --target es"
+    ):
         load(with_mined=True)
 
 
@@ -237,7 +264,8 @@ def test_the_nearest_wrong_targets_that_no_corpus_holds_out_are_mined(tmp_path):
     numbers = {"pairs": 5, "distinct targets": 4, "dropped by right_answer": 2}
     shares = {"pairs with 0": 0, "pairs with 1": 0, "pairs with 2": 5}
     assert counts == {"x.en-es": numbers | shares}
-    # Another corpus comes, in which "Cerca" is a reply to what is held out: what was mined is not trained on.
+    # Another corpus comes, in which "Cerca" is a reply to what is held out: what was mined is not
+    # trained on.
     write_files(tmp_path, {"conversations/c.es.tsv": f"{HELD[0]}\tCerca\n"})
     corpora = load_folder(tmp_path, source="en", targets=["es"], with_mined=True)
     trained = list(transient_store(corpora).corpora[0].train)
@@ -272,7 +300,9 @@ def test_what_is_mined_already_is_kept_until_something_changes(tmp_path):
 def test_the_program_mines_and_prints_counts(tmp_path):
     model = save_hashed(tmp_path / "model")
     data = write_corpus(tmp_path / "data", ROWS)
-    first = run_program(tmp_path, "data/hard_negatives.py", f"--model={model}", "--data=data", "--top=1")
+    first = run_program(
+        tmp_path, "data/hard_negatives.py", f"--model={model}", "--data=data", "--top=1"
+    )
     assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
     assert [len(found) for _, _, found in mined(data)] == [1] * 5
     record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))

@@ -1,4 +1,6 @@
-"""Damaged files: corpora give their good lines, and evaluation sets and results are read or refused."""
+"""Damaged files: corpora give their good lines, and evaluation sets and results are read or
+refused.
+"""
 
 import json
 import tracemalloc
@@ -53,7 +55,9 @@ BAD_LINES = [
 
 
 def read_or_told(read, path: Path) -> list:
-    """The rows of a file; nothing but a `UserError` with its folder's name may come in their place."""
+    """The rows of a file; nothing but a `UserError` with its folder's name may come in their
+    place.
+    """
     try:
         rows = list(read(path))
     except UserError as error:
@@ -143,7 +147,9 @@ def test_damaged_tables_and_json_are_read_or_one_error(name, data, tmp_path):
         assert all({*map(type, pair)} == {str, int} for pair, _ in rows)
 
 
-def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(tmp_path, monkeypatch):
+def test_a_document_larger_than_the_memory_gives_all_its_triplets_under_one_key(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr("xling_tf.corpora.readers._MAX_DOCUMENT", 300)  # of some 60 bytes each
     path = tmp_path / "x.txt"
     path.write_text("".join(f"{number}\n" for number in range(40)) + "\nx\ny\nz\n")

@@ -27,7 +27,9 @@ from xling_tf.savedmodel.saved_models import LIMITS, find_model, is_foreign, lic
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 # Rows of a table, with their vectors in two dimensions.
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "dog", "run", "##s", "."]
-TABLE = np.array([[9, 9], [8, 8], [7, 7], [6, 6], [1, 0], [0, 1], [4, 0], [0, 4], [2, 2]], np.float32)
+TABLE = np.array(
+    [[9, 9], [8, 8], [7, 7], [6, 6], [1, 0], [0, 1], [4, 0], [0, 4], [2, 2]], np.float32
+)
 STATIC = [{"idx": 0, "path": "", "type": "sentence_transformers.models.StaticEmbedding"}]
 
 
@@ -38,13 +40,17 @@ def unit(vector):
 def write_static(folder, tensors, *, modules=STATIC, **config):
     """Writes a folder as model2vec or sentence-transformers do."""
     folder.mkdir(exist_ok=True)
-    tokenizer = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    tokenizer = Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
     save_file(tensors, folder / "model.safetensors")
     contents = {"modules": modules, "config": config}
-    return write_json_files(folder, **{name: content for name, content in contents.items() if content})
+    return write_json_files(
+        folder, **{name: content for name, content in contents.items() if content}
+    )
 
 
 @pytest.fixture
@@ -80,7 +86,9 @@ def test_a_vocabulary_of_fewer_vectors_than_tokens_is_written_out(tmp_path):
 
 def test_a_wheel_becomes_an_export_with_its_licence_and_comes_back(model2vec, tmp_path):
     folder = model2vec
-    card = "---\nlanguage:\n- multilingual\n- en\n- pt-br\nlicense: mit\nbase_model: a/b\n---\n# M\n"
+    card = (
+        "---\nlanguage:\n- multilingual\n- en\n- pt-br\nlicense: mit\nbase_model: a/b\n---\n# M\n"
+    )
     (folder / "README.md").write_text(card)
     (folder / "NOTICE").write_text("By us.")
     prompts = {"prompts": {"query": "a ", "passage": "dog "}, "default_prompt_name": None}
@@ -116,12 +124,24 @@ def test_other_models_are_refused_in_one_line(tmp_path):
             Model.from_pretrained(path)
         assert "\n" not in str(caught.value)
 
-    with_dense = [*STATIC, {"path": "1", "type": "x.models.Dropout"}, {"path": "2", "type": "x.models.Dense"}]
+    with_dense = [
+        *STATIC,
+        {"path": "1", "type": "x.models.Dropout"},
+        {"path": "2", "type": "x.models.Dense"},
+    ]
     for tensors, modules, message in (
         ({"other": TABLE}, STATIC, "a file lacks something or was changed .'embedding.weight'"),
         ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
-        ({"embeddings": np.where(TABLE == 7, np.nan, TABLE)}, STATIC, "must be finite, but encoder/"),
-        ({"embeddings": TABLE}, with_dense, "nothing but Normalize after StaticEmbedding, got Dense"),
+        (
+            {"embeddings": np.where(TABLE == 7, np.nan, TABLE)},
+            STATIC,
+            "must be finite, but encoder/",
+        ),
+        (
+            {"embeddings": TABLE},
+            with_dense,
+            "nothing but Normalize after StaticEmbedding, got Dense",
+        ),
     ):
         write_static(folder, tensors, modules=modules)
         assert is_foreign(folder)
@@ -131,7 +151,9 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     require_refused(r"has no config\.json, only m", tmp_path)
     write_static(folder, {"embeddings": TABLE})
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    require_refused(r"in model\.safetensors, but there are only .*; write a copy of the model in that format")
+    require_refused(
+        r"in model\.safetensors, but there are only .*; write a copy of the model in that format"
+    )
     for path in folder.iterdir():
         path.unlink()
     (folder / "pytorch_model.bin").touch()
@@ -143,7 +165,9 @@ def test_other_models_are_refused_in_one_line(tmp_path):
 
 
 def test_static_models_need_no_list_of_modules(tmp_path):
-    folder = write_static(tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec", modules=None)
+    folder = write_static(
+        tmp_path / "m", {"embeddings": TABLE}, model_type="model2vec", modules=None
+    )
     np.testing.assert_allclose(Model.from_pretrained(folder)(["a dog"]), [unit([1, 1])], atol=1e-6)
 
 
@@ -313,7 +337,9 @@ def test_prompts_are_texts_without_special_tokens_which_are_named_for_texts(mode
 
     def with_prompts(default=None, **prompts):
         settings = {"prompts": prompts, "default_prompt_name": default}
-        return Model.from_pretrained(write_json_files(model2vec, config_sentence_transformers=settings))
+        return Model.from_pretrained(
+            write_json_files(model2vec, config_sentence_transformers=settings)
+        )
 
     for prompt, message in (("dog: ", "the special token dog"), (["a "], "prompt cannot be")):
         with pytest.raises(UserError, match=message):
@@ -367,11 +393,10 @@ wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
 wordpiece.normalizer = normalizers.BertNormalizer(lowercase=True)
 wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-wordpiece.train_from_iterator(texts[::2], trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
-unigram = Tokenizer(models.Unigram())
-unigram.pre_tokenizer = pre_tokenizers.Metaspace()
-trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>", special_tokens=["<s>", "<unk>", "</s>"])
-unigram.train_from_iterator(texts[::2], trainer)
+wordpiece.train_from_iterator(texts[::2], trainers.WordPieceTrainer(vocab_size=300,
+special_tokens=special)) unigram = Tokenizer(models.Unigram()) unigram.pre_tokenizer =
+pre_tokenizers.Metaspace() trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>",
+special_tokens=["<s>", "<unk>", "</s>"]) unigram.train_from_iterator(texts[::2], trainer)
 
 for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
     count = tokenizer.get_vocab_size()
@@ -406,5 +431,6 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
     assert len(paths) == 10
     for path in paths:
         vectors, expected = Model.from_pretrained(path.parent)(texts), np.load(path)
-        tolerance = 2e-3 if path.parent.name.endswith("float16") else 1e-5  # model2vec averages in float16
+        # Model2vec averages in float16.
+        tolerance = 2e-3 if path.parent.name.endswith("float16") else 1e-5
         np.testing.assert_allclose(vectors, expected, atol=tolerance, err_msg=path.parent.name)

@@ -56,7 +56,11 @@ def test_a_batch_depends_on_its_position_alone():
     first, other = make(RAGGED), make(RAGGED)
     batches = [first.batch(position).tolist() for position in range(40)]
     for position in (39, 0, 17, 17, 5, 38):
-        assert other.batch(position).tolist() == make(RAGGED).batch(position).tolist() == batches[position]
+        assert (
+            other.batch(position).tolist()
+            == make(RAGGED).batch(position).tolist()
+            == batches[position]
+        )
 
 
 @pytest.mark.parametrize("corpora", [[("a", 20), ("b", 40)], [("a", 1), ("b", 48), ("c", 11)]])
@@ -75,8 +79,8 @@ def test_an_epoch_holds_every_example_once(corpora):
 
 
 def test_each_epoch_has_an_order_of_its_own():
-    # An epoch of 60 examples is five pools of twelve, which the order of the epoch fills: were it the same
-    # in every epoch, the n-th pools would hold the same examples, though in other batches.
+    # An epoch of 60 examples is five pools of twelve, which the order of the epoch fills: were it
+    # the same in every epoch, the n-th pools would hold the same examples, though in other batches.
     sampler = make(numbered(60))
     pools = [set(drawn(sampler, range(3 * pool, 3 * pool + 3)).tolist()) for pool in range(10)]
     assert all(len(pool) == 12 for pool in pools)
@@ -84,12 +88,14 @@ def test_each_epoch_has_an_order_of_its_own():
 
 
 def test_the_batches_of_a_pool_come_in_random_order():
-    # A pool of four batches is cut from short to long texts. Their places are a random order of 0 ... 3 in
-    # each pool: over 60 pools, each of the 24 orders is missing with a chance of (23 / 24)^60 = 8 %, so at
-    # least half of them are seen.
+    # A pool of four batches is cut from short to long texts. Their places are a random order of 0
+    # ... 3 in each pool: over 60 pools, each of the 24 orders is missing with a chance of (23 /
+    # 24)^60 = 8 %, so at least half of them are seen.
     examples = make_examples(texts_of([1, 2, 3, 4]))
     sampler = make(examples, size=1, pool=4)
-    orders = Counter(tuple(drawn(sampler, range(4 * pool, 4 * pool + 4)).tolist()) for pool in range(60))
+    orders = Counter(
+        tuple(drawn(sampler, range(4 * pool, 4 * pool + 4)).tolist()) for pool in range(60)
+    )
     assert set(map(len, orders)) == {4}
     assert len(orders) >= 12
     assert orders[0, 1, 2, 3] < 30
@@ -106,7 +112,9 @@ def test_weights_are_relative_to_the_size():
 
 def test_batches_hold_similar_lengths_and_equal_work():
     sampler = make(RAGGED, size=16, pool=10)
-    batches = sorted((RAGGED.lengths[sampler.batch(position)] for position in range(10)), key=np.mean)
+    batches = sorted(
+        (RAGGED.lengths[sampler.batch(position)] for position in range(10)), key=np.mean
+    )
     # They overlap at their ends only.
     assert all(short.max() <= long.min() for short, long in pairwise(batches))
     assert sum(map(len, batches)) == 160
@@ -137,9 +145,9 @@ def test_questions_are_ranked_among_those_of_the_same_documents():
 
 @pytest.mark.parametrize("size", [33_000, 1_000_000])
 def test_wrong_answers_are_from_the_same_documents_at_every_size(size):
-    # Paragraphs of 5 questions in articles of 250. One question in 4 is drawn from a stretch: (5 - 1) / 4 = 1
-    # other question on the same paragraph. Of the others, 250 / 4 - 1 are of the same article, less those
-    # beyond the ends of batches and stretches.
+    # Paragraphs of 5 questions in articles of 250. One question in 4 is drawn from a stretch: (5 -
+    # 1) / 4 = 1 other question on the same paragraph. Of the others, 250 / 4 - 1 are of the same
+    # article, less those beyond the ends of batches and stretches.
     examples = MagicMock(corpora=[("a", size)], lengths=np.ones(size, np.int16))
     examples.__len__.return_value = size
     sampler = make(examples, size=128, pool=64, by_length=False)
@@ -164,7 +172,10 @@ def test_an_order_of_neighbourhoods_holds_every_element_once(size):
 def test_questions_on_a_paragraph_are_together_though_their_file_has_them_apart():
     config = tiny_config("tasks.question_answering.weight=1")
     task = next(task for task in tiny_model(config).tasks if task.kind == "questions")
-    rows = [records.QuestionAnswer(f"{letter}?", letter, f"about {letter.lower()}") for letter in "aAbcBAabC"]
+    rows = [
+        records.QuestionAnswer(f"{letter}?", letter, f"about {letter.lower()}")
+        for letter in "aAbcBAabC"
+    ]
     stored = transient_store([corpus("questions", rows)]).corpora[0]
     texts = b"".join(task.select(stored.train).column("answer")).decode()
     held = b"".join(task.select(stored.held_out).column("answer")).decode()
@@ -195,7 +206,8 @@ def as_lists(batch):
 
 def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_each_text(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
-    monkeypatch.setattr(input_pipeline, "available_cpus", lambda: 32)  # 16 batches at once, in their order
+    # 16 batches at once, in their order.
+    monkeypatch.setattr(input_pipeline, "available_cpus", lambda: 32)
     sampler = make(PAIRS, size=10, pool=1)
     batches = list(make_dataset(PAIRS, sampler.batch, GRAPHS, count=20))
     assert len(batches) == 20
@@ -238,7 +250,9 @@ def test_records_become_examples_of_the_tasks_on_them():
     pairs = [("two words", "uno"), ("x", "y"), ("held 2", "fuera")]
     corpora = [
         corpus("parallel", [records.TranslationPair(*pair) for pair in pairs]),
-        corpus("nli", [records.InferencePair("p q r", "h", 2), records.InferencePair("q", "h i", 1)]),
+        corpus(
+            "nli", [records.InferencePair("p q r", "h", 2), records.InferencePair("q", "h i", 1)]
+        ),
         corpus("conversations", [records.ResponsePair("m", "r s t u")], languages="es"),
         corpus("documents", [records.SentenceTriplet("a", "b b b", "c c")], groups=["a"]),
         corpus("parallel", [records.TranslationPair("我爱你", "ñu")], name="more"),
@@ -249,11 +263,15 @@ def test_records_become_examples_of_the_tasks_on_them():
         name: (train.texts(np.arange(len(train))).tolist(), train.lengths.tolist(), train.corpora)
         for name, (train, _) in examples.items()
     }
-    # Column after column; lengths are of the longest one in words, where "我爱你" has 3, a character each.
-    # Tasks without examples are left out.
+    # Column after column; lengths are of the longest one in words, where "我爱你" has 3, a character
+    # each. Tasks without examples are left out.
     columns = ["two words", "x", "我爱你", "uno", "y", "ñu"]
     assert found == {
-        "translation_ranking_en-es": ([t.encode() for t in columns], [2, 1, 3], (("x", 2), ("more", 1))),
+        "translation_ranking_en-es": (
+            [t.encode() for t in columns],
+            [2, 1, 3],
+            (("x", 2), ("more", 1)),
+        ),
         "response_prediction_es": ([b"m", b"r s t u"], [4], (("x", 1),)),
         "quick_thought_en": ([b"a", b"b b b", b"c c"], [3], (("x", 1),)),
         "inference": ([b"p q r", b"q", b"h", b"h i"], [3, 2], (("x", 2),)),

@@ -66,7 +66,9 @@ def test_other_values_are_named_in_the_error(message):
 def test_a_tensor_in_a_graph_has_no_text():
     def encode(text):
         for value in (text, [text]):
-            with pytest.raises(UserError, match="in a graph, call the exported model itself or KerasEncoder"):
+            with pytest.raises(
+                UserError, match="in a graph, call the exported model itself or KerasEncoder"
+            ):
                 SentenceEncoder(lengths).encode(value)
         return text
 
@@ -75,7 +77,9 @@ def test_a_tensor_in_a_graph_has_no_text():
 
 def lengths(texts, *contexts):
     """Stands for a model: a text of n bytes has the vector (n, -n)."""
-    rows = [[len(text), -len(text)] for text in (texts.numpy() if hasattr(texts, "numpy") else texts)]
+    rows = [
+        [len(text), -len(text)] for text in (texts.numpy() if hasattr(texts, "numpy") else texts)
+    ]
     return np.array(rows, np.float32).reshape(-1, 2)
 
 

@@ -14,7 +14,9 @@ TEXTS = tf.constant(SENTENCES)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # Keras' own, of any layer
-def test_the_layer_learns_and_is_saved_and_exported_with_its_model(hub_folder, hub_vectors, tmp_path):
+def test_the_layer_learns_and_is_saved_and_exported_with_its_model(
+    hub_folder, hub_vectors, tmp_path
+):
     encoder = KerasEncoder(hub_folder)
     model = keras.Sequential([encoder, keras.layers.Dense(1)])
     model.compile(keras.optimizers.Adam(0.01), "mse")

@@ -1,6 +1,7 @@
 """Kills at random places: the same command again ends as if nothing had happened, byte for byte.
 
-`XLING_TF_KILLS` is the number of kills of each program, 3 by default; `XLING_TF_SEED` chooses their places.
+`XLING_TF_KILLS` is the number of kills of each program, 3 by default; `XLING_TF_SEED` chooses their
+places.
 """
 
 import gzip
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("XLING_TF_KILLS", "3"))
 SEED = os.environ.get("XLING_TF_SEED", "1")
-# A process that imports a program's libraries once, and is forked for each run: a kill then hits the
-# work, not the imports. Every line of its input begins a run, whose status it prints.
+# A process that imports a program's libraries once, and is forked for each run: a kill then hits
+# the work, not the imports. Every line of its input begins a run, whose status it prints.
 FORKS = """
 import os, signal, sys, time
 begin, main = sys.argv[1:]
@@ -63,7 +64,9 @@ class Forks:
         assert self.process.stdout.readline() == "ready\n", self.errors.read_text()
 
     def run(self, output: str, kill_after: float | None = None) -> tuple[int, float]:
-        """Runs the program, perhaps until it is killed; returns its status and the seconds it took."""
+        """Runs the program, perhaps until it is killed; returns its status and the seconds it
+        took.
+        """
         assert self.process.stdin
         assert self.process.stdout
         begin = time.monotonic()
@@ -97,7 +100,11 @@ def content(folder: Path, name: str) -> dict[str, bytes]:
 
     Locks stay, and so may temporary files of killed runs, which are removed after some hours.
     """
-    found = {path[len(name) :]: data for path, data in read_files(folder).items() if path.startswith(name)}
+    found = {
+        path[len(name) :]: data
+        for path, data in read_files(folder).items()
+        if path.startswith(name)
+    }
     return {
         path: data
         for path, data in found.items()
@@ -106,11 +113,12 @@ def content(folder: Path, name: str) -> dict[str, bytes]:
 
 
 def rounds(run: Forks, program: str) -> Iterator[tuple[str, str]]:
-    """Kills runs at random times, and lets the same command run to its end after each one or two kills.
+    """Kills runs at random times, and lets the same command run to its end after each one or two
+    kills.
 
-    Yields the name of each output and a description for failures, until `KILLS` runs were killed. A run
-    that ends before its kill does not count, and the next ones are killed sooner: the first run, which
-    gives the time, may be slower than all others.
+    Yields the name of each output and a description for failures, until `KILLS` runs were killed. A
+    run that ends before its kill does not count, and the next ones are killed sooner: the first
+    run, which gives the time, may be slower than all others.
     """
     rng = random.Random(f"{SEED} {program}")
     status, seconds = run.run("whole")
@@ -155,7 +163,8 @@ def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
 def test_a_killed_mining_ends_as_if_nothing_had_happened(forks, tmp_path):
     sides = write_sides(tmp_path, random_sides(1500), rows=100)
     imports = (
-        "import numpy, faiss; from pathlib import Path; from xling_tf.bulk.mining import mine_translations"
+        "import numpy, faiss; from pathlib import Path; from xling_tf.bulk.mining import "
+        "mine_translations"
     )
     source, target = map(str, sides)
     arguments = f"Path({source!r}), Path({target!r}), Path(output), memory={SMALL}, threshold=1.0"
@@ -164,10 +173,13 @@ def test_a_killed_mining_ends_as_if_nothing_had_happened(forks, tmp_path):
 
 def test_a_killed_preparation_ends_as_if_nothing_had_happened(forks, tmp_path):
     lines = [
-        comment_line(id=f"c{n}", parent_id=f"t1_c{n - 1}", body=f"Number {n} here.") for n in range(3000)
+        comment_line(id=f"c{n}", parent_id=f"t1_c{n - 1}", body=f"Number {n} here.")
+        for n in range(3000)
     ]
     (tmp_path / "RC_2016-01").write_bytes(b"\n".join(lines))
-    imports = "import prepare_raw; from pipelines import reddit; from pipelines.common import prepare"
+    imports = (
+        "import prepare_raw; from pipelines import reddit; from pipelines.common import prepare"
+    )
     main = f"""{imports}
 prepare('conversations/reddit.en.tsv.gz', reddit.Conversations([{str(tmp_path / "RC_2016-01")!r}]),
         output=output, options=prepare_raw.beam_options([]), num_shards=4)"""
@@ -175,7 +187,9 @@ prepare('conversations/reddit.en.tsv.gz', reddit.Conversations([{str(tmp_path / 
     def corpus(folder: Path, name: str) -> dict[str, bytes]:
         """The shards' names, and all lines: Beam gives each to any of the shards."""
         found = content(folder, name)
-        lines = sorted(line for data in found.values() for line in gzip.decompress(data).splitlines())
+        lines = sorted(
+            line for data in found.values() for line in gzip.decompress(data).splitlines()
+        )
         return dict.fromkeys(found, b"") | {"lines": b"\n".join(lines)}
 
     require_same_end(forks(imports, main), "prepare", corpus)
@@ -184,7 +198,9 @@ prepare('conversations/reddit.en.tsv.gz', reddit.Conversations([{str(tmp_path / 
 def test_a_killed_publication_shows_whole_versions_only(forks, tmp_path):
     model = tmp_path / "model"
     spec = {"inputs": tf.TensorSpec([None], tf.string)}
-    save(tf.Module(), {"serving_default": (lambda inputs: {"outputs": hashed(inputs)}, spec)}, model)
+    save(
+        tf.Module(), {"serving_default": (lambda inputs: {"outputs": hashed(inputs)}, spec)}, model
+    )
     imports = "import tensorflow; from pathlib import Path; from serving_folder import publish"
     run = forks(imports, f"{imports}\npublish(Path({str(model)!r}), Path(output), 'm')")
     for name, description in rounds(run, "publish"):

@@ -12,7 +12,12 @@ from testing import require_gradients
 from xling_tf.encoders.transformer import TransformerEncoder
 from xling_tf.layers.base import LayerNorm, float32_copy, softmax
 from xling_tf.layers.convolution import ConvolutionBranch, NormalizedProjection, ResidualFeedforward
-from xling_tf.layers.embeddings import EmbeddingTable, WordEmbedding, sinusoidal_positions, sum_groups
+from xling_tf.layers.embeddings import (
+    EmbeddingTable,
+    WordEmbedding,
+    sinusoidal_positions,
+    sum_groups,
+)
 from xling_tf.layers.pooling import MASKED, masked_max, masked_mean, token_mask, unit_length
 from xling_tf.layers.towers import InferenceHead, Tower
 from xling_tf.layers.transformer import SelfAttention, TransformerBlock
@@ -80,9 +85,9 @@ def test_a_residual_tower_starts_as_its_input_and_adds_to_it():
 
 
 def test_attention_by_hand():
-    # Two tokens [1, 0] and [0, 2] with q = k = v. For the first: scores 1 / sqrt(2) and 0, so it keeps
-    # w = e^0.7071 / (e^0.7071 + 1) = 0.66976 of itself: [w, 2 (1 - w)]. For the second: scores 0 and
-    # 4 / sqrt(2), so it keeps v = e^2.8284 / (e^2.8284 + 1) = 0.94419: [1 - v, 2 v].
+    # Two tokens [1, 0] and [0, 2] with q = k = v. For the first: scores 1 / sqrt(2) and 0, so it
+    # keeps w = e^0.7071 / (e^0.7071 + 1) = 0.66976 of itself: [w, 2 (1 - w)]. For the second:
+    # scores 0 and 4 / sqrt(2), so it keeps v = e^2.8284 / (e^2.8284 + 1) = 0.94419: [1 - v, 2 v].
     layer = SelfAttention(2, 1)
     inputs, bias = np.array([[[1, 0], [0, 2]]], np.float32), np.zeros((1, 1, 1, 2))
     layer(inputs, bias)
@@ -95,9 +100,10 @@ def test_attention_by_hand():
 
 
 def test_heads_of_width_two_by_hand():
-    # Head 0 reads the tokens [1, 0] and [0, 2] of the test above, and gives what it gives there: its scores
-    # are divided by sqrt(2), the width of a head, not of the whole. Head 1 reads [2, 0] and [2, 0], which
-    # are alike, so it gives [2, 0]. Query, key and value are side by side, each with head after head.
+    # Head 0 reads the tokens [1, 0] and [0, 2] of the test above, and gives what it gives there:
+    # its scores are divided by sqrt(2), the width of a head, not of the whole. Head 1 reads [2, 0]
+    # and [2, 0], which are alike, so it gives [2, 0]. Query, key and value are side by side, each
+    # with head after head.
     layer = SelfAttention(4, 2)
     inputs, bias = np.array([[[1, 0, 2, 0], [0, 2, 2, 0]]], np.float32), np.zeros((1, 1, 1, 2))
     layer(inputs, bias)
@@ -128,11 +134,11 @@ def test_the_softmax_is_along_its_axis():
 
 @pytest.mark.parametrize("bow_residual", [True, False])
 def test_words_positions_and_context_of_the_transformer_by_hand(bow_residual):
-    # Without blocks, a text of one word is the word's vector plus its position, [0, 1, 0, 1] (sines and
-    # cosines of 0). With the residual, the word [3, 4, 0, 0] has entries of a mean square of 1, so it is
-    # divided by sqrt(25 / 4) = 2.5: [1.2, 2.6, 0, 1] with the position. The context is 4^-.5 of that, here
-    # through the identity, and is added to the word at unit length: [.6, 1.3, 0, .5] + [.6, .8, 0, 0].
-    # Without the residual, words are multiplied by sqrt(4).
+    # Without blocks, a text of one word is the word's vector plus its position, [0, 1, 0, 1] (sines
+    # and cosines of 0). With the residual, the word [3, 4, 0, 0] has entries of a mean square of 1,
+    # so it is divided by sqrt(25 / 4) = 2.5: [1.2, 2.6, 0, 1] with the position. The context is
+    # 4^-.5 of that, here through the identity, and is added to the word at unit length: [.6, 1.3,
+    # 0, .5] + [.6, .8, 0, 0]. Without the residual, words are multiplied by sqrt(4).
     sizes = {"num_words": 2, "max_tokens": 3, "embedding_dim": 4, "hidden_dim": 4, "num_heads": 1}
     encoder = TransformerEncoder(**sizes, num_ngrams=0, num_layers=0, bow_residual=bow_residual)
     encoder.build_variables()
@@ -151,8 +157,9 @@ def test_words_positions_and_context_of_the_transformer_by_hand(bow_residual):
     [(True, [[1, 3, 1, 3], [7, 5, 5, 7]]), (False, [[-1, 1, -1, 1], [1, -1, -1, 1]])],
 )
 def test_where_the_norms_stand(norm_first, expected):
-    # [1, 3, 1, 3] has mean 2 and deviation 1: normalised it is [-1, 1, -1, 1]. With sub-layers that give
-    # zeros, norms inside the branches leave the residual stream as it is; those after the sums do not.
+    # [1, 3, 1, 3] has mean 2 and deviation 1: normalised it is [-1, 1, -1, 1]. With sub-layers that
+    # give zeros, norms inside the branches leave the residual stream as it is; those after the sums
+    # do not.
     inputs, bias = np.array([[[1, 3, 1, 3], [7, 5, 5, 7]]], np.float32), np.zeros((1, 1, 1, 2))
     layer = TransformerBlock(4, 2, 6, norm_first=norm_first)
     layer(inputs, bias)
@@ -166,7 +173,9 @@ def test_layer_norm_is_that_of_keras_and_by_hand(dtype):
     # [1, 3, 1, 3] has mean 2 and deviation 1: [-1, 1, -1, 1] times gamma, plus beta.
     gamma, beta = np.array([1, 2, 3, 4], np.float32), np.array([0, 0, 0, 5], np.float32)
     inputs = tf.constant([[1, 3, 1, 3], [1e4, 1e4, 1e4, 1e4], [0.5, -7, 2, 3]], tf.float32)
-    ours, theirs = (kind(epsilon=1e-6, dtype=dtype) for kind in (LayerNorm, keras.layers.LayerNormalization))
+    ours, theirs = (
+        kind(epsilon=1e-6, dtype=dtype) for kind in (LayerNorm, keras.layers.LayerNormalization)
+    )
     for layer in (ours, theirs):
         layer.build(inputs.shape)
         layer.set_weights([gamma, beta])
@@ -230,10 +239,13 @@ def test_masked_mean_by_hand():
 
 
 def test_padding_is_no_token_and_has_no_share_in_the_maximum():
-    inputs = np.array([[[1, -2], [3, -4], [100, 100]], [[-5, -6], [7, 7], [8, 8]], [[9, 9]] * 3], np.float32)
+    inputs = np.array(
+        [[[1, -2], [3, -4], [100, 100]], [[-5, -6], [7, 7], [8, 8]], [[9, 9]] * 3], np.float32
+    )
     mask = token_mask(inputs, np.array([2, 1, 0], np.int32))
     assert mask.numpy().tolist() == [[True, True, False], [True, False, False], [False] * 3]
-    # The maximum of [1, -2] and [3, -4]; of [-5, -6] alone, though padding is above it, and so are zeros.
+    # The maximum of [1, -2] and [3, -4]; of [-5, -6] alone, though padding is above it, and so are
+    # zeros.
     assert masked_max(inputs, mask).numpy().tolist() == [[3, -2], [-5, -6], [MASKED, MASKED]]
 
 
@@ -247,14 +259,17 @@ def test_unit_length_has_a_finite_gradient_at_zero():
 def test_sinusoidal_positions():
     table = sinusoidal_positions(50, 6)
     assert (table.shape, table.dtype) == ((50, 6), np.float32)
-    # Vaswani et al. 2017, sec. 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / dim)), PE(pos, 2i + 1) = cos.
+    # Vaswani et al. 2017, sec. 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / dim)), PE(pos, 2i + 1) =
+    # cos.
     for position in (0, 1, 7, 49):
         for i in range(3):
             angle = position / 10_000 ** (2 * i / 6)
             expected = [np.sin(angle), np.cos(angle)]
             assert table[position, 2 * i : 2 * i + 2] == pytest.approx(expected, abs=1e-6)
     # Of an odd width, the last number is a sine.
-    assert sinusoidal_positions(2, 3)[1] == pytest.approx([np.sin(1), np.cos(1), np.sin(10_000 ** (-2 / 3))])
+    assert sinusoidal_positions(2, 3)[1] == pytest.approx(
+        [np.sin(1), np.cos(1), np.sin(10_000 ** (-2 / 3))]
+    )
 
 
 def test_a_replica_reads_rows_of_its_table_not_the_whole():
@@ -264,7 +279,9 @@ def test_a_replica_reads_rows_of_its_table_not_the_whole():
     read = tf.function(lambda ids: strategy.run(table, (ids,)))
     ids = tf.constant([5, 7])
     np.testing.assert_array_equal(read(ids), tf.gather(tf.identity(table.table.value), ids))
-    operations = {operation.type for operation in read.get_concrete_function(ids).graph.get_operations()}
+    operations = {
+        operation.type for operation in read.get_concrete_function(ids).graph.get_operations()
+    }
     assert "ResourceGather" in operations
     assert "ReadVariableOp" not in operations
 
@@ -272,7 +289,9 @@ def test_a_replica_reads_rows_of_its_table_not_the_whole():
 def test_the_optimizer_of_graphs_leaves_the_look_up_of_rows():
     table, spec = EmbeddingTable(9, 2, stddev=1.0), tf.TensorSpec([None], tf.int32)
     table.build(())
-    sums = tf.function(lambda ids, groups: table.sum_rows(ids, groups, 2)).get_concrete_function(spec, spec)
+    sums = tf.function(lambda ids, groups: table.sum_rows(ids, groups, 2)).get_concrete_function(
+        spec, spec
+    )
     with sums.graph.as_default():
         exported = tf.compat.v1.train.export_meta_graph()
     exported.collection_def["train_op"].node_list.value.append(sums.outputs[0].op.name)

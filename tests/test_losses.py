@@ -17,7 +17,8 @@ def rank(queries, candidates, positives=None, excluded=False, scale=1.0, **kwarg
 
 
 def test_the_margin_is_taken_off_the_right_score():
-    # Dots 1 (right) and 0 (wrong): -log(e^1 / (e^1 + e^0)) = log(e + 1) - 1; the right one is never excluded.
+    # Dots 1 (right) and 0 (wrong): -log(e^1 / (e^1 + e^0)) = log(e + 1) - 1; the right one is never
+    # excluded.
     for excluded in (False, np.eye(2, dtype=bool)):
         losses, hits = rank(EYE, EYE, excluded=excluded)
         assert losses == pytest.approx([math.log(math.e + 1) - 1] * 2, abs=1e-6)
@@ -62,16 +63,19 @@ def test_huge_scores_stay_finite():
 
 
 def test_the_scale_sharpens_the_scores_of_the_student_and_of_the_teacher():
-    # For the teacher texts 0 and 1 are the same, and 2 is unlike both: with a scale of 2, the shares of the
-    # others are p = e^2 / (e^2 + 1) = 0.8808 and 1 - p for texts 0 and 1, and a half each for text 2.
+    # For the teacher texts 0 and 1 are the same, and 2 is unlike both: with a scale of 2, the
+    # shares of the others are p = e^2 / (e^2 + 1) = 0.8808 and 1 - p for texts 0 and 1, and a half
+    # each for text 2.
     teacher, alike = np.array([[1, 0], [1, 0], [0, 1]], np.float32), np.eye(3, dtype=np.float32)
     p = math.e**2 / (math.e**2 + 1)
-    # A student that finds all texts equally far has halves: log 2 + p log p + (1 - p) log (1 - p) = 0.3278.
+    # A student that finds all texts equally far has halves: log 2 + p log p + (1 - p) log (1 - p) =
+    # 0.3278.
     expected = math.log(2) + p * math.log(p) + (1 - p) * math.log(1 - p)
     assert expected == pytest.approx(0.3278, abs=1e-4)
     divergences = score_divergence(alike, alike, teacher, teacher, np.arange(3), scale=2.0)
     assert ops.convert_to_numpy(divergences) == pytest.approx([expected, expected, 0], abs=1e-5)
-    # The other way round, log p and log (1 - p) are the student's: log(1/2) - (log p + log (1 - p)) / 2.
+    # The other way round, log p and log (1 - p) are the student's: log(1/2) - (log p + log (1 - p))
+    # / 2.
     swapped = score_divergence(teacher, teacher, alike, alike, np.arange(3), scale=2.0)
     expected = math.log(0.5) - (math.log(p) + math.log(1 - p)) / 2
     assert ops.convert_to_numpy(swapped) == pytest.approx([expected, expected, 0], abs=1e-5)

@@ -29,12 +29,19 @@ def write_vectors(folder, texts, vectors, *, precision="float32", rows=20, **cha
     folder.mkdir()
     values = quantize_units(np.asarray(vectors, np.float32), precision)
     settings = {"model": "m", "dim": np.shape(vectors)[1], "precision": precision, "columns": None}
-    settings |= {"text_column": "text", "format": "parquet", "rows_per_shard": rows, "input": str(texts)}
+    settings |= {
+        "text_column": "text",
+        "format": "parquet",
+        "rows_per_shard": rows,
+        "input": str(texts),
+    }
     starts = range(0, len(texts), rows)
     for shard, start in enumerate(starts):
         part = values[start : start + rows]
         column = pa.FixedSizeListArray.from_arrays(pa.array(part.reshape(-1)), part.shape[1])
-        table = pa.table({"text": pa.array(texts[start : start + rows], pa.string()), "vector": column})
+        table = pa.table(
+            {"text": pa.array(texts[start : start + rows], pa.string()), "vector": column}
+        )
         parquet.write_table(table, folder / f"shard-{shard:05}.parquet")
     counts = {"shards": len(starts), "counts": {"rows": len(texts)}}
     (folder / "vectors.json").write_text(json.dumps({**settings, **changes, **counts}))
@@ -63,9 +70,13 @@ def read(path: Path) -> list[tuple[float, str, str]]:
     return [(float(score), source, target) for score, source, target in lines]
 
 
-@pytest.mark.parametrize(("kind", "memory"), [("flat", 4), ("flat", SMALL), ("ivf", 4), ("ivf", SMALL)])
+@pytest.mark.parametrize(
+    ("kind", "memory"), [("flat", 4), ("flat", SMALL), ("ivf", 4), ("ivf", SMALL)]
+)
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory, precision, monkeypatch):
+def test_blocks_of_any_size_give_what_bitext_mining_gives(
+    tmp_path, kind, memory, precision, monkeypatch
+):
     # All lists are searched, and all of their rows rescored.
     monkeypatch.setattr(mining, "_CANDIDATES", 130)
     monkeypatch.setattr(mining, "_MAX_CLUSTERS", 2)
@@ -78,16 +89,21 @@ def test_blocks_of_any_size_give_what_bitext_mining_gives(tmp_path, kind, memory
         sources, targets = (quantize_units(side, "int8") + 0.5 for side in (sources, targets))
     expected = bitext_mining(sources, targets[:117])
     scores, *pairs = zip(*read(output), strict=True)
-    assert [*zip(*pairs, strict=True)] == [(f"s{pair.first}", f"t{pair.second}") for pair in expected]
+    assert [*zip(*pairs, strict=True)] == [
+        (f"s{pair.first}", f"t{pair.second}") for pair in expected
+    ]
     np.testing.assert_allclose(scores, [pair.score for pair in expected], atol=1e-5)
 
 
 def test_margins_by_hand_where_the_same_sentence_counts_once(tmp_path):
-    # Cosines of "a b " and "c" with "A" and "B": 1 and .6; .28 and .168 + .768 = .936. The means of the rows
-    # are .8 and .608, those of the columns .64 and .768. Tabs and line feeds become spaces.
+    # Cosines of "a b " and "c" with "A" and "B": 1 and .6; .28 and .168 + .768 = .936. The means of
+    # the rows are .8 and .608, those of the columns .64 and .768. Tabs and line feeds become
+    # spaces.
     vectors = np.array([[1, 0], [1, 0], [0.28, 0.96], [1, 0]])
     source = write_vectors(tmp_path / "s", ["a\tb\n", "a\tb\n", "c", "a\tb\n"], vectors, rows=3)
-    target = write_vectors(tmp_path / "t", ["B", "A", "B"], [[0.6, 0.8], [1, 0], [0.6, 0.8]], rows=1)
+    target = write_vectors(
+        tmp_path / "t", ["B", "A", "B"], [[0.6, 0.8], [1, 0], [0.6, 0.8]], rows=1
+    )
     expected = [(1 / ((0.8 + 0.64) / 2), "a b ", "A"), (0.936 / ((0.608 + 0.768) / 2), "c", "B")]
     for threshold, num_pairs in ((0, 2), (1.37, 1)):
         counts = mine_translations(source, target, tmp_path / "out.tsv", threshold=threshold)
@@ -116,7 +132,9 @@ def test_blank_sentences_and_zero_vectors_are_in_no_pair(tmp_path, kind, precisi
 
 def test_a_plan_says_how_often_the_memory_is_filled(tmp_path):
     folders = write_sides(tmp_path, random_sides(1500), rows=10)
-    blocks = [re.findall(r"in (\d+)", describe_mining(*folders, memory=memory)) for memory in (4, SMALL)]
+    blocks = [
+        re.findall(r"in (\d+)", describe_mining(*folders, memory=memory)) for memory in (4, SMALL)
+    ]
     assert blocks[0] == ["1", "1"]
     assert 1 < int(blocks[1][0]) == int(blocks[1][1]) <= 150
 
@@ -137,8 +155,18 @@ def test_a_killed_program_continues(tmp_path):
     folders = write_sides(tmp_path, random_sides(1500), rows=10)
     mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
-    flags = [f"--source_vectors={folders[0]}", f"--target_vectors={folders[1]}", f"--output={output}"]
-    command = [sys.executable, str(ROOT / "data/mine.py"), *flags, "--threshold=0", f"--memory={SMALL}"]
+    flags = [
+        f"--source_vectors={folders[0]}",
+        f"--target_vectors={folders[1]}",
+        f"--output={output}",
+    ]
+    command = [
+        sys.executable,
+        str(ROOT / "data/mine.py"),
+        *flags,
+        "--threshold=0",
+        f"--memory={SMALL}",
+    ]
     size = mining._plan(*folders, output, SMALL)[0].shards_at_once
     run_and_kill(command, work / f"forward-00020-00000-{size:05}.npz")
     assert not output.exists()
@@ -147,7 +175,9 @@ def test_a_killed_program_continues(tmp_path):
         mine_translations(*folders[::-1], output)
     # With more memory, the rest is searched in one block.
     mine_translations(*folders, output, threshold=0)
-    assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(encoding="utf-8")
+    assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(
+        encoding="utf-8"
+    )
     # Another threshold searches nothing.
     after = {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")}
     assert before.keys() < after.keys()
@@ -198,7 +228,9 @@ def test_blocks_are_searched_in_any_order_and_process_and_again_after_a_kill(tmp
         block()
     found = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out.tsv.neighbours/*.npz")}
     mine_translations(*folders, output, threshold=0)
-    assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(encoding="utf-8")
+    assert output.read_text(encoding="utf-8") == (tmp_path / "whole.tsv").read_text(
+        encoding="utf-8"
+    )
     assert found == {path: path.stat().st_mtime_ns for path in found}
 
 
@@ -208,10 +240,18 @@ def test_what_does_not_fit_is_refused(tmp_path):
     folder = write_vectors(tmp_path / "a", texts, vectors)
     bits = write_vectors(tmp_path / "bits", texts, vectors, precision="ubinary")
     for source, target, message in (
-        (folder, write_vectors(tmp_path / "b", texts, vectors, model="other"), "one model, but .* has m and"),
+        (
+            folder,
+            write_vectors(tmp_path / "b", texts, vectors, model="other"),
+            "one model, but .* has m and",
+        ),
         (folder, bits, "one (dim|precision), but .* has"),
         (bits, bits, "expected vectors in float32 or int8, but .* has bits"),
-        (folder, write_vectors(tmp_path / "c", texts, vectors, columns=["id"]), "with the `columns` id,text"),
+        (
+            folder,
+            write_vectors(tmp_path / "c", texts, vectors, columns=["id"]),
+            "with the `columns` id,text",
+        ),
         (folder, tmp_path, "expected a folder that `xling-tf encode` has written"),
     ):
         with pytest.raises(UserError, match=message):

@@ -1,4 +1,6 @@
-"""Models in folders and exports are read back as they were written; weights by name, all or none."""
+"""Models in folders and exports are read back as they were written; weights by name, all or
+none.
+"""
 
 import json
 import shutil
@@ -14,7 +16,13 @@ from use_weights import is_published
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.model import CONFIG, WEIGHTS, Model
-from xling_tf.weights import arrays, assign_weights, read_saved_model_weights, read_weights, write_weights
+from xling_tf.weights import (
+    arrays,
+    assign_weights,
+    read_saved_model_weights,
+    read_weights,
+    write_weights,
+)
 
 UNSEEN = [*TEXTS, "a zebra sleeps", "una cebra", "", "😀"]
 
@@ -27,7 +35,9 @@ def translator() -> TrainedModel:
 
 
 def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None:
-    """Makes sure that two models have the same weights by name, heads included, and the same vectors."""
+    """Makes sure that two models have the same weights by name, heads included, and the same
+    vectors.
+    """
     weights, others = arrays(found.weights), arrays(expected.weights)
     assert [*weights] == [*others]
     for name, array in weights.items():
@@ -89,7 +99,8 @@ def test_a_call_takes_texts_in_every_form():
     model = make_model("words and n-grams")
     expected = model(tf.constant(TEXTS[:2])).numpy()
     np.testing.assert_array_equal(model(iter(TEXTS[:2])), expected)
-    np.testing.assert_allclose(model(TEXTS[0]), expected[:1], atol=1e-6)  # not a vector for each letter
+    # Not a vector for each letter.
+    np.testing.assert_allclose(model(TEXTS[0]), expected[:1], atol=1e-6)
     for wrong in ([1, 2], tf.constant([3]), tf.constant([["a"]])):
         with pytest.raises(UserError, match="texts must be"):
             model(wrong)
@@ -109,7 +120,9 @@ def test_a_fine_tuned_export_has_the_tuned_model(hub_folder, tmp_path):
     add_noise(loaded.trainable_variables, 0.01)
     shutil.copytree(hub_folder, tmp_path / "tuned")
     tf.saved_model.save(loaded, str(tmp_path / "tuned"), signatures=dict(loaded.signatures))
-    tuned, before = (Model.from_pretrained(folder)(UNSEEN) for folder in (tmp_path / "tuned", hub_folder))
+    tuned, before = (
+        Model.from_pretrained(folder)(UNSEEN) for folder in (tmp_path / "tuned", hub_folder)
+    )
     np.testing.assert_allclose(tuned, loaded(UNSEEN), rtol=0, atol=1e-6)
     assert np.abs(tuned - before).max() > 1e-3
 
@@ -126,7 +139,11 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
     contents = {path: path.read_bytes() for path in (config, weights, vocabulary)}
     for path, content, message in (
         # An earlier version's config is the experiment, without a format.
-        (config, b'{"encoder": {"kind": "transformer"}}', "was not saved by this version of xling_tf; train"),
+        (
+            config,
+            b'{"encoder": {"kind": "transformer"}}',
+            "was not saved by this version of xling_tf; train",
+        ),
         (config, contents[config][:-100], r"config\.json must be JSON, but is damaged"),
         (vocabulary, b"one\n", "the tokenizer has num_words=5, but the encoder expects "),
     ):
@@ -164,7 +181,11 @@ def test_a_model_for_another_runtime_is_named_as_one(tmp_path):
 
 
 def variables() -> dict[str, tf.Variable]:
-    return {"a": tf.Variable([1.0, 2.0]), "b/kernel": tf.Variable([[3.0]]), "b/bias": tf.Variable([4.0])}
+    return {
+        "a": tf.Variable([1.0, 2.0]),
+        "b/kernel": tf.Variable([[3.0]]),
+        "b/bias": tf.Variable([4.0]),
+    }
 
 
 VALUES = {"a": np.array([5.0, 6.0]), "b/kernel": np.array([[7.0]]), "b/bias": np.array([8.0])}
@@ -173,7 +194,10 @@ VALUES = {"a": np.array([5.0, 6.0]), "b/kernel": np.array([[7.0]]), "b/bias": np
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"b/kernel": np.zeros((1, 2))}, r"of another shape: b/kernel \[1, 2\] instead of \[1, 1\]\)"),
+        (
+            {"b/kernel": np.zeros((1, 2))},
+            r"of another shape: b/kernel \[1, 2\] instead of \[1, 1\]\)",
+        ),
         (
             {"a": None, "c": np.zeros(1), "b/bias": np.zeros(())},
             "missing: a; unexpected: c; of another shape",
@@ -198,7 +222,9 @@ def test_files_keep_types_shapes_and_names(tmp_path):
     content = path.read_bytes()
     for damaged in (b"", b"\xff" * 20, content[: len(content) // 2]):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"x\.safetensors must be a safetensors file, but is damaged"):
+        with pytest.raises(
+            UserError, match=r"x\.safetensors must be a safetensors file, but is damaged"
+        ):
             read_weights(path)
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 3\n")
     with pytest.raises(UserError, match="is a pointer of Git LFS; run git lfs pull"):
@@ -208,5 +234,7 @@ def test_files_keep_types_shapes_and_names(tmp_path):
 def test_saved_models_of_others_have_no_names(tmp_path):
     tf.saved_model.save(tf.Module(), str(tmp_path / "other"))
     for folder in (tmp_path / "other", tmp_path / "none"):
-        with pytest.raises(UserError, match="by this version of xling_tf, but its weights have no names"):
+        with pytest.raises(
+            UserError, match="by this version of xling_tf, but its weights have no names"
+        ):
             read_saved_model_weights(folder)

@@ -15,7 +15,11 @@ from xling_tf.evaluators.encoding import Embedder
 from xling_tf.integrations import mteb
 from xling_tf.integrations.mteb import MtebEncoder
 
-STS = {"sentence1": ["a cat", "a cat", "hello"], "sentence2": ["the cat", "hello", "is"], "score": [4, 1, 2]}
+STS = {
+    "sentence1": ["a cat", "a cat", "hello"],
+    "sentence2": ["the cat", "hello", "is"],
+    "score": [4, 1, 2],
+}
 # A served model on a task of mteb, without a download.
 EVALUATION = f"""
 import sys
@@ -47,7 +51,9 @@ print(mteb.models.ModelMeta.model_validate(model.mteb_model_meta.model_dump()).n
 
 
 def test_batches_are_encoded_as_what_they_are(monkeypatch):
-    functions = {name: by_meaning(lambda text, name=name: name + text) for name in ("sentences", "questions")}
+    functions = {
+        name: by_meaning(lambda text, name=name: name + text) for name in ("sentences", "questions")
+    }
     joined = "{}+{}".format
     embedder = Embedder(
         name="x", responses=lambda *sides: random_vectors()([*map(joined, *sides)]), **functions
@@ -72,7 +78,9 @@ def test_mteb_measures_a_served_model(hub_folder, tmp_path):
     with server_in_thread({"en-es": hub_folder}) as server:
         url = f"rest:{server.url}/v1/models/en-es"
         assert run_peers(tmp_path, EVALUATION, url).strip() == "xling_tf/en-es-rest"
-    results = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")}
+    results = {
+        path.stem: json.loads(path.read_text()) for path in (tmp_path / "results").rglob("*.json")
+    }
     assert results["model_meta"]["embed_dim"] == 8
     (scores,) = results["Pairs"]["scores"]["test"]
     encode = open_embedder(str(hub_folder))

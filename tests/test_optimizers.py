@@ -29,14 +29,14 @@ def apply(optimizers, table, dense, values, indices):
 
 
 def test_two_steps_by_hand():
-    # square = 0.01 mean(g^2) with the correction 1 / 0.01 makes g / sqrt(mean(g^2)): for g = (3, 4), mean
-    # square 12.5: (3, 4) / 3.5355 = (0.84853, 1.13137).
+    # square = 0.01 mean(g^2) with the correction 1 / 0.01 makes g / sqrt(mean(g^2)): for g = (3,
+    # 4), mean square 12.5: (3, 4) / 3.5355 = (0.84853, 1.13137).
     made = optimizers, table, dense = make("adam")
     optimizers.apply([slices([[3, 4], [1, 1]], [2, 0]), tf.constant([10.0, -10.0])], [table, dense])
     values = table.numpy()
     assert values[2] == pytest.approx([-0.84853, -1.13137], rel=1e-4)
-    # After g = (1, 1) and g = (2, 2): square 0.99 * 0.01 + 0.01 * 4 = 0.0499, corrected by 1 / (1 - 0.9801).
-    # The steps: 1, then 2 / sqrt(0.0499 / 0.0199) = 1.26300.
+    # After g = (1, 1) and g = (2, 2): square 0.99 * 0.01 + 0.01 * 4 = 0.0499, corrected by 1 / (1 -
+    # 0.9801). The steps: 1, then 2 / sqrt(0.0499 / 0.0199) = 1.26300.
     assert values[0] == pytest.approx([-1, -1], rel=1e-4)
     # The first step of Keras' Adam is the learning rate times the sign.
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
@@ -47,9 +47,9 @@ def test_two_steps_by_hand():
 
 
 def test_two_steps_of_adam_on_a_dense_variable():
-    # Gradients 1 and 3. The first step is the rate. The second moments are .9 * .1 + .1 * 3 = .39, corrected
-    # by 1 / (1 - .9^2): 2.05263; and .98 * .02 + .02 * 9 = .1996, corrected by 1 / (1 - .98^2): 5.04040. The
-    # second step is 2.05263 / sqrt(5.04040) = .914276 times the rate.
+    # Gradients 1 and 3. The first step is the rate. The second moments are .9 * .1 + .1 * 3 = .39,
+    # corrected by 1 / (1 - .9^2): 2.05263; and .98 * .02 + .02 * 9 = .1996, corrected by 1 / (1 -
+    # .98^2): 5.04040. The second step is 2.05263 / sqrt(5.04040) = .914276 times the rate.
     optimizers, table, dense = make("adam")
     for gradient in ([1.0, -1.0], [3.0, -3.0]):
         optimizers.apply([slices([[0, 0]], [0]), tf.constant(gradient)], [table, dense])
@@ -57,8 +57,9 @@ def test_two_steps_of_adam_on_a_dense_variable():
 
 
 def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
-    # Gradients of 3, always: their corrected mean square is 9, so each update is 3 / sqrt(9) = 1 times the
-    # rate. Corrected by the steps, that of step 101 would be sqrt(1 - 0.99^101) / sqrt(0.01) = 8.0 times it.
+    # Gradients of 3, always: their corrected mean square is 9, so each update is 3 / sqrt(9) = 1
+    # times the rate. Corrected by the steps, that of step 101 would be sqrt(1 - 0.99^101) /
+    # sqrt(0.01) = 8.0 times it.
     made = make("adam")
     for _ in range(100):
         apply(*made, [[3, 3]], [1])
@@ -126,8 +127,8 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
 
 
 def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
-    # Kingma and Ba 2015, sec. 3: after one step the corrected moments are g and g^2, so that Adam moves
-    # by the rate, here twice the encoder's. Corrected by the encoder's 101 steps, it would be
+    # Kingma and Ba 2015, sec. 3: after one step the corrected moments are g and g^2, so that Adam
+    # moves by the rate, here twice the encoder's. Corrected by the encoder's 101 steps, it would be
     # 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
     encoder, head, other = (keras.Variable([0.0]) for _ in range(3))
     config = OptimizerConfig(name="adam", learning_rate=0.1)
@@ -159,20 +160,22 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
 
     row, shared_row, head, encoder = moves(1.0)
     small_row, small_shared_row, small_head, small_encoder = moves(0.01)
-    # With a weight of 1, row 3 moves by the gradient, or by (1, 2) / sqrt(mean of 1 and 4), and the head by
-    # twice the rate of .1 times 5, or times its sign.
+    # With a weight of 1, row 3 moves by the gradient, or by (1, 2) / sqrt(mean of 1 and 4), and the
+    # head by twice the rate of .1 times 5, or times its sign.
     assert row == pytest.approx({"sgd": [1, 2], "adam": [0.632456, 1.264911]}[name], rel=1e-4)
     assert head == pytest.approx({"sgd": [1.0], "adam": [0.2]}[name], rel=1e-4)
     assert small_row == pytest.approx(0.01 * row, rel=1e-4)
     assert small_head == pytest.approx(0.01 * head, rel=1e-4)
     assert not any(np.any(moved) for moved in moves(0.0)[:3])
-    # The encoder's gradient of 4, as at every step before, is that of a weighted loss already: whatever the
-    # weight, it moves by .1 times 4, or by the rate of .1.
+    # The encoder's gradient of 4, as at every step before, is that of a weighted loss already:
+    # whatever the weight, it moves by .1 times 4, or by the rate of .1.
     assert encoder == pytest.approx({"sgd": [0.4], "adam": [0.1]}[name], rel=1e-4)
     assert small_encoder == pytest.approx(encoder, rel=1e-4)
-    # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it: 1 - .99^20 = .18209,
-    # so of mean squares and weights .18027 is left, to which .01 * .01^2 is added: still a quotient of 16.
+    # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it: 1 - .99^20 =
+    # .18209, so of mean squares and weights .18027 is left, to which .01 * .01^2 is added: still a
+    # quotient of 16.
     assert small_shared_row == pytest.approx(0.01 * shared_row, rel=1e-3)
-    if name == "adam":  # a task with large gradients takes nothing from the others' steps on the same row
+    # A task with large gradients takes nothing from the others' steps on the same row.
+    if name == "adam":
         moved = moves(0.01, gradient=100.0)[1]
         assert moved == pytest.approx(shared_row * (0.18027 / 0.19027) ** 0.5, rel=1e-3)

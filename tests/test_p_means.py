@@ -1,4 +1,6 @@
-"""Rücklé et al. 2018: power means, word vectors and the maps between their spaces, derived by hand."""
+"""Rücklé et al. 2018: power means, word vectors and the maps between their spaces, derived by
+hand.
+"""
 
 import dataclasses
 import gzip
@@ -82,7 +84,12 @@ def test_a_sentence_has_the_means_of_each_space_of_the_words_it_knows():
     encoder.assign_word_vectors(rows, np.array([[True, False], [True, True]]))
     found = encoder(tokenizer(tf.constant(["one two", "one unseen", "unseen", ""]))).numpy()
     # Where a space knows no word, it is the mean of those it knows.
-    assert found.tolist() == [[2, 1, 3, 2, 7, 7], [1, 2, 1, 2, 7, 7], [2, 1, 2, 1, 7, 7], [2, 1, 2, 1, 7, 7]]
+    assert found.tolist() == [
+        [2, 1, 3, 2, 7, 7],
+        [1, 2, 1, 2, 7, 7],
+        [2, 1, 2, 1, 7, 7],
+        [2, 1, 2, 1, 7, 7],
+    ]
 
 
 @pytest.fixture
@@ -120,7 +127,10 @@ def vectors_in(path):
 
 def test_files_of_vectors_as_they_are_published(tmp_path):
     content = b"the 1 2\n. . . 3 4\nthe 5 6\n\xff 7 8\n\xfe 9 9\n\n"
-    for name, lines in (("glove.txt", content), ("fast.vec", b"5 2\r\n" + content.replace(b"\n", b" \r\n"))):
+    for name, lines in (
+        ("glove.txt", content),
+        ("fast.vec", b"5 2\r\n" + content.replace(b"\n", b" \r\n")),
+    ):
         (tmp_path / name).write_bytes(lines)
         assert vectors_in(tmp_path / name) == {"the": [1, 2], ". . .": [3, 4], "\ufffd": [7, 8]}
     for content in (b"1" + BINARY[1:], BINARY + BINARY[4:]):  # once, and twice
@@ -152,7 +162,8 @@ def test_damaged_vectors_are_refused(tmp_path, name):
     "name",
     [
         *("bivcd", "cvm:0", "cca:bivcd:9", "cca:fr.vec", "cca@no_file.tsv:{}.vec"),
-        # A dictionary without single words, a mapping that takes none, and vectors of other words alone.
+        # A dictionary without single words, a mapping that takes none, and vectors of other words
+        # alone.
         *("cca@phrases.tsv:{}.vec", "sif@phrases.tsv:{}.vec", "other.vec"),
     ],
 )
@@ -171,11 +182,13 @@ def test_hinges_by_hand():
     assert float(cosine_hinge(a, n, b, 0.5)[0]) == pytest.approx(0.5 + 0.5**0.5)
 
 
-# |a - b|^2 of the pairs is 1, 5 and 1; the translations after them are at 2 and 5, 8 and 2, 5 and 4. So two
-# hinges are above 0 with a margin of 2.5, all with 9, and none with -9.
+# |a - b|^2 of the pairs is 1, 5 and 1; the translations after them are at 2 and 5, 8 and 2, 5 and
+# 4. So two hinges are above 0 with a margin of 2.5, all with 9, and none with -9.
 @pytest.mark.parametrize("margin", [2.5, 9.0, -9.0])
 def test_the_gradients_of_sums_are_those_of_each_pair_and_the_sentences_after_it(margin):
-    a, b = (np.array(rows, np.float32) for rows in ([[1, 0], [2, 0], [0, 3]], [[1, 1], [0, 1], [0, 2]]))
+    a, b = (
+        np.array(rows, np.float32) for rows in ([[1, 0], [2, 0], [0, 3]], [[1, 1], [0, 1], [0, 2]])
+    )
     both = tf.Variable(np.concatenate([a, b]))
     with tf.GradientTape() as tape:
         loss = 0.0
@@ -189,9 +202,11 @@ def test_the_gradients_of_sums_are_those_of_each_pair_and_the_sentences_after_it
 
 
 def test_the_regularizer_of_sums_by_hand():
-    # With a single pair, its translation is the only noise sentence, and the hinge has no gradient. That of
-    # the regularizer is the vector itself, also of a word that occurs twice.
-    bitext = Bitext({("en", "de"): ([["a", "a"]], [["x"]])}, {"en": Counter("aa"), "de": Counter("x")})
+    # With a single pair, its translation is the only noise sentence, and the hinge has no gradient.
+    # That of the regularizer is the vector itself, also of a word that occurs twice.
+    bitext = Bitext(
+        {("en", "de"): ([["a", "a"]], [["x"]])}, {"en": Counter("aa"), "de": Counter("x")}
+    )
     fitted = fit_vectors(["cvm:3"], bitext, TOKENIZER, seed=1)
     rows = np.random.default_rng(1).normal(0, 0.1, (2, 3))
     squares = 0.1
@@ -209,7 +224,9 @@ def test_sif_weighs_words_and_takes_the_first_direction_out(folder):
     for language, words in plain.items():
         counts = BITEXT.counts[language]
         for word, place in words.places.items():
-            weighted[language, word] = words.rows[place] * 1e-3 / (1e-3 + counts[word] / counts.total())
+            weighted[language, word] = (
+                words.rows[place] * 1e-3 / (1e-3 + counts[word] / counts.total())
+            )
     averages = []
     for language, texts in (("en", ENGLISH), ("de", GERMAN)):
         for text in texts:
@@ -231,24 +248,34 @@ def test_words_come_near_their_translations(tmp_path, name):
     sentences = random.integers(12, size=(3000, 4)).tolist()
 
     def pairs(target):
-        return [[" ".join(f"{lang}{i}" for i in words) for lang in ("en", target)] for words in sentences]
+        return [
+            [" ".join(f"{lang}{i}" for i in words) for lang in ("en", target)]
+            for words in sentences
+        ]
 
     bitext = Bitext.read({f"en-{target}": pairs(target) for target in languages[1:]}, TOKENIZER, 1)
     with mock.patch.dict(word_vectors._PROJECTION, epochs=10):
         fitted = fit_vectors([name.format(f"{tmp_path}/{{}}.vec")], bitext, TOKENIZER, 1)
     rows = fitted.rows / np.maximum(np.linalg.norm(fitted.rows, axis=1, keepdims=True), 1e-9)
-    english, *others = (rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages)
+    english, *others = (
+        rows[[fitted.words.index(f"{lang}{i}") for i in range(12)]] for lang in languages
+    )
     for other in others:
         assert np.mean(np.argmax(english @ other.T, axis=1) == np.arange(12)) > 0.5
 
 
 def test_canonical_correlations_by_hand():
-    # German has English's second column, tripled, and its first with as much of a third, unrelated one: the
-    # correlations are 1 and 1 / sqrt(2).
+    # German has English's second column, tripled, and its first with as much of a third, unrelated
+    # one: the correlations are 1 and 1 / sqrt(2).
     first, second, third = np.array([[1, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]], np.float32)
-    sides = {"en": np.stack([first, second], axis=1), "de": np.stack([first + third, 3 * second], axis=1)}
+    sides = {
+        "en": np.stack([first, second], axis=1),
+        "de": np.stack([first + third, 3 * second], axis=1),
+    }
     space = {c: Words({f"{c}{i}": i for i in range(4)}, rows + 5) for c, rows in sides.items()}
-    bitext = Bitext({("en", "de"): tuple([[f"{c}{i}"] for i in range(4)] for c in sides)}, BITEXT.counts)
+    bitext = Bitext(
+        {("en", "de"): tuple([[f"{c}{i}"] for i in range(4)] for c in sides)}, BITEXT.counts
+    )
     english, german = (words.rows for words in word_vectors._cca(space, bitext, seed=1).values())
     for rows in (english, german):
         assert np.cov(rows.T) == pytest.approx(np.eye(2), abs=1e-5)
@@ -262,7 +289,8 @@ def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
     for language, rows in (("en", english), ("de", english @ rotation)):
         lines = [f"{language}{i} {' '.join(map(str, row))}" for i, row in enumerate(rows)]
         (tmp_path / f"{language}.vec").write_text("\n".join(lines))
-    # Half of the words are in the dictionary; the translations, and entries of several words, are wrong.
+    # Half of the words are in the dictionary; the translations, and entries of several words, are
+    # wrong.
     entries = [f"en{i}\tde{i}" for i in range(30)] + [f"en{i} en1\tde{59 - i}" for i in range(60)]
     (tmp_path / "words.tsv").write_text("\n".join([*entries, "unknown\tunbekannt"]))
     wrong = [[f"en{i}", f"de{59 - i}"] for i in range(60)]
@@ -275,36 +303,50 @@ def test_cca_of_a_dictionary_undoes_a_rotation(tmp_path):
 
 
 def test_infersents_vector_is_the_maximum_of_the_states():
-    infersent = ("encoder.pooling=max", f"encoder.intermediate_dim={DIM // 2}", "encoder.num_layers=1")
+    infersent = (
+        "encoder.pooling=max",
+        f"encoder.intermediate_dim={DIM // 2}",
+        "encoder.num_layers=1",
+    )
     model = tiny_model(tiny_config(*LSTM, *infersent))
     batch = make_batch(model, make_examples(["a b c", "d"], ["b", "hello e"]))
     forward, backward = model.encoder.forward, model.encoder.backward
     words = model.encoder.embed_words(batch.features.words).numpy()[batch.features.tokens.numpy()]
     lengths = batch.features.lengths.numpy()
     states = np.concatenate([read(words, lengths) for read in (forward, backward)], axis=-1)
-    vectors = np.stack([rows[:length].max(axis=0) for rows, length in zip(states, lengths, strict=True)])
+    vectors = np.stack(
+        [rows[:length].max(axis=0) for rows, length in zip(states, lengths, strict=True)]
+    )
     assert model.encoder(batch.features).numpy() == pytest.approx(vectors, abs=1e-6)
 
 
 def test_inference_and_detection_share_a_classifier_of_five_classes():
     model = tiny_model(tiny_config("tasks.inference_and_detection.weight=1"))
     detection, inference, spanish = (
-        find_task(model, f"inference_and_detection{languages}") for languages in ("_en-es", "", "_es")
+        find_task(model, f"inference_and_detection{languages}")
+        for languages in ("_en-es", "", "_es")
     )
     assert detection.heads == inference.heads == spanish.heads
     assert detection.trace_key != inference.trace_key == spanish.trace_key
-    # Classes have a bias alone: e^0 to e^2 for inference, e^3 for unrelated sentences, e^4 for translations.
+    # Classes have a bias alone: e^0 to e^2 for inference, e^3 for unrelated sentences, e^4 for
+    # translations.
     classifier = inference.heads["classifier"]
     classifier.logits.set_weights([np.zeros((7, 5)), np.arange(5.0)])
     total = np.log(np.exp(np.arange(5.0)).sum())
     batch = make_batch(model, make_examples(["a b c", "d"], ["b", "hello e"]))
-    assert detection.losses(model.encoder, batch)[0].numpy() == pytest.approx([total - 3.5] * 2, abs=1e-5)
+    assert detection.losses(model.encoder, batch)[0].numpy() == pytest.approx(
+        [total - 3.5] * 2, abs=1e-5
+    )
     labelled = make_batch(model, make_examples(["a", "b"], ["c", "d"], labels=[0, 2]))
-    assert inference.losses(model.encoder, labelled)[0].numpy() == pytest.approx([total, total - 2], abs=1e-5)
+    assert inference.losses(model.encoder, labelled)[0].numpy() == pytest.approx(
+        [total, total - 2], abs=1e-5
+    )
     # What is exported is inference: the probabilities of its three classes.
     shares = np.exp(np.arange(3.0)) / np.exp(np.arange(3.0)).sum()
     served = model.module().signatures["inference"]
-    assert served(tf.constant(["a"]), tf.constant(["b"])).numpy()[0] == pytest.approx(shares, abs=1e-5)
+    assert served(tf.constant(["a"]), tf.constant(["b"])).numpy()[0] == pytest.approx(
+        shares, abs=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -317,7 +359,8 @@ def test_the_preset_is_fitted_exported_and_scored(tmp_path, monkeypatch):
         patch.setattr(experiment, "evaluate", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_experiment(Run(name="p-mean", config=config, **places))
-    # The model does not wait for its scores. Started again, the run takes the vectors that it has kept.
+    # The model does not wait for its scores. Started again, the run takes the vectors that it has
+    # kept.
     exported = tf.saved_model.load(str(tmp_path / "model"))(texts).numpy()
     results = run_experiment(Run(name="p-mean", config=config, **places))
     assert results["steps"] == 0

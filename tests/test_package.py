@@ -106,7 +106,9 @@ def test_without_any_extra_each_command_has_help_and_names_what_it_lacks(tmp_pat
     assert run.returncode == 0, run.stderr
     assert "Traceback" not in run.stderr
     statuses = dict(line.rsplit(" ", 1) for line in run.stdout.splitlines())
-    helped = {name: status for name, status in statuses.items() if name.endswith("--help") or not name}
+    helped = {
+        name: status for name, status in statuses.items() if name.endswith("--help") or not name
+    }
     assert set(helped.values()) == {"0"}, helped
     assert set(statuses.values()) == {"0", "2"}, statuses
     assert run.stderr.count("pip install 'xling_tf[evaluation]'") >= 2
@@ -117,12 +119,24 @@ def test_a_new_user_installs_the_wheel_and_follows_the_tour(wheel, tmp_path, mon
     """The notebook of the docs, run top to bottom as its reader runs it."""
     site = tmp_path / "site"
     # What the package depends on is there already; the checkout is not on the path.
-    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(site)]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        str(site),
+    ]
     subprocess.run([*install, str(wheel.filename)], check=True)
     monkeypatch.setenv("PATH", f"{site / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(site))
-    for name in ("prepare", "benchmark-speed"):  # of folders of the wheel that the tour does not come to
-        done = subprocess.run(["xling-tf", name, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    # Of folders of the wheel that the tour does not come to.
+    for name in ("prepare", "benchmark-speed"):
+        done = subprocess.run(
+            ["xling-tf", name, "--help"], cwd=tmp_path, capture_output=True, text=True
+        )
         assert "flags:" in done.stdout, (name, done.stdout, done.stderr)
     wrong = subprocess.run(["xling-tf", "trian"], cwd=tmp_path, capture_output=True, text=True)
     assert (wrong.returncode, "did you mean train?" in wrong.stderr) == (2, True)
@@ -177,14 +191,19 @@ def test_exports_are_installed_and_used_without_tensorflow(wheel, tmp_path):
     inputs = json.dumps([TEXTS, str(tmp_path / "onnx"), str(tmp_path / "litert")])
     # Outside of the checkout, whose package would be imported in place of the installed one.
     run = subprocess.run(
-        [python, "-c", WITHOUT_TENSORFLOW, inputs], cwd=tmp_path, env={"PATH": ""}, capture_output=True
+        [python, "-c", WITHOUT_TENSORFLOW, inputs],
+        cwd=tmp_path,
+        env={"PATH": ""},
+        capture_output=True,
     )
     assert run.returncode == 0, run.stderr
     (*vectors, averages), nearest, errors, has_tensorflow = json.loads(run.stdout)
     expected = model(TEXTS).numpy()
     np.testing.assert_allclose(vectors, [expected] * 2, atol=1e-5)
     # Rotated, and rounded to 8 bits.
-    np.testing.assert_allclose(np.matmul(averages, np.transpose(averages)), expected @ expected.T, atol=0.02)
+    np.testing.assert_allclose(
+        np.matmul(averages, np.transpose(averages)), expected @ expected.T, atol=0.02
+    )
     assert (nearest, has_tensorflow) == (0, False)
     assert all("pip install 'xling_tf[tensorflow]'" in error for error in errors)
     assert len(errors) == 2

@@ -48,7 +48,9 @@ def test_a_file_that_cannot_be_read_costs_only_itself(tmp_path, caplog):
     write_catalogue(folder / "b.mo", {"a text": "un texto"})
     # The plain locale is preferred to one of a country, and another language is not read.
     for locale in ("es_ES", "de"):
-        write_catalogue(tmp_path / f"usr/share/locale/{locale}/LC_MESSAGES/b.mo", {"a text": locale})
+        write_catalogue(
+            tmp_path / f"usr/share/locale/{locale}/LC_MESSAGES/b.mo", {"a text": locale}
+        )
     for name, content in {"a.mo": b"\xde\x12\x04\x95" + b"\xff" * 40, "c.mo": b""}.items():
         (folder / name).write_bytes(content)
     assert read_catalogues([tmp_path], "es") == {"a text": "un texto"}
@@ -91,16 +93,24 @@ as you see."
 
 
 def test_wesnoth_package(tmp_path):
-    write_files(tmp_path, {"usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg": _SCENARIO})
+    write_files(
+        tmp_path, {"usr/share/games/wesnoth/1.16/data/campaigns/x/scenarios/01.cfg": _SCENARIO}
+    )
     translations = {'Who said "halt"?': "¿Quién fue?", "I did,\nas you see.": "Yo, como ves."}
-    write_catalogue(tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations)
+    write_catalogue(
+        tmp_path / "usr/share/games/wesnoth/1.16/translations/es/LC_MESSAGES/x.mo", translations
+    )
     extraction = extract_wesnoth([tmp_path], "en", "es")
     assert set(extraction.parallel) == {TranslationPair(*texts) for texts in translations.items()}
     assert extraction.conversations["es"] == [("¿Quién fue?", "Yo, como ves.")]
     assert extraction.conversations["en"] == [('Who said "halt"?', "I did,\nas you see.")]
     assert ["¿Quién fue?", "Yo, como ves."] in extraction.documents["es"]
     night = ["Night falls.", 'Who said "halt"?', "I did, as you see."]
-    assert extraction.documents["en"][:3] == [["Long ago there was a bridge."], night, ["Another day."]]
+    assert extraction.documents["en"][:3] == [
+        ["Long ago there was a bridge."],
+        night,
+        ["Another day."],
+    ]
 
 
 _TALK = [
@@ -108,7 +118,10 @@ _TALK = [
         "type": "talk_topic",
         "id": "TALK_HELLO",
         "dynamic_line": {"npc_female": True, "yes": "Hello, sir.", "no": ["Hi.", "&You nod."]},
-        "responses": [{"text": "Who are you?", "topic": "TALK_WHO"}, {"text": "Bye.", "topic": "TALK_DONE"}],
+        "responses": [
+            {"text": "Who are you?", "topic": "TALK_WHO"},
+            {"text": "Bye.", "topic": "TALK_DONE"},
+        ],
     },
     {"type": "talk_topic", "id": ["TALK_WHO"], "dynamic_line": "Just a guard.", "responses": []},
     {"type": "talk_topic", "id": "TALK_TEST_A", "dynamic_line": "Test!", "responses": []},
@@ -117,11 +130,15 @@ _TALK = [
 
 
 def test_cataclysm_package_whose_topics_are_walked_both_ways(tmp_path):
-    write_files(tmp_path, {"usr/share/games/cataclysm-dda/json/npcs/guard/talk.json": json.dumps(_TALK)})
+    write_files(
+        tmp_path, {"usr/share/games/cataclysm-dda/json/npcs/guard/talk.json": json.dumps(_TALK)}
+    )
     messages = {"Who are you?": "¿Quién eres?", "Just a guard.": "Un guardia."}
     write_catalogue(tmp_path / "usr/share/locale/es_ES/LC_MESSAGES/cataclysm-dda.mo", messages)
     extraction = extract_cataclysm([tmp_path], "en", "es")
-    answered = [(line, answer) for line in ("Hello, sir.", "Hi.") for answer in ("Who are you?", "Bye.")]
+    answered = [
+        (line, answer) for line in ("Hello, sir.", "Hi.") for answer in ("Who are you?", "Bye.")
+    ]
     assert extraction.conversations["en"] == [*answered, ("Who are you?", "Just a guard.")]
     assert extraction.conversations["es"] == [ResponsePair("¿Quién eres?", "Un guardia.")]
     assert TranslationPair("Just a guard.", "Un guardia.") in extraction.parallel

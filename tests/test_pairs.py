@@ -65,7 +65,9 @@ def test_labels_say_which_texts_are_alike(labels):
 def test_names_of_classes_say_which_texts_are_alike(labels, names):
     def data(*labels):
         columns = {"premise": ["a", "b"], "hypothesis": ["c", "d"], "label": labels}
-        return datasets.Dataset.from_dict(columns).cast_column("label", datasets.ClassLabel(names=names))
+        return datasets.Dataset.from_dict(columns).cast_column(
+            "label", datasets.ClassLabel(names=names)
+        )
 
     assert read_pairs(data(*labels)) == ALIKE
     # -1 stands for no label, as in the test sets of GLUE.
@@ -77,7 +79,14 @@ def test_names_of_columns_say_what_they_are():
     frame = table("Text 1", "text_2", "Label")[["Label", "Text 1", "text_2"]]
     records = frame.to_dict("records")
     arrow = pa.Table.from_pandas(frame, preserve_index=False)
-    for pairs in (frame, records, iter(records), frame.to_dict("list"), arrow, arrow.to_batches()[0]):
+    for pairs in (
+        frame,
+        records,
+        iter(records),
+        frame.to_dict("list"),
+        arrow,
+        arrow.to_batches()[0],
+    ):
         assert read_pairs(pairs) == SCORED
 
 
@@ -89,7 +98,10 @@ def test_a_file_is_a_table(tmp_path):
     write_files(tmp_path, files)
     assert read_pairs(tmp_path / "named.csv") == SCORED
     assert read_pairs(str(tmp_path / "plain.tsv")) == TRIPLETS
-    faults = {"a\tb\nc\n": "line 2: not 2 columns", "answer\tquery\ttext\nb\ta\tc\n": "answer, query, text"}
+    faults = {
+        "a\tb\nc\n": "line 2: not 2 columns",
+        "answer\tquery\ttext\nb\ta\tc\n": "answer, query, text",
+    }
     for content, message in faults.items():
         with pytest.raises(UserError, match=message):
             read_pairs(write_files(tmp_path, {"x.tsv": content}) / "x.tsv")
@@ -104,7 +116,10 @@ def test_a_file_is_a_table(tmp_path):
         tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*rows(WRONG), strict=True)))),
         [TranslationPair(*pair, (wrong,)) for *pair, wrong in rows(WRONG)],
         [{"query": a, "answer": b, "negatives": [wrong]} for a, b, wrong in rows(WRONG)],
-        [{"negative_1": None, "hard_neg": wrong, "pos": b, "question": a} for a, b, wrong in rows(WRONG)],
+        [
+            {"negative_1": None, "hard_neg": wrong, "pos": b, "question": a}
+            for a, b, wrong in rows(WRONG)
+        ],
     ],
 )
 def test_wrong_texts_in_any_form(pairs):
@@ -123,7 +138,9 @@ def test_a_text_that_shows_nothing_is_empty(blank):
             read_pairs([("a", "b"), pair])
     assert read_pairs([("one", "two", blank)]) == [Pair("one", "two")]
     # A joiner or a variation selector beside a letter or a heart is part of the text.
-    assert read_pairs([("می\u200cخواهم", "\u2764\ufe0f")]) == [Pair("می\u200cخواهم", "\u2764\ufe0f")]
+    assert read_pairs([("می\u200cخواهم", "\u2764\ufe0f")]) == [
+        Pair("می\u200cخواهم", "\u2764\ufe0f")
+    ]
 
 
 def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
@@ -143,15 +160,24 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
     [
         # Without names: two texts or three, and nothing else.
         (rows(SCORES), '"sentence1", "sentence2", "score"'),
-        ([("hello", "hallo", "17"), ("dog", "Hund", "18")], "column 3 has numbers or classes, such as '18'"),
+        (
+            [("hello", "hallo", "17"), ("dog", "Hund", "18")],
+            "column 3 has numbers or classes, such as '18'",
+        ),
         (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has numbers or classes"),
         ([(*row, "another wrong text") for row in rows(WRONG)], "pair 1 is list"),
         ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
         # The first line of a file.
-        ([("number", "text", "note"), ("1", "hello", "x"), ("2", "dog", "y")], "column 1 has numbers"),
+        (
+            [("number", "text", "note"), ("1", "hello", "x"), ("2", "dog", "y")],
+            "column 1 has numbers",
+        ),
         ([("source", "target"), *TEXTS], "first row names columns"),
         (table("query", "whatever", "score"), "query, whatever, score"),
-        (pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]), "query, answer, answer"),
+        (
+            pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]),
+            "query, answer, answer",
+        ),
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
         (table("text1", "text2", "label", column=["entailment", "neutral"] * 6), "pair 2 must be"),
@@ -205,8 +231,19 @@ def test_translations_by_language_are_pairs_in_files(ending, tmp_path):
 def test_translations_by_language_are_pairs_in_memory():
     dataset = datasets.Dataset.from_list(TRANSLATIONS)
     frame = pd.DataFrame(TRANSLATIONS)
-    tables = [TRANSLATIONS, dataset, dataset.flatten(), frame, frame[["translation"]], dataset.data.table]
-    tables += [iter(TRANSLATIONS), [row["translation"] for row in TRANSLATIONS], frame.to_dict("list")]
+    tables = [
+        TRANSLATIONS,
+        dataset,
+        dataset.flatten(),
+        frame,
+        frame[["translation"]],
+        dataset.data.table,
+    ]
+    tables += [
+        iter(TRANSLATIONS),
+        [row["translation"] for row in TRANSLATIONS],
+        frame.to_dict("list"),
+    ]
     for pairs in tables:
         assert read_pairs(pairs) == TRANSLATED
     # The first row has the order.
@@ -226,13 +263,18 @@ def test_translations_by_language_are_pairs_in_memory():
     "names", [("en", "es"), ("English", "Spanish"), ("text_en", "text_es"), ("en-US", "es-ES")]
 )
 def test_languages_name_the_columns_of_a_pair(names, tmp_path):
-    files = {"x.tsv": "\t".join(names) + "\none\tuno\n", "y.csv": f"idx,{','.join(names)}\n4,one,uno\n"}
+    files = {
+        "x.tsv": "\t".join(names) + "\none\tuno\n",
+        "y.csv": f"idx,{','.join(names)}\n4,one,uno\n",
+    }
     for name in files:
         assert read_pairs(write_files(tmp_path, files) / name) == [Pair("one", "uno")]
     assert read_pairs(pd.DataFrame([("one", "uno")], columns=[*names])) == [Pair("one", "uno")]
 
 
-@pytest.mark.parametrize("name", ["idx", "id", "pair_ID", "__index_level_0__", "Unnamed: 0", "qid1"])
+@pytest.mark.parametrize(
+    "name", ["idx", "id", "pair_ID", "__index_level_0__", "Unnamed: 0", "qid1"]
+)
 def test_numbers_of_rows_are_left_out(name, tmp_path):
     names = ["label", "sentence1", "sentence2", name]
     frame = pd.DataFrame([(1, "a", "c", 7), (0, "b", "d", 8)], columns=names)
@@ -251,7 +293,9 @@ def forms(names, *rows):
     return records, pd.DataFrame(columns, dtype=object), columns
 
 
-@pytest.mark.parametrize("value", [float("nan"), None, pd.NA, pd.NaT, True, 7, np.float32(3.5), b"\xff"])
+@pytest.mark.parametrize(
+    "value", [float("nan"), None, pd.NA, pd.NaT, True, 7, np.float32(3.5), b"\xff"]
+)
 def test_what_is_no_text_is_refused_in_every_form(value):
     for pairs in forms(("source", "target"), ("one", "uno"), ("two", value)):
         with pytest.raises(UserError, match="pair 2 must be two texts"):

@@ -123,24 +123,34 @@ def test_comments_that_are_dropped():
         "abcdefg 123": letters,
         "abcdefgh 123": None,
     }
-    assert {text: comment_fault(Comment("t1_b", "t1_a", "ann", text)) for text in expected} == expected
-    assert comment_fault(Comment("t1_b", "t1_a", "RoBoTfan", "Of letters.")) == "author's name has bot"
+    assert {
+        text: comment_fault(Comment("t1_b", "t1_a", "ann", text)) for text in expected
+    } == expected
+    assert (
+        comment_fault(Comment("t1_b", "t1_a", "RoBoTfan", "Of letters.")) == "author's name has bot"
+    )
 
 
 @FEW
 @given(data=st.data())
 def test_no_input_stops_a_pipeline(data, tmp_path):
-    for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(b"\n"):
+    for line in data.draw(st.one_of(damaged(comment_line()), odd_json(comment_line()))).split(
+        b"\n"
+    ):
         assert all("\n" not in each.text for each in kept_comments(line))
     path = tmp_path / "enwiki.xml"
     content = data.draw(damaged(DUMP))
     path.write_bytes(content)
     has_end = b"</mediawiki>" in content.rpartition(b"</page>")[2]
-    with nullcontext() if has_end else pytest.raises(UserError, match=f"{path} must be a whole dump"):
+    with (
+        nullcontext() if has_end else pytest.raises(UserError, match=f"{path} must be a whole dump")
+    ):
         assert all(runs for _, runs in articles(str(path), "en"))
 
 
-ARTICLES = [page_xml(f"Of {n} one. Of {n} two. Of {n} three.", title=f"Article {n}") for n in range(80)]
+ARTICLES = [
+    page_xml(f"Of {n} one. Of {n} two. Of {n} three.", title=f"Article {n}") for n in range(80)
+]
 STREAMS = [HEADER.encode(), *("".join(ARTICLES[n : n + 20]).encode() for n in (0, 20, 40, 60))]
 MULTISTREAM = [*map(bz2.compress, STREAMS), bz2.compress(b"</mediawiki>")]
 
@@ -203,7 +213,9 @@ def test_a_language_that_nobody_knows_is_refused(tmp_path):
 @pytest.mark.slow
 def test_two_processes_write_the_same_lines(tmp_path):
     for month in range(4):
-        lines = [comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)]
+        lines = [
+            comment(f"{month}_{i}", f"t1_{(month + 1) % 4}_{i}", "Yes, it is.") for i in range(50)
+        ]
         (tmp_path / f"RC_2016-{month}").write_bytes(b"".join(lines))
     command = ["data/prepare_raw.py", "reddit", "--input", f"{tmp_path}/RC_*", "--language=en"]
     two = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]

@@ -66,16 +66,23 @@ def test_another_language_of_a_preset_is_in_the_name_of_the_run():
 
 
 def test_the_literal_recipe_cycles_through_its_tasks():
-    # 2019, sec. 3.2: "cycling through the different tasks [...] and performing an optimization step for a
-    # single task"
+    # 2019, sec. 3.2: "cycling through the different tasks [...] and performing an optimization step
+    # for a single task"
     paper = get_preset("paper-en-es")
     tasks = plan_tasks(paper, paper.data)
-    assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(six_tasks("es"))
+    assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(
+        six_tasks("es")
+    )
 
 
 SHORT = (
     *("heads.tower_dims=8", "heads.inference_dim=8"),
-    *("training.precision=float32", "training.minutes=0", "training.steps=3", "training.bow_steps=0"),
+    *(
+        "training.precision=float32",
+        "training.minutes=0",
+        "training.steps=3",
+        "training.bow_steps=0",
+    ),
 )
 NARROW = ("encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=8")
 SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
@@ -85,7 +92,12 @@ kernels_of = cache(kernels.get_registered_kernels_for_op)
 
 def computes_with_floats(node: Any) -> bool:
     """Whether a type that a node is made for is one of floats."""
-    numbers = [number for value in node.attr.values() for number in (value.type, *value.list.type) if number]
+    numbers = [
+        number
+        for value in node.attr.values()
+        for number in (value.type, *value.list.type)
+        if number
+    ]
     return any(tf.as_dtype(number).is_floating for number in numbers)
 
 
@@ -101,10 +113,14 @@ def has_gpu_kernel(node: Any) -> bool:
 def missing_kernels(graph: tf.Graph) -> set[str]:
     """The operations with floats that would run on the CPU."""
     definition = graph.as_graph_def()
-    functions = {function.signature.name: function.node_def for function in definition.library.function}
+    functions = {
+        function.signature.name: function.node_def for function in definition.library.function
+    }
     nodes = [*definition.node, *itertools.chain(*functions.values())]
     computing = [node for node in nodes if node.op not in {"Placeholder", *functions}]
-    return {node.op for node in computing if computes_with_floats(node) and not has_gpu_kernel(node)}
+    return {
+        node.op for node in computing if computes_with_floats(node) and not has_gpu_kernel(node)
+    }
 
 
 # One of each kind of tokenizer and tasks; the others differ in languages and numbers alone.
@@ -120,13 +136,19 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
         (
             "multilingual-best",
             [
-                *("initial.model={start}", "tasks.distillation.teacher={start}", "data.targets=es,de"),
+                *(
+                    "initial.model={start}",
+                    "tasks.distillation.teacher={start}",
+                    "data.targets=es,de",
+                ),
                 "tasks.question_answering.miner={start}",
             ],
         ),
     ],
 )
-def test_it_trains_is_served_and_computes_with_floats_on_gpus(name, settings, exports, tmp_path, monkeypatch):
+def test_it_trains_is_served_and_computes_with_floats_on_gpus(
+    name, settings, exports, tmp_path, monkeypatch
+):
     compile_step, missing = Trainer._compile, []
 
     def watched(trainer, phase, task):

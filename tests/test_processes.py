@@ -123,7 +123,9 @@ def test_gpus_are_exact_and_shared_wherever_the_library_starts(call, hub_folder,
     processes._prepare_gpus.cache_clear()
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["GPU:0", "GPU:1"])
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", done.set_growth)
-    monkeypatch.setattr(tf.config.experimental, "enable_tensor_float_32_execution", done.set_rounding)
+    monkeypatch.setattr(
+        tf.config.experimental, "enable_tensor_float_32_execution", done.set_rounding
+    )
     for _ in range(2):
         with suppress(UserError):  # of fine_tune, whose output is a file
             call(hub_folder)
@@ -150,7 +152,9 @@ def test_a_search_works_in_a_forked_process():
 
 
 @pytest.mark.slow
-def test_pickle_and_process_pools_carry_a_model_by_its_name(loaded, hub_folder, hub_vectors, monkeypatch):
+def test_pickle_and_process_pools_carry_a_model_by_its_name(
+    loaded, hub_folder, hub_vectors, monkeypatch
+):
     monkeypatch.chdir(hub_folder.parent)
     relative = xling_tf.load(hub_folder.name, dtype="bfloat16")
     monkeypatch.chdir("/")
@@ -172,9 +176,12 @@ def test_a_forked_worker_reads_its_task_and_says_why_it_cannot_encode(loaded, hu
 
 
 @pytest.mark.parametrize(
-    ("kind", "ending"), [("gztar", ".tgz"), ("zip", ".ZIP"), ("bztar", ".tar.bz2"), ("xztar", ".tar.xz")]
+    ("kind", "ending"),
+    [("gztar", ".tgz"), ("zip", ".ZIP"), ("bztar", ".tar.bz2"), ("xztar", ".tar.xz")],
 )
-def test_archives_of_every_kind_are_opened_and_damage_is_reported(kind, ending, hub_folder, tmp_path):
+def test_archives_of_every_kind_are_opened_and_damage_is_reported(
+    kind, ending, hub_folder, tmp_path
+):
     packed = shutil.make_archive(str(tmp_path / "packed"), kind, hub_folder.parent, hub_folder.name)
     archive = Path(packed).rename(tmp_path / f"model{ending}")
     assert (find_model(archive) / "saved_model.pb").is_file()
@@ -204,7 +211,9 @@ def test_a_model_is_found_however_it_is_named(hub_folder, tmp_path, monkeypatch)
         assert find_model(archive).name == number
 
 
-def test_a_model_at_hugging_face_is_loaded_by_its_name(hub_folder, hub_vectors, tmp_path, monkeypatch):
+def test_a_model_at_hugging_face_is_loaded_by_its_name(
+    hub_folder, hub_vectors, tmp_path, monkeypatch
+):
     repository = shutil.copytree(hub_folder, tmp_path / "repository")
     for name in ("pytorch_model.bin", "onnx/model.onnx"):  # formats that nobody reads
         (repository / name).parent.mkdir(exist_ok=True)

@@ -14,7 +14,9 @@ from programs import ROOT
 from xling_tf import program
 from xling_tf.errors import UserError, as_user_error, library
 
-NO_MEMORY = tf.errors.InternalError(None, None, "cudaSetDevice() on GPU:0 failed. Status: out of memory")
+NO_MEMORY = tf.errors.InternalError(
+    None, None, "cudaSetDevice() on GPU:0 failed. Status: out of memory"
+)
 
 
 def test_a_part_logs_lines_at_its_begin_and_end_and_in_between(caplog, monkeypatch):
@@ -33,17 +35,24 @@ def test_a_part_logs_lines_at_its_begin_and_end_and_in_between(caplog, monkeypat
     [
         (UserError("give another `v` or `names`"), 2, "error: give another --v or `names`\n"),
         (KeyboardInterrupt(), 130, "interrupted; the same command continues\n"),
-        (OSError(28, ""), 2, "error: the disk is full; make room, and the same command continues\n"),
         (
-            tf.errors.ResourceExhaustedError(None, None, "m/x; No space left on device [Op:SaveV2]"),
+            OSError(28, ""),
+            2,
+            "error: the disk is full; make room, and the same command continues\n",
+        ),
+        (
+            tf.errors.ResourceExhaustedError(
+                None, None, "m/x; No space left on device [Op:SaveV2]"
+            ),
             2,
             "error: the disk is full; make room, and the same command continues\n",
         ),
         (
             NO_MEMORY,
             2,
-            "error: no memory left (cudaSetDevice() on GPU:0 failed. Status: out of memory); end other "
-            "programs that use the GPU, or set smaller batches, and the same command continues\n",
+            "error: no memory left (cudaSetDevice() on GPU:0 failed. Status: out of memory); end "
+            "other programs that use the GPU, or set smaller batches, and the same command "
+            "continues\n",
         ),
     ],
 )
@@ -58,16 +67,23 @@ def test_a_reader_that_stops_ends_the_program_without_a_message(num_lines):
     code = f"from xling_tf import program\nprogram.run(lambda: print('line\\n' * {num_lines}), '')"
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, cwd=ROOT
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
 
 
 def test_texts_and_paths_are_printed_in_any_encoding():
     code = "from xling_tf import program; program.run(lambda: print('a\\u00f1o \\udcf1'), '')"
-    for encoding, output in {"ascii": b"a\\xf1o \\udcf1\n", "utf-8": "año \\udcf1\n".encode()}.items():
+    for encoding, output in {
+        "ascii": b"a\\xf1o \\udcf1\n",
+        "utf-8": "año \\udcf1\n".encode(),
+    }.items():
         environment = {**os.environ, "PYTHONIOENCODING": encoding}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment)
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, cwd=ROOT, env=environment
+        )
         assert (done.returncode, done.stdout) == (0, output), done.stderr
 
 
@@ -80,7 +96,9 @@ def test_a_full_disk_or_memory_is_no_damaged_file(error):
 def test_a_package_that_fails_is_not_called_missing(tmp_path, monkeypatch):
     (tmp_path / "broken_package.py").write_text("import missing_dependency")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match=r"Broken, which cannot be imported \(No module named 'missing_dep"):
+    with pytest.raises(
+        UserError, match=r"Broken, which cannot be imported \(No module named 'missing_dep"
+    ):
         library("broken_package", "Broken", "x")
     with pytest.raises(UserError, match=r"needs None, which is not installed; .*xling_tf\[x\]"):
         library("missing_package.part", "None", "x")
@@ -91,7 +109,10 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     values = flags.FlagValues()
     flags.DEFINE_string("output", None, "", flag_values=values)
     monkeypatch.setattr(program.flags, "FLAGS", values)
-    assert program.parse_flags(["x", "--output=~/exported", "a~/b"], takes_files=True) == ["x", "a~/b"]
+    assert program.parse_flags(["x", "--output=~/exported", "a~/b"], takes_files=True) == [
+        "x",
+        "a~/b",
+    ]
     assert values.output == "/home/ana/exported"
 
 

@@ -1,4 +1,6 @@
-"""Programs: messages about mistakes, defaults, what they show; test_training.py has a whole training."""
+"""Programs: messages about mistakes, defaults, what they show; test_training.py has a whole
+training.
+"""
 
 import inspect
 import json
@@ -40,9 +42,12 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, t
 
 
 def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
-    shown = run_program(tmp_path, "training/main.py", "--show=multilingual-e5-best").output.splitlines()
+    shown = run_program(
+        tmp_path, "training/main.py", "--show=multilingual-e5-best"
+    ).output.splitlines()
     assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
-    assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)  # the starting model's
+    # The starting model's.
+    assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)
 
 
 @pytest.mark.parametrize(
@@ -55,14 +60,18 @@ def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
 )
 def test_a_limit_on_the_command_line_leaves_the_other_one(given, minutes, steps):
     code = (
-        "import sys, main; main.flags.FLAGS(sys.argv); c = main._config().training; print(c.minutes, c.steps)"
+        "import sys, main; main.flags.FLAGS(sys.argv); c = main._config().training; "
+        "print(c.minutes, c.steps)"
     )
     done = run_python(ROOT / "training", "-c", code, "--preset=multilingual-best", *given)
     assert [float(number) for number in done.output.split()] == [minutes, steps]
 
 
 def defaults(function):
-    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+    return {
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -77,7 +86,11 @@ def defaults(function):
 )
 def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):
     described = ET.fromstring(run_python(tmp_path, str(ROOT / program), "--helpxml").output)
-    names = {"top": "num_negatives", "max_body_bytes": "body_bytes", "max_connections": "connections"}
+    names = {
+        "top": "num_negatives",
+        "max_body_bytes": "body_bytes",
+        "max_connections": "connections",
+    }
     names |= {"file_system_poll_wait_seconds": "poll_seconds"}
     compared = 0
     for flag in described.iter("flag"):
@@ -91,7 +104,9 @@ def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):
 
 def test_losses_are_drawn_to_scale(tmp_path):
     losses = [("a_b", 4.0), ("c", 1.0), ("a_b", 2.0)]
-    lines = [json.dumps({"step": n, "task": task, "loss": loss}) for n, (task, loss) in enumerate(losses)]
+    lines = [
+        json.dumps({"step": n, "task": task, "loss": loss}) for n, (task, loss) in enumerate(losses)
+    ]
     write_files(tmp_path, {"metrics.jsonl": "\n".join(lines)})
     write_curves(tmp_path / "metrics.jsonl", {"a_b": 3.0}, tmp_path / "losses.svg")
     root = ET.parse(tmp_path / "losses.svg").getroot()
@@ -102,7 +117,14 @@ def test_losses_are_drawn_to_scale(tmp_path):
 
 
 def test_a_plan_says_what_would_be_trained(tmp_path):
-    run = Run(name="smoke", config=get_preset("smoke"), run_dir=tmp_path / "run", output=tmp_path / "model")
+    run = Run(
+        name="smoke",
+        config=get_preset("smoke"),
+        run_dir=tmp_path / "run",
+        output=tmp_path / "model",
+    )
     text = plan(run)
-    assert re.search(r"^parallel +en-es +1 +\d+ +\d+  translation_ranking_en-es$", text, re.MULTILINE)
+    assert re.search(
+        r"^parallel +en-es +1 +\d+ +\d+  translation_ranking_en-es$", text, re.MULTILINE
+    )
     assert "At most 150 steps." in text

@@ -78,7 +78,9 @@ def test_training_puts_the_prompts_of_queries_and_documents_before_texts():
     rows += [*contexts]
     tokens = model.tokenizer.word_ids(model.tokenizer.tokenize(tf.constant(rows)).values)
     lengths = batch.features.lengths.numpy()
-    places = [row[:length] for row, length in zip(batch.features.tokens.numpy(), lengths, strict=True)]
+    places = [
+        row[:length] for row, length in zip(batch.features.tokens.numpy(), lengths, strict=True)
+    ]
     np.testing.assert_array_equal(batch.features.words.ids.numpy()[np.concatenate(places)], tokens)
     # Texts are compared without their prompts: a question may also be somebody's answer.
     bare = model.tokenizer.fingerprints(tf.constant([*questions, *answers, *contexts]))

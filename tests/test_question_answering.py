@@ -40,7 +40,9 @@ def averaged(model, texts):
     """The mean over the words of a text of the encoder's average of each word alone."""
     words = [word for text in texts for word in text.split()]
     vectors = model.encoder.embed_words(model.tokenizer.word_features(tf.constant(words)))
-    alone = model.encoder.average(vectors, tf.ragged.constant([[place] for place in range(len(words))]))
+    alone = model.encoder.average(
+        vectors, tf.ragged.constant([[place] for place in range(len(words))])
+    )
     ends = np.cumsum([len(text.split()) for text in texts])[:-1]
     means = np.array([part.mean(axis=0) for part in np.split(alone.numpy(), ends)])
     if model.experiment.similarity.normalize:
@@ -87,21 +89,28 @@ def test_without_towers_the_vectors_of_the_encoder_are_ranked():
     losses = task_losses(model, NAME, make_examples(QUESTIONS, ANSWERS))[0]
     expected = numpy_ranking(model, encoded(model, QUESTIONS), encoded(model, ANSWERS))
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    questions, answers = (getattr(model.module(), f"{side}_encoder") for side in ("question", "response"))
+    questions, answers = (
+        getattr(model.module(), f"{side}_encoder") for side in ("question", "response")
+    )
     assert questions(QUESTIONS).numpy() == pytest.approx(answers(QUESTIONS).numpy())
     with pytest.raises(UserError, match="with_context"):
         make_model(off[0])
 
 
 def test_mined_wrong_answers_are_ranked_with_the_others():
-    settings = (f"tasks.question_answering.{setting}" for setting in ("with_context=false", "miner=any"))
+    settings = (
+        f"tasks.question_answering.{setting}" for setting in ("with_context=false", "miner=any")
+    )
     model = make_model(*BEST, *settings)
-    # The right answer stands for a missing wrong one: the first and the last count for all questions.
+    # The right answer stands for a missing wrong one: the first and the last count for all
+    # questions.
     wrong = ["i j k", *ANSWERS[1:4], "c d"]
     losses = task_losses(model, NAME, make_examples(QUESTIONS, ANSWERS, wrong))[0]
     heads = find_task(model, NAME).heads
     answers = dense(encoded(model, [*ANSWERS, wrong[0], wrong[-1]]), heads["answer_tower"])
-    expected = numpy_ranking(model, dense(encoded(model, QUESTIONS), heads["question_tower"]), answers)
+    expected = numpy_ranking(
+        model, dense(encoded(model, QUESTIONS), heads["question_tower"]), answers
+    )
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
     with pytest.raises(UserError, match="empty with contexts"):
         make_model("tasks.question_answering.miner=any")

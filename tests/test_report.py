@@ -69,7 +69,9 @@ def tables(read):
 
 
 def cells(read, suite_title, *names):
-    (row,) = (row for row in tables(read)[suite_title, "All scores"].rows if tuple(row.names) == names)
+    (row,) = (
+        row for row in tables(read)[suite_title, "All scores"].rows if tuple(row.names) == names
+    )
     return [tuple(cell) for cell in row.cells]
 
 
@@ -107,7 +109,9 @@ def test_training_data_are_marked_and_left_out_of_a_second_mean(two, tmp_path):
 
 
 def test_systems_stand_above_the_papers_own_in_its_tables(two):
-    table = tables(two)[SENTEVAL, "Yang et al. 2019, table 8: SentEval transfer (network, accuracy)"]
+    table = tables(two)[
+        SENTEVAL, "Yang et al. 2019, table 8: SentEval transfer (network, accuracy)"
+    ]
     assert table.headings == ["", "MR", "CR", "SUBJ", "MPQA", "TREC", "SST2"]
     kinds = {"mine": "measured", "theirs": "measured", "USE_CNN": "published"}
     assert [(row.names[0], row.kind) for row in table.rows][:3] == [*kinds.items()]
@@ -116,7 +120,9 @@ def test_systems_stand_above_the_papers_own_in_its_tables(two):
     best = [row.names[0] for row in table.rows if row.cells[0].is_best and row.kind == "published"]
     assert best == ["Quick-Thought (Logeswaran and Lee, 2018)"]
     # Data that replace those of a paper are marked: the column en-zh is filled from WMT 2022.
-    table = tables(two)[BITEXT, "Yang et al. 2019, table 5: Translation retrieval among the UN corpus (P@1)"]
+    table = tables(two)[
+        BITEXT, "Yang et al. 2019, table 5: Translation retrieval among the UN corpus (P@1)"
+    ]
     assert [cell.text for cell in table.rows[0].cells] == ["", "", "", "50.0"]
     assert table.headings[4].endswith(" (a)")
     assert table.notes[0].startswith("(a) 2,000 sentences of WMT 2022 instead of")
@@ -174,20 +180,28 @@ def test_our_scores_are_collected_from_trainings_and_evaluations_of_one_model(tm
     command = "python train --cache=/a --teacher /x/use --set v=sif:/x/v.bin"
     training = {"steps": 10, "minutes": 1.26, "command": command}
     training |= {"config": {"training": {"seed": 3}}, "corpora": {"similarity/stsb.en.train": 5}}
-    evaluated = {("sts", name, "pearson_angular"): 0.8 for name in ("stsb.en.dev", "stsb.es.dev", "z")}
+    evaluated = {
+        ("sts", name, "pearson_angular"): 0.8 for name in ("stsb.en.dev", "stsb.es.dev", "z")
+    }
     of_model = ("ours", evaluated, {"command": "evaluate", "system": {"checksum": "c0"}})
     # The evaluation's score is the later one, in whichever order. No paper has a column for "z".
     ours = paper_tables.add_results(file, [of_model, ("ours", trained, training)])["ours"]
     assert ours["command"] == "train --teacher use --set v=sif:v.bin"
     assert (ours["minutes"], ours["seed"], ours["learned"]) == (1.3, 3, ["stsb."])
-    assert ours["scores"] == {f"sts/stsb.{code}.dev": {"pearson_angular": 0.8} for code in ("en", "es")}
+    assert ours["scores"] == {
+        f"sts/stsb.{code}.dev": {"pearson_angular": 0.8} for code in ("en", "es")
+    }
     # Scores of the same model are kept, those of another one or another training are not.
     more = {("sts", "stsb.en.test", "pearson_angular"): 0.3}
 
     def names(*results):
         return [*paper_tables.add_results(file, results)["ours"]["scores"]]
 
-    assert names(("ours", more, of_model[2])) == ["sts/stsb.en.dev", "sts/stsb.es.dev", "sts/stsb.en.test"]
+    assert names(("ours", more, of_model[2])) == [
+        "sts/stsb.en.dev",
+        "sts/stsb.es.dev",
+        "sts/stsb.en.test",
+    ]
     assert names(("ours", trained, training | {"steps": 20})) == ["sts/stsb.en.dev"]
     assert names(of_model) == ["sts/stsb.en.dev", "sts/stsb.es.dev"]
     assert names(("ours", more, {"system": {"checksum": "c1"}})) == ["sts/stsb.en.test"]
@@ -211,7 +225,9 @@ def test_the_page_in_the_docs_is_made_of_its_files():
 
 def test_the_program_writes_both_forms(tmp_path):
     path = write(tmp_path, results())
-    run_program(tmp_path, "evaluation/report.py", str(path), "--output=page.html", "--markdown=tables.md")
+    run_program(
+        tmp_path, "evaluation/report.py", str(path), "--output=page.html", "--markdown=tables.md"
+    )
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
 
@@ -223,7 +239,9 @@ GAINS = {"mine": [0] * 10, "hardly": [1, -1] * 5, "much": [8, 9, 9, 10, 10, 10, 
 def compared(folder, *names, count=10):
     """The report of these systems in Markdown, whose first lines are the verdict."""
     for name in names:
-        scores = {f"set-{n}": {"accuracy": 0.5 + gain / 100} for n, gain in enumerate(GAINS[name][:count])}
+        scores = {
+            f"set-{n}": {"accuracy": 0.5 + gain / 100} for n, gain in enumerate(GAINS[name][:count])
+        }
         write(folder, results(name, scores={"senteval": scores}, datasets={}))
     read = report.read_results([folder / f"{name}.json" for name in names])
     return report.render(report.sections(read), read, as_page=False)
@@ -242,7 +260,8 @@ def test_a_verdict_says_what_is_more_than_chance(tmp_path):
 
 
 def test_intervals_of_a_data_set_are_wilsons_or_fishers():
-    # (p + z² / 2n ± z √(p (1 - p) / n + z² / 4n²)) / (1 + z² / n), and tanh(artanh .7 ± z / √(103 - 3)).
+    # (p + z² / 2n ± z √(p (1 - p) / n + z² / 4n²)) / (1 + z² / n), and tanh(artanh .7 ± z / √(103 -
+    # 3)).
     assert interval_of_score("a/accuracy", 0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert interval_of_score("pearson", 0.7, 103) == pytest.approx((0.5858, 0.7869), abs=1e-4)
     assert interval_of_score("macro_f1", 0.5, 100) is None

@@ -33,7 +33,9 @@ class FakeServer:
         self.faults, self.requests, self.vector = [], [], vector
         self.outputs = lambda vectors: vectors
         paths = {f"{MODEL}/metadata": self.metadata, f"{MODEL}:predict": self.predict}
-        self.app = Starlette(routes=[Route(path, do, methods=["GET", "POST"]) for path, do in paths.items()])
+        self.app = Starlette(
+            routes=[Route(path, do, methods=["GET", "POST"]) for path, do in paths.items()]
+        )
 
     async def metadata(self, request):
         signatures = {"serving_default": {"inputs": {"inputs": None}}}
@@ -74,7 +76,10 @@ def test_live_is_loaded_is_rest(hub_model, hub_folder):
     ours = dataclasses.replace(open_embedder(str(hub_folder)), batch_limits=BatchLimits(4))
     assert (ours.name, ours.description["config"]["encoder"]["kind"]) == ("tiny", "transformer")
     client = xling_tf.load(hub_folder)
-    sides = client.question_encoder.encode(SENTENCES), client.response_encoder.encode(SENTENCES, batch_size=4)
+    sides = (
+        client.question_encoder.encode(SENTENCES),
+        client.response_encoder.encode(SENTENCES, batch_size=4),
+    )
     inferred = client.call("inference", premise=SENTENCES, hypothesis=turned, batch_size=4)
     found = [of_module(hub.load(str(hub_folder))), of_embedder(ours)]
     with server_in_thread({"m": hub_folder}) as server:
@@ -95,7 +100,9 @@ def test_requests_have_the_longest_text_first_and_answers_may_have_more_outputs(
     embedder = open_embedder(f"rest:{server.url}")
     server.requests.clear()
     assert embedder(["a", "bcd"]).tolist() == [[1, 0.5], [3, 0.5]]
-    assert server.requests == [{"signature_name": "serving_default", "inputs": {"inputs": ["bcd", "a"]}}]
+    assert server.requests == [
+        {"signature_name": "serving_default", "inputs": {"inputs": ["bcd", "a"]}}
+    ]
     assert embedder.name == "en-es-rest"
     assert embedder.description == {"kind": "REST", "url": server.url, "version": "3"}
     server.outputs = lambda vectors: {"logits": [[9.0]], "outputs": vectors}

@@ -99,7 +99,8 @@ def test_anything_else_may_not_and_both_values_are_named(run, override, data, me
 
 
 @pytest.mark.parametrize(
-    ("name", "content"), [("vocabulary.txt", b"hola\n"), *(("request.json", garbage) for garbage in GARBAGE)]
+    ("name", "content"),
+    [("vocabulary.txt", b"hola\n"), *(("request.json", garbage) for garbage in GARBAGE)],
 )
 def test_a_damaged_file_stops_the_restart(run, name, content):
     # With fewer words no checkpoint would fit, and the training would begin anew.

@@ -1,4 +1,6 @@
-"""Exports for LiteRT and ONNX Runtime: the ids and the vectors of the SavedModel, without TensorFlow."""
+"""Exports for LiteRT and ONNX Runtime: the ids and the vectors of the SavedModel, without
+TensorFlow.
+"""
 
 import dataclasses
 import json
@@ -40,7 +42,13 @@ TEXTS = [
 ]
 CORPUS = {"en": [*SENTENCES, "我爱北京", "ABC abc"]}
 VOCABULARY = [EMPTY_TOKEN, "hola", "don", "n't", ",", "北京", "北", "é", "'", "1,234"]
-WORD_PIECES = ["[UNK]", "[CLS]", "[SEP]", *"abcdehlost'.,-猫我爱½éе", *(f"##{c}" for c in "abcdehlostéе猫")]
+WORD_PIECES = [
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *"abcdehlost'.,-猫我爱½éе",
+    *(f"##{c}" for c in "abcdehlostéе猫"),
+]
 LOWER = dataclasses.replace(TINY.tokenizer, ngram_sizes=(), lowercase=True)
 PIECES = SentencePieceConfig(num_pieces=60, max_tokens=12)
 MARKED = dataclasses.replace(PIECES, sentence_marks=True, max_tokens=7)
@@ -89,7 +97,9 @@ def test_fragments_become_the_same_ids(name, tmp_path):
 
 
 class Exported:
-    """An exported model, its vectors of `TEXTS`, and what is made of it for a runtime once asked for."""
+    """An exported model, its vectors of `TEXTS`, and what is made of it for a runtime once asked
+    for.
+    """
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place
@@ -144,7 +154,8 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
         assert b"Flex" not in (exported.place / name / "model.tflite").read_bytes()
 
 
-# Processes that are forked from one that has encoded: one encodes as well, the other does not; both end.
+# Processes that are forked from one that has encoded: one encodes as well, the other does not; both
+# end.
 FORKING = """
 import os, sys
 import xling_tf
@@ -178,7 +189,9 @@ def test_a_model_with_changed_rules_is_refused_and_an_earlier_export_stays(spelt
     with pytest.raises(UserError, match="with other rules for tokens"):
         export(folder, "onnx", output)
     assert {path.name for path in tmp_path.iterdir()} == {"model", "onnx"}
-    assert (output / "model.onnx").read_bytes() == (spelt.place / "onnx" / "model.onnx").read_bytes()
+    assert (output / "model.onnx").read_bytes() == (
+        spelt.place / "onnx" / "model.onnx"
+    ).read_bytes()
 
 
 def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
@@ -218,7 +231,9 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
         {"text": {"kind": "pieces", "max_tokens": 8}},
     ],
 )
-def test_settings_that_are_missing_or_of_another_type_are_told_in_one_line(spelt, tmp_path, changes):
+def test_settings_that_are_missing_or_of_another_type_are_told_in_one_line(
+    spelt, tmp_path, changes
+):
     spelt.encoder("onnx")
     folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))
     settings = json.loads((folder / "runtime.json").read_text("utf-8")) | changes

@@ -1,4 +1,6 @@
-"""The probability that two sentences mean the same: its fit, the signature, and calibrated models."""
+"""The probability that two sentences mean the same: its fit, the signature, and calibrated
+models.
+"""
 
 import dataclasses
 import shutil
@@ -37,7 +39,9 @@ def test_the_fit_has_the_odds_of_the_pairs():
     rare = np.concatenate([np.flatnonzero(is_same), np.tile(np.flatnonzero(~is_same), 10)])
     assert fit_line(cosines[rare], is_same[rare]) == pytest.approx(LINE, rel=2e-3)
     # Cosines that separate both kinds give a finite line, with its middle between them.
-    slope, intercept = fit_line(np.array([0.2, 0.3, 0.7, 0.8]), np.array([False, False, True, True]))
+    slope, intercept = fit_line(
+        np.array([0.2, 0.3, 0.7, 0.8]), np.array([False, False, True, True])
+    )
     assert 0 < slope < 100
     assert -intercept / slope == pytest.approx(0.5)
     with pytest.raises(UserError, match="3 that mean the same, 0 that do not"):
@@ -48,8 +52,8 @@ def test_probabilities_and_their_error_derived_by_hand():
     predicted = probabilities(np.array([0.25, 0.5, 0.75]), LINE)
     assert probabilities(np.array([-1.0, 1.0]), (2000.0, -1000.0)).tolist() == [0.0, 1.0]
     assert predicted == pytest.approx([0.25, 0.5, 0.75])
-    # The bin of .25 has one pair that differs, that of .75 one of each kind. Weights: 1/4 of each different
-    # pair and 1/2 of the same one: |.25 / 4| + |.75 / 4 + (.75 - 1) / 2|.
+    # The bin of .25 has one pair that differs, that of .75 one of each kind. Weights: 1/4 of each
+    # different pair and 1/2 of the same one: |.25 / 4| + |.75 / 4 + (.75 - 1) / 2|.
     predicted, is_same = np.array([0.25, 0.75, 0.75]), np.array([False, False, True])
     assert calibration_error(predicted, is_same) == pytest.approx(0.0625 + 0.0625)
     assert calibration_error(np.array([0.0, 1.0]), np.array([False, True])) == 0
@@ -60,7 +64,8 @@ def test_the_nearest_wrong_translation_is_no_translation():
     vectors = {text: [1, 0] for text in ("yes", "Yes", "sí")} | {"claro": [0.8, 0.6], "no": [0, 1]}
     vectors |= {text: [0.6, 0.8] for text in ("cat", "gato")}
     cosines, is_same = translation_cosines(looked_up(vectors), pairs)
-    # yes and Yes: gato at .6, as both their translations are right. no: gato .8. cat: claro .48 + .48.
+    # yes and Yes: gato at .6, as both their translations are right. no: gato .8. cat: claro .48 +
+    # .48.
     assert cosines == pytest.approx([1, 0.8, 1, 1, 0.6, 0.6, 0.8, 0.96])
     assert is_same.tolist() == [True] * 4 + [False] * 4
 
@@ -81,7 +86,8 @@ def test_a_probability_that_falls_with_the_cosine_is_refused():
         fit_pairs(looked_up(vectors), columns)
     names = ["entailment", "entailment", "not_entailment"]
     assert fit_pairs(looked_up(vectors), {**columns, "label": names})[0] > 0
-    # Each translation is farther away than the other's, cosines of 0 against 1; and scores that say nothing.
+    # Each translation is farther away than the other's, cosines of 0 against 1; and scores that say
+    # nothing.
     nothing = {"first": ["a", "a"], "second": ["b", "b"], "score": [0, 1]}
     for pairs in ([("a", "d"), ("d", "a")], nothing):
         with pytest.raises(UserError, match="expected higher cosines"):
@@ -111,7 +117,9 @@ def test_calibrating_an_exported_model(headless, tmp_path):
     xling_tf.calibrate(source, pairs, output=tmp_path / "calibrated")
     encoder = xling_tf.load(tmp_path / "calibrated")
     line = fit_pairs(encoder.encode, pairs)
-    assert Model.from_pretrained(tmp_path / "calibrated").info.same_meaning == pytest.approx(line, rel=1e-4)
+    assert Model.from_pretrained(tmp_path / "calibrated").info.same_meaning == pytest.approx(
+        line, rel=1e-4
+    )
     vectors = encoder.encode(SENTENCES)
     expected = probabilities(vectors @ vectors[0], line)
     assert encoder.probability(SENTENCES[0], SENTENCES) == pytest.approx(expected, abs=1e-4)
@@ -124,9 +132,13 @@ def test_a_training_calibrates_on_held_out_translations():
     records = transient_store([corpus("parallel", pairs)]).corpora[0].train[:100]
     held_out = SimpleNamespace(kind="parallel", languages="en-es", held_out=records)
     line, scores = fit_same_meaning(by_last_word, [held_out])
-    # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52 and 1/52.
+    # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52
+    # and 1/52.
     assert probabilities(np.ones(1), line) == pytest.approx(51 / 52, abs=2e-3)
-    assert scores == {"expected_calibration_error": pytest.approx(1 / 52, abs=5e-3), "num_pairs": 200}
+    assert scores == {
+        "expected_calibration_error": pytest.approx(1 / 52, abs=5e-3),
+        "num_pairs": 200,
+    }
     # A model for which other pairs are nearer gives no probability that falls.
     next_one = by_meaning(lambda text: int(text.split()[1]) + text.startswith("en"))
     assert fit_same_meaning(next_one, [held_out]) == ((), {})

@@ -1,4 +1,6 @@
-"""An exported model: its files, and that every way to call it gives the vectors of the model in training."""
+"""An exported model: its files, and that every way to call it gives the vectors of the model in
+training.
+"""
 
 import keras
 import numpy as np
@@ -52,7 +54,9 @@ def live_answers(model: TrainedModel) -> tuple[tf.Tensor, tf.Tensor]:
     question, answer, context = task.encode(model.encoder, features)
     heads = task.heads
     joined = tf.concat([answer, heads["context_encoder"](context)], axis=1)
-    return unit_length(heads["question_tower"](question)), unit_length(heads["answer_tower"](joined))
+    return unit_length(heads["question_tower"](question)), unit_length(
+        heads["answer_tower"](joined)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,9 @@ def loaded_answering(answering):
     return tf.saved_model.load(str(answering[1]))
 
 
-def test_the_export_computes_what_the_encoder_in_training_computes(hub_loaded, hub_model, hub_vectors):
+def test_the_export_computes_what_the_encoder_in_training_computes(
+    hub_loaded, hub_model, hub_vectors
+):
     np.testing.assert_allclose(hub_vectors, unit_length(encode(hub_model, SENTENCES)), atol=1e-5)
     # Vectors that were all alike would prove little.
     assert len(np.unique(hub_vectors.round(3), axis=0)) == len(SENTENCES)
@@ -112,7 +118,9 @@ def test_an_export_encodes_as_much_at_once_as_its_device_takes(index, rows, monk
 @settings(FEW, max_examples=6)
 @given(
     texts=st.lists(
-        st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)),
+        st.one_of(
+            st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)
+        ),
         min_size=1,
         max_size=8,
     )
@@ -138,7 +146,9 @@ def test_a_model_trained_in_bfloat16_is_exported_in_float32():
     np.testing.assert_allclose(probabilities, live_probabilities(model), atol=0.05)
 
 
-def test_questions_are_sentences_and_responses_pass_through_the_tower(hub_loaded, hub_model, hub_vectors):
+def test_questions_are_sentences_and_responses_pass_through_the_tower(
+    hub_loaded, hub_model, hub_vectors
+):
     np.testing.assert_allclose(hub_loaded.question_encoder(SENTENCES), hub_vectors, atol=1e-6)
     tower = hub_model.heads["response_prediction"]["response_tower"]
     expected = dense(encode(hub_model, SENTENCES), tower)
@@ -179,7 +189,9 @@ def test_an_answer_without_context_is_its_own(loaded_answering):
     mixed = respond(ANSWERS, [CONTEXTS[0], " \t", CONTEXTS[2]])
     in_contexts = respond(ANSWERS, CONTEXTS)
     np.testing.assert_allclose(mixed, [in_contexts[0], alone[1], in_contexts[2]], atol=1e-6)
-    np.testing.assert_allclose(respond(ANSWERS, CONTEXTS[0]), respond(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6)
+    np.testing.assert_allclose(
+        respond(ANSWERS, CONTEXTS[0]), respond(ANSWERS, [CONTEXTS[0]] * 3), atol=1e-6
+    )
     with pytest.raises(tf.errors.InvalidArgumentError, match="as many contexts as answers"):
         respond(ANSWERS, CONTEXTS[:2])
     odd = respond([b"hola"] * 3, ["\ufeff\0".encode(), b"\xff\xfe \xc3", b"x" * 9999])

@@ -1,4 +1,6 @@
-"""Vectors in any form and in fewer bytes, their neighbours, semantic search, paraphrases and translations."""
+"""Vectors in any form and in fewer bytes, their neighbours, semantic search, paraphrases and
+translations.
+"""
 
 import numpy as np
 import pandas as pd
@@ -88,7 +90,8 @@ def test_int8_derived_by_hand():
 
 
 def test_bits_derived_by_hand():
-    # Positive numbers are 1, zero is not: 10100001 = 161, and 161 - 128 = 33; 01000000 = 64, less 128: -64.
+    # Positive numbers are 1, zero is not: 10100001 = 161, and 161 - 128 = 33; 01000000 = 64, less
+    # 128: -64.
     vectors = np.array([[1, -1, 2, 0, -3, -1, -1, 5], [-1, 1, -1, 0, -3, -1, -1, -5]], np.float32)
     bits, signed = (quantize_units(vectors, precision) for precision in ("ubinary", "binary"))
     assert (bits.tolist(), signed.tolist()) == ([[161], [64]], [[33], [-64]])
@@ -187,13 +190,15 @@ def test_translations_derived_by_hand():
 
 
 def test_no_margin_is_outside_the_number_of_neighbours_or_of_a_mean_that_is_not_positive():
-    # Cosines 1 and -1, of which the mean is 0: no ratio, and no pair. So where the mean is negative.
+    # Cosines 1 and -1, of which the mean is 0: no ratio, and no pair. So where the mean is
+    # negative.
     assert bitext_mining(units(0, 180), units(0, 180)) == []
     assert bitext_mining(units(0, 10), units(100, 180)) == []
     # Cosines 1 and -.985, of which the mean is .0076: the ratio 132 is cut off at the 2 neighbours.
     pairs = bitext_mining(units(0, 170), units(0, 170))
     assert [tuple(pair) for pair in pairs] == [(2.0, 0, 0), (2.0, 1, 1)]
-    # Unrelated vectors among which no cosine is large: 3 of 3 dimensions, 409764 with a floor of 1e-6.
+    # Unrelated vectors among which no cosine is large: 3 of 3 dimensions, 409764 with a floor of
+    # 1e-6.
     rng = np.random.default_rng(0)
     for _ in range(300):
         scores = [pair.score for pair in bitext_mining(*rng.normal(size=(2, 3, 3)))]

@@ -61,7 +61,12 @@ def test_blank_texts_have_zero_vectors_without_the_model(precision, zeros):
     ("name", "value"),
     [
         *(("max_seq_length", 4), ("prompts", {"query": "a "}), ("default_prompt_name", "query")),
-        *(("truncate_dim", 2), ("similarity_fn_name", "dot"), ("tokenizer", None), ("device", "cuda")),
+        *(
+            ("truncate_dim", 2),
+            ("similarity_fn_name", "dot"),
+            ("tokenizer", None),
+            ("device", "cuda"),
+        ),
     ],
 )
 def test_attributes_that_would_change_nothing_cannot_be_set(name, value):
@@ -115,7 +120,10 @@ def test_a_model_gives_its_own_lengths_and_each_prompt_once_in_every_form(form, 
 def test_errors_name_what_a_model_lacks(loaded):
     for call, message in (
         (lambda: SentenceEncoder(object()), "expected a model that can be called with sentences"),
-        (lambda: SentenceEncoder(lambda texts: np.zeros(2)).encode(["a", "b"]), r"shape \[2\] for 2 texts"),
+        (
+            lambda: SentenceEncoder(lambda texts: np.zeros(2)).encode(["a", "b"]),
+            r"shape \[2\] for 2 texts",
+        ),
         (lambda: loaded.response_encoder.encode("a", "b"), "was trained without them"),
         (lambda: SentenceEncoder(numbers, "bfloat16"), "dtype must be float32"),
     ):
@@ -130,12 +138,15 @@ def test_bfloat16_rounds_the_products(hub_folder, loaded):
         vectors, expected = rounded.encode(SENTENCES), exact.encode(SENTENCES)
         assert vectors.dtype == np.float32
         assert vectors == pytest.approx(expected, abs=0.02)
-        if "avx512f" in Path("/proc/cpuinfo").read_text():  # elsewhere oneDNN has no products of bfloat16
+        # Elsewhere oneDNN has no products of bfloat16.
+        if "avx512f" in Path("/proc/cpuinfo").read_text():
             assert not np.array_equal(vectors, expected)
 
 
 def test_bfloat16_is_refused_where_it_would_change_nothing(hub_folder, monkeypatch):
-    monkeypatch.setattr(tf.config, "get_visible_devices", lambda kind: [kind] if kind == "GPU" else [])
+    monkeypatch.setattr(
+        tf.config, "get_visible_devices", lambda kind: [kind] if kind == "GPU" else []
+    )
     with pytest.raises(UserError, match="bfloat16 is for CPUs"):
         xling_tf.load(hub_folder, dtype="bfloat16")
 

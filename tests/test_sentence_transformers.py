@@ -42,7 +42,10 @@ ENCODE = {
     "processing_kwargs": [({}, UNIT), ({"text": {"max_length": 4}}, REFUSED)],
     "no_such_option": [(1, REFUSED)],
 }
-NO_EFFECT = "modules prompts default_prompt_name cache_folder revision local_files_only token use_auth_token"
+NO_EFFECT = (
+    "modules prompts default_prompt_name cache_folder revision local_files_only token "
+    "use_auth_token"
+)
 NO_EFFECT += " model_kwargs processor_kwargs tokenizer_kwargs config_kwargs model_card_data"
 CONSTRUCTOR = {
     "model_name_or_path": [],
@@ -72,7 +75,9 @@ def check(cases, name, encode):
             with pytest.raises(UserError, match=name):
                 encode(**{name: value})
         else:
-            assert np.asarray(encode(**{name: value})) == pytest.approx(np.array(expected), abs=1e-4)
+            assert np.asarray(encode(**{name: value})) == pytest.approx(
+                np.array(expected), abs=1e-4
+            )
 
 
 def test_vectors_are_returned_in_its_containers():
@@ -88,7 +93,10 @@ def test_vectors_are_returned_in_its_containers():
 def test_lengths_are_those_of_the_model_or_one():
     encoder = SentenceEncoder(numbers)
     assert encoder.encode(TEXTS).tolist() == [[3, 4], [0, 2]]
-    assert encoder.encode(TEXTS, normalize_embeddings=False, batch_size=1).tolist() == [[3, 4], [0, 2]]
+    assert encoder.encode(TEXTS, normalize_embeddings=False, batch_size=1).tolist() == [
+        [3, 4],
+        [0, 2],
+    ]
     assert encoder.encode(TEXTS, normalize_embeddings=True) == pytest.approx(np.array(UNIT))
     assert encoder.encode(TEXTS, normalize_embeddings=False, truncate_dim=1).tolist() == [[3], [0]]
     with pytest.raises(UserError, match="int8' needs unit vectors"):
@@ -102,8 +110,8 @@ SIGNATURES = """
 import inspect, json
 from sentence_transformers import SentenceTransformer
 
-methods = ["__init__", "encode", "encode_query", "encode_document", "similarity", "similarity_pairwise"]
-print(json.dumps({
+methods = ["__init__", "encode", "encode_query", "encode_document", "similarity",
+"similarity_pairwise"] print(json.dumps({
     method: [
         name for name, parameter in inspect.signature(getattr(SentenceTransformer, method)).parameters.items()
         if name != "self" and parameter.kind != parameter.VAR_KEYWORD
@@ -116,8 +124,12 @@ print(json.dumps({
 @pytest.mark.slow
 def test_no_option_of_its_current_release_is_missing(tmp_path):
     signatures = json.loads(run_peers(tmp_path, SIGNATURES).splitlines()[-1])
-    # `tokenizer_kwargs` is an older name; encode's `task` and `processing_kwargs` are in its **kwargs.
-    assert set(signatures.pop("__init__")) == set(CONSTRUCTOR) - {"tokenizer_kwargs", "no_such_option"}
+    # `tokenizer_kwargs` is an older name; encode's `task` and `processing_kwargs` are in its
+    # **kwargs.
+    assert set(signatures.pop("__init__")) == set(CONSTRUCTOR) - {
+        "tokenizer_kwargs",
+        "no_such_option",
+    }
     for method in ("encode", "encode_query", "encode_document"):
         ours = set(ENCODE) - {"task", "processing_kwargs", "no_such_option"}
         assert set(signatures.pop(method)) == ours

@@ -99,7 +99,8 @@ def test_the_end_mark_is_kept_whatever_is_cut(tokenizer, marked):
 
 
 def test_models_without_marks_and_what_is_no_model_are_told(model):
-    # Fields in another order, and one that nobody knows (field 31, of the length 3), are in a model, too.
+    # Fields in another order, and one that nobody knows (field 31, of the length 3), are in a
+    # model, too.
     extra = b"\xfa\x01\x03abc"
     assert SentencePieceTokenizer(extra + model + extra, CONFIG).num_words == 200
     for content in (b"", b"hello", b"\0" * 100, model[:-10]):
@@ -165,7 +166,10 @@ def test_compiled_rules_for_characters_are_taken(model, tmp_path):
     table.write_text("".join(f"{' '.join(['61'] * n)}\t62\n" for n in (1, 20, 40)))
     buffer, options = io.BytesIO(), {"vocab_size": 200, "hard_vocab_limit": False, "minloglevel": 2}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXTS), model_writer=buffer, normalization_rule_tsv=str(table), **options
+        sentence_iterator=iter(TEXTS),
+        model_writer=buffer,
+        normalization_rule_tsv=str(table),
+        **options,
     )
     assert SentencePieceTokenizer(buffer.getvalue(), MARKED).num_words == 200
 

@@ -99,7 +99,10 @@ def test_an_answer_that_takes_too_long_is_given_up(folder):
 
 def test_a_client_that_leaves_keeps_no_place_in_the_queue(folder):
     queued = 'xling_tf_serving_queued_rows{model_name="m"}'
-    with server_in_thread({"m": folder}, batching=ONE_PLACE) as server, ThreadPoolExecutor(1) as pool:
+    with (
+        server_in_thread({"m": folder}, batching=ONE_PLACE) as server,
+        ThreadPoolExecutor(1) as pool,
+    ):
         busy = pool.submit(server.ask, PREDICT, count(400_000))
         wait_until(busy.running)
         time.sleep(0.3)
@@ -140,7 +143,10 @@ def test_a_new_version_takes_over(program):
 def test_a_mistake_is_one_line(program, tmp_path):
     server, models = program
     for flags, message in (
-        ([f"--model=m={models}", f"--port={server.port}"], "cannot listen on --host 127.0.0.1 --port"),
+        (
+            [f"--model=m={models}", f"--port={server.port}"],
+            "cannot listen on --host 127.0.0.1 --port",
+        ),
         (["--model=a/b=."], "--model must be name=model"),
     ):
         assert message in the_error(run_python(tmp_path, PROGRAM, *flags))
@@ -164,7 +170,9 @@ def test_a_server_that_is_stopped_answers_requests_in_flight(program):
 
 def test_a_log_that_nobody_reads_stops_no_request(folder):
     command = [sys.executable, PROGRAM, "--port=0", f"--model={folder}", "--log_level=DEBUG"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         server = Server(0, process)
         server = server._replace(port=server.event("serving")["port"])
         with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as client:
@@ -197,14 +205,20 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 def test_the_page_compares_and_searches_in_a_browser(hub_folder):
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with server_in_thread({"m": hub_folder}, api_key="secret") as server, api.sync_playwright() as playwright:
+    with (
+        server_in_thread({"m": hub_folder}, api_key="secret") as server,
+        api.sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         tab = browser.new_page()
         complaints: list[str] = []
         tab.on("console", lambda message: complaints.append(message.text))
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.goto(server.url)
-        for key, answer in (("wrong", "did not accept this key"), ("secret", "5 × 5 sentences compared")):
+        for key, answer in (
+            ("wrong", "did not accept this key"),
+            ("secret", "5 × 5 sentences compared"),
+        ):
             tab.locator("#key").fill(key)
             tab.get_by_role("button", name="Continue").click()
             tab.get_by_text(answer).wait_for()

@@ -29,10 +29,14 @@ class Doubling:
 
 
 class Case:
-    """A scheduler with one thread; request 0 keeps it busy, so that the following ones wait together."""
+    """A scheduler with one thread; request 0 keeps it busy, so that the following ones wait
+    together.
+    """
 
     def __init__(self, parameters: dict[str, int], batched: bool = True) -> None:
-        self.scheduler = BatchScheduler(BatchingParameters(**{"num_batch_threads": 1, **parameters}))
+        self.scheduler = BatchScheduler(
+            BatchingParameters(**{"num_batch_threads": 1, **parameters})
+        )
         self.model = Doubling(batched)
 
     async def submit(self, *numbers: float, model: Doubling | None = None) -> asyncio.Task[Tensors]:
@@ -141,7 +145,9 @@ def test_inputs_without_common_rows_are_run_alone():
             outputs = await case.scheduler.run(case.model.queue, inputs)
             np.testing.assert_array_equal(outputs["y"], 2 * inputs["x"])
         # Requests are also run alone if the outputs are not rows.
-        case.model.queue = SignatureQueue("m", lambda inputs: {"y": inputs["x"].sum(keepdims=True)}, True)
+        case.model.queue = SignatureQueue(
+            "m", lambda inputs: {"y": inputs["x"].sum(keepdims=True)}, True
+        )
         tasks = [await case.submit(number, 1) for number in (1, 2, 3)]
         assert await answers(*tasks) == [[2], [3], [4]]
 

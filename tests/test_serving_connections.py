@@ -19,7 +19,9 @@ LAST = b"Connection: close\r\n\r\n"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = put_export(tmp_path_factory.mktemp("models") / "m", 1)
-    with server_in_thread({"m": folder}, connections=20, head_seconds=1.5, client_seconds=2) as server:
+    with server_in_thread(
+        {"m": folder}, connections=20, head_seconds=1.5, client_seconds=2
+    ) as server:
         yield server
 
 
@@ -43,7 +45,9 @@ def has_closed(client: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"])
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\n"], ids=["nothing", "half"]
+)
 def test_connections_that_never_finish_a_head_shut_out_nobody(server, sent):
     with ExitStack() as stack:
         clients = [connected(stack, server.port, sent) for _ in range(100)]
@@ -92,7 +96,11 @@ def test_an_upgrade_is_ignored_and_the_body_is_read(server, fields):
     middle = len(HEAD) + len(fields) // 2
     chunked = HEAD.split(b"Content-Length")[0] + b"Transfer-Encoding: chunked\r\n" + fields
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
-    for parts in ([whole], [whole[:middle], whole[middle:-5], whole[-5:]], [chunked + b"\r\n", chunks]):
+    for parts in (
+        [whole],
+        [whole[:middle], whole[middle:-5], whole[-5:]],
+        [chunked + b"\r\n", chunks],
+    ):
         answers = server.send(*parts, close)
         # The same connection answers the next request.
         assert answers.count(b"HTTP/1.1 200 OK") == 2
@@ -128,7 +136,9 @@ def test_the_limit_on_open_files_bounds_the_connections():
         "from xling_tf.serving.connections import room_for\n"
         "print(sum(room_for(1000)), room_for(50)[0], *resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     fits, few, soft, hard = map(int, result.stdout.split())
     assert 50 < fits < 200
     assert (few, soft, hard) == (50, 200, 200)

@@ -1,4 +1,6 @@
-"""OpenAI's embeddings protocol and TEI's, called by their clients; API keys and origins; OpenAPI."""
+"""OpenAI's embeddings protocol and TEI's, called by their clients; API keys and origins;
+OpenAPI.
+"""
 
 import json
 import math
@@ -22,7 +24,10 @@ def vectors(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    folder, texts = tmp_path_factory.mktemp("models") / "m", {"inputs": tf.TensorSpec([None], tf.string)}
+    folder, texts = (
+        tmp_path_factory.mktemp("models") / "m",
+        {"inputs": tf.TensorSpec([None], tf.string)},
+    )
     signatures = {
         "serving_default": (vectors, texts),
         "raw": (lambda inputs: {"outputs": 13 * vectors(inputs)["outputs"]}, texts),
@@ -48,10 +53,15 @@ def client(server):
 def test_openais_client_reads_the_vectors(client):
     # Without a format, the client asks for base64 and decodes it.
     answer = client.embeddings.create(model="m", input=["Hola, mundo.", ""])
-    assert [each.embedding for each in answer.data] == [pytest.approx([3 / 13, 4 / 13, 12 / 13]), [0, 0, 0]]
+    assert [each.embedding for each in answer.data] == [
+        pytest.approx([3 / 13, 4 / 13, 12 / 13]),
+        [0, 0, 0],
+    ]
     assert [each.index for each in answer.data] == [0, 1]
     assert (answer.model, answer.usage.total_tokens) == ("m", 4)
-    (one,) = client.embeddings.create(model="m", input="Hola", encoding_format="float", dimensions=2).data
+    (one,) = client.embeddings.create(
+        model="m", input="Hola", encoding_format="float", dimensions=2
+    ).data
     assert one.embedding == pytest.approx([0.6, 0.8])  # (3, 4) / 5
     nulls = dict.fromkeys(("dimensions", "encoding_format", "signature_name", "user"))
     (same,) = client.embeddings.create(model="m", input="Hola", extra_body=nulls).data
@@ -69,7 +79,11 @@ def test_openais_client_reads_the_vectors(client):
         ({"model": "stranger"}, openai.NotFoundError, "stranger"),
         ({"dimensions": 4}, openai.BadRequestError, "at most 3"),
         ({"extra_body": {"encoding_format": []}}, openai.BadRequestError, "float or base64"),
-        ({"extra_body": {"signature_name": "lengths"}}, openai.BadRequestError, "not return vectors"),
+        (
+            {"extra_body": {"signature_name": "lengths"}},
+            openai.BadRequestError,
+            "not return vectors",
+        ),
     ],
 )
 def test_mistakes_are_refused(client, changes, error, message):
@@ -98,12 +112,21 @@ def test_keys_and_origins_are_required(server):
         stranger.embeddings.create(model="m", input="a")
     assert server.predict(["a"]).status == 401
     assert server.ask("/healthz").status == 200
-    for path in ("/page/../v1/models", "/v1/models/m:predict", "/V1/MODELS/", PATH, "/openapi.json"):
+    for path in (
+        "/page/../v1/models",
+        "/v1/models/m:predict",
+        "/V1/MODELS/",
+        PATH,
+        "/openapi.json",
+    ):
         for method in ("GET", "POST"):
             reply = server.ask(path, method=method)
             assert reply.status in (401, 404, 405)
             assert b'"m"' not in reply.body
-    asking = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    asking = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization",
+    }
     statuses = [
         server.ask(PATH, method="OPTIONS", Origin=origin, **asking).status
         for origin in ("https://a.example", "https://b.example")
@@ -118,8 +141,15 @@ def test_hugging_faces_client_reads_vectors_and_similarities(server):
     assert client.feature_extraction("Hola", dimensions=2)[0].tolist() == pytest.approx([0.6, 0.8])
     assert client.sentence_similarity("Hola", ["Hello", ""]) == pytest.approx([1, 0])
     assert client.get_endpoint_info()["model_id"] == "m"
-    for change in ({"normalize": 1}, {"inputs": []}, {"inputs": {"sentences": []}}, {"prompt_name": "a"}):
-        reply = server.ask("/embed", json.dumps({"inputs": ["a"]} | change), Authorization="Bearer secret")
+    for change in (
+        {"normalize": 1},
+        {"inputs": []},
+        {"inputs": {"sentences": []}},
+        {"prompt_name": "a"},
+    ):
+        reply = server.ask(
+            "/embed", json.dumps({"inputs": ["a"]} | change), Authorization="Bearer secret"
+        )
         assert (reply.status, list(reply.json)) == (400, ["error"])
 
 
@@ -142,7 +172,12 @@ HOLA = [3 / 13, 4 / 13, 12 / 13]
         ("/embed", {"signature_name": "question_encoder", "normalize": False}, 400, "normalize"),
         ("/embed", {"prompt_name": "query", "normalize": False}, 400, "normalize"),
         ("/embed", {"input": "a"}, 400, "input"),
-        ("/embed", {"inputs": {"source_sentence": "a", "sentences": ["b"]}}, 400, "a text or several"),
+        (
+            "/embed",
+            {"inputs": {"source_sentence": "a", "sentences": ["b"]}},
+            400,
+            "a text or several",
+        ),
         ("/embed", {"parameters": {"truncation_direction": "Left"}}, 400, "truncation_direction"),
         ("/embed", {"parameters": {"foo": 1}}, 400, "foo"),
         ("/embed", {"truncate": False}, 200, ""),
@@ -162,7 +197,9 @@ HOLA = [3 / 13, 4 / 13, 12 / 13]
     ],
 )
 def test_what_is_not_supported_is_refused_by_its_name(server, path, change, status, word):
-    body = ({"input": "a"} if path == PATH else {"inputs": "a"} if path == "/embed" else {}) | change
+    body = (
+        {"input": "a"} if path == PATH else {"inputs": "a"} if path == "/embed" else {}
+    ) | change
     reply = server.ask(path, json.dumps(body), Authorization="Bearer secret")
     assert (reply.status, word in reply.body.decode()) == (status, True)
 
@@ -208,7 +245,9 @@ def test_the_examples_of_the_openapi_document_work(server):
         body, operation = None, operations.get("post", operations.get("get"))
         if "requestBody" in operation:
             content = operation["requestBody"]["content"]["application/json"]
-            jsonschema.validate(content["example"], content["schema"] | {"components": api["components"]})
+            jsonschema.validate(
+                content["example"], content["schema"] | {"components": api["components"]}
+            )
             body = json.dumps(content["example"])
         assert server.ask(path.replace("{model}", "m"), body, **key).status == 200
 

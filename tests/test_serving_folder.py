@@ -1,4 +1,6 @@
-"""A model as a version for TensorFlow Serving: whole, independent of its source, with warm-up requests."""
+"""A model as a version for TensorFlow Serving: whole, independent of its source, with warm-up
+requests.
+"""
 
 import os
 import shutil

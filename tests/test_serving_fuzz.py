@@ -1,4 +1,5 @@
-"""A thousand wrong requests and more: bodies, paths, fields and framings, each with a right request after it.
+"""A thousand wrong requests and more: bodies, paths, fields and framings, each with a right request
+after it.
 
 The seed is fixed, so that what fails once fails again.
 """
@@ -30,7 +31,10 @@ RIGHT: list[tuple[str, Any]] = [
     ("/v1/models/half_plus:predict", {"signature_name": "matrix", "instances": [[1, 2], [3, 4]]}),
     ("/v1/models/half_plus/versions/2:predict", {"inputs": {"x": [1.0]}}),
     ("/v1/models/texts:predict", {"instances": ["a", {"b64": "YQ=="}]}),
-    ("/v1/models/texts:predict", {"signature_name": "joined", "inputs": {"left": ["a"], "right": ["b"]}}),
+    (
+        "/v1/models/texts:predict",
+        {"signature_name": "joined", "inputs": {"left": ["a"], "right": ["b"]}},
+    ),
     ("/v1/models/several:predict", {"instances": [{"factor": 2, "pair": [1, 0.5]}]}),
     ("/v1/models/several:predict", {"signature_name": "int64", "instances": [41]}),
     ("/v1/models/several:predict", {"signature_name": "uint8", "instances": [41]}),
@@ -56,11 +60,42 @@ PATHS = [
         "/health",
         "/healthz",
     ),
-    *("/metrics", "/v1/models", "/v1/models/", "/v1/models/m", "/v1/models/m/metadata", "/page/docs.js"),
-    *("/v1/models/m/versions/99999999999999999999999999", "/v1/models/m/versions/-1", "/embed/", "//", "///"),
-    *("/v1/models/m/versions/%D9%A1", "/v1/models/m/versions/1%0A", "/v1/models/%00:predict", "/embed//"),
-    *("/page/../app.py", "/page/%2e%2e/app.py", "/page/..%2fapp.py", "/page/%00", "/page/a%00.js", "/page/"),
-    *("/page//etc/passwd", "/page/%2fetc/passwd", "/page/" + "a" * 5000, "/page/" + "a/" * 3000, "/page"),
+    *(
+        "/metrics",
+        "/v1/models",
+        "/v1/models/",
+        "/v1/models/m",
+        "/v1/models/m/metadata",
+        "/page/docs.js",
+    ),
+    *(
+        "/v1/models/m/versions/99999999999999999999999999",
+        "/v1/models/m/versions/-1",
+        "/embed/",
+        "//",
+        "///",
+    ),
+    *(
+        "/v1/models/m/versions/%D9%A1",
+        "/v1/models/m/versions/1%0A",
+        "/v1/models/%00:predict",
+        "/embed//",
+    ),
+    *(
+        "/page/../app.py",
+        "/page/%2e%2e/app.py",
+        "/page/..%2fapp.py",
+        "/page/%00",
+        "/page/a%00.js",
+        "/page/",
+    ),
+    *(
+        "/page//etc/passwd",
+        "/page/%2fetc/passwd",
+        "/page/" + "a" * 5000,
+        "/page/" + "a/" * 3000,
+        "/page",
+    ),
     *(
         "/./v1/models",
         "/v1/./models",
@@ -71,7 +106,18 @@ PATHS = [
         "/%ff%fe",
         "/v1/models/%ff",
     ),
-    *("/a\\b", "*", "http://a/health", "http://[/health", "/?model=m", "/#a", "/a b", "/\x7f", "/\xe9", ""),
+    *(
+        "/a\\b",
+        "*",
+        "http://a/health",
+        "http://[/health",
+        "/?model=m",
+        "/#a",
+        "/a b",
+        "/\x7f",
+        "/\xe9",
+        "",
+    ),
     *(
         "/v1/models?" + "a=b&" * 5000,
         "/v1/models/" + "a" * 60_000,
@@ -80,7 +126,22 @@ PATHS = [
     ),
 ]
 WEIRD: list[Any] = [
-    *(None, True, False, 0, -1, 1.5, -0.0, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400, 1e308, 5e-324),
+    *(
+        None,
+        True,
+        False,
+        0,
+        -1,
+        1.5,
+        -0.0,
+        2**31,
+        2**63,
+        2**64,
+        -(2**63) - 1,
+        10**400,
+        1e308,
+        5e-324,
+    ),
     *(
         math.nan,
         math.inf,
@@ -95,14 +156,65 @@ WEIRD: list[Any] = [
         "😀" * 50,
         "a" * 9999,
     ),
-    *([], [[]], {}, {"": 0}, {"b64": "a"}, {"b64": "8Q=="}, {"b64": ""}, {"b64": 1}, {"b64": "YQ==", "x": 1}),
-    *([1, "a"], [[1], [2, 3]], [[1, 2], [[3], [4]]], [None], [True, 1], {"x": {"x": {}}}, ["a"] * 20_000),
-    *("raw", "query", "base64", "serving_default", "question_encoder", "m", "Left", "right", [[["a"]]]),
+    *(
+        [],
+        [[]],
+        {},
+        {"": 0},
+        {"b64": "a"},
+        {"b64": "8Q=="},
+        {"b64": ""},
+        {"b64": 1},
+        {"b64": "YQ==", "x": 1},
+    ),
+    *(
+        [1, "a"],
+        [[1], [2, 3]],
+        [[1, 2], [[3], [4]]],
+        [None],
+        [True, 1],
+        {"x": {"x": {}}},
+        ["a"] * 20_000,
+    ),
+    *(
+        "raw",
+        "query",
+        "base64",
+        "serving_default",
+        "question_encoder",
+        "m",
+        "Left",
+        "right",
+        [[["a"]]],
+    ),
 ]
-NAMES = ["model", "input", "inputs", "instances", "signature_name", "dimensions", "normalize", "truncate"]
-NAMES += ["input_type", "prompt_name", "parameters", "query", "texts", "raw_scores", "\ud800", "", "a" * 999]
+NAMES = [
+    "model",
+    "input",
+    "inputs",
+    "instances",
+    "signature_name",
+    "dimensions",
+    "normalize",
+    "truncate",
+]
+NAMES += [
+    "input_type",
+    "prompt_name",
+    "parameters",
+    "query",
+    "texts",
+    "raw_scores",
+    "\ud800",
+    "",
+    "a" * 999,
+]
 FIELDS = [
-    *(b"Content-Type: text/plain", b"Content-Type: ", b"Content-Type: application/json; charset=utf-16"),
+    *(
+        b"Content-Type: text/plain",
+        b"Content-Type: ",
+        b"Content-Type: application/json; charset=utf-16",
+    ),
     *(
         b"Content-Encoding: gzip",
         b"Content-Encoding: identity, gzip",
@@ -116,14 +228,28 @@ FIELDS = [
         b"Expect: x",
         b"Range: bytes=9-1",
     ),
-    *(b"Host: [", b"Host: a:b:c", b"Host: \xff", b"Host: ", b"Origin: null", b"X-A: " + b"a" * 30_000),
+    *(
+        b"Host: [",
+        b"Host: a:b:c",
+        b"Host: \xff",
+        b"Host: ",
+        b"Origin: null",
+        b"X-A: " + b"a" * 30_000,
+    ),
     *(
         b"Connection: keep-alive, close",
         b"Connection: x",
         b"Upgrade: h2c\r\nConnection: Upgrade",
         b"TE: trailers",
     ),
-    *(b"If-None-Match: *", b"If-Modified-Since: x", b"Cookie: =;=", b"X:", b"X:\tb\t", b"Forwarded: for=x"),
+    *(
+        b"If-None-Match: *",
+        b"If-Modified-Since: x",
+        b"Cookie: =;=",
+        b"X:",
+        b"X:\tb\t",
+        b"Forwarded: for=x",
+    ),
 ]
 METHODS = [
     *(b"GET", b"POST") * 3,
@@ -243,7 +369,13 @@ def damaged(rng: random.Random, body: bytes) -> bytes:
     depth = rng.choice([2, 60, 64, 65, 1000, 1025, 200_000])
     return rng.choice(
         [
-            *(body[:place], body[place:], body[:place] + body[end:], body + body, body[:end] + body[place:]),
+            *(
+                body[:place],
+                body[place:],
+                body[:place] + body[end:],
+                body + body,
+                body[:end] + body[place:],
+            ),
             body[:place] + bytes([rng.randrange(256)]) + body[place:],
             *(
                 b"\xef\xbb\xbf" + body,
@@ -252,7 +384,11 @@ def damaged(rng: random.Random, body: bytes) -> bytes:
                 b"\0",
                 b" " * 9999 + body,
             ),
-            *(b'{"instances": ' + b"[" * depth + b"]" * depth + b"}", b"[" * depth, b'{"a":' * depth),
+            *(
+                b'{"instances": ' + b"[" * depth + b"]" * depth + b"}",
+                b"[" * depth,
+                b'{"a":' * depth,
+            ),
             b'{"input": ' + b'{"a":' * depth + b"1" + b"}" * depth + b"}",
             *(body[:-1] + b"," + body[1:], body.replace(b'"', b"'"), b'{"inputs": "\xed\xa0\x80"}'),
             *(
@@ -321,11 +457,18 @@ def wrong_head(rng: random.Random) -> Case:
 def smuggled(rng: random.Random) -> Case:
     """Returns a request with another in its body, whose end two readers might see in two places."""
     path, body = b"/v1/models/texts:predict", b'{"instances": ["a"]}' + HIDDEN
-    size, chunks = b"Content-Length: %d\r\n" % len(body), b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    size, chunks = (
+        b"Content-Length: %d\r\n" % len(body),
+        b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body),
+    )
     chunked, short = b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN
     fields, content = rng.choice(
         [
-            *((size + chunked, chunks), (chunked + size, short), (b"Content-Length: 5\r\n" + chunked, short)),
+            *(
+                (size + chunked, chunks),
+                (chunked + size, short),
+                (b"Content-Length: 5\r\n" + chunked, short),
+            ),
             *((size + b"Content-Length: 0\r\n", body), (b"Content-Length: 0\r\n" + size, body)),
             *((size + size, body), (b"Content-Length: %d, 0\r\n" % len(body), body)),
             *((b"Content-Length: +%d\r\n" % len(body), body), (b"Content-Length: -1\r\n", body)),
@@ -336,7 +479,10 @@ def smuggled(rng: random.Random) -> Case:
                 (b"Content-Length:\r\n %d\r\n" % len(body), body),
                 (b"X: a\r\n Content-Length: 0\r\n" + size, body),
             ),
-            *((b"Transfer-Encoding: chunked, identity\r\n", chunks), (b"Transfer-Encoding: x\r\n", chunks)),
+            *(
+                (b"Transfer-Encoding: chunked, identity\r\n", chunks),
+                (b"Transfer-Encoding: x\r\n", chunks),
+            ),
             *(
                 (b"Transfer-Encoding: xchunked\r\n" + size, body),
                 (b"Transfer-Encoding : chunked\r\n", chunks),
@@ -346,11 +492,20 @@ def smuggled(rng: random.Random) -> Case:
                 (b"Transfer-Encoding: \x0bchunked\r\n", chunks),
             ),
             *((chunked + chunked, chunks), (b"Transfer-Encoding: identity\r\n" + size, body)),
-            *((b"Transfer-Encoding: gzip, chunked\r\n", chunks), (b"transfer-encoding: CHUNKED\r\n", chunks)),
-            *((b"X: a\nContent-Length: 0\r\n" + size, body), (b"X: a\rContent-Length: 0\r\n" + size, body)),
+            *(
+                (b"Transfer-Encoding: gzip, chunked\r\n", chunks),
+                (b"transfer-encoding: CHUNKED\r\n", chunks),
+            ),
+            *(
+                (b"X: a\nContent-Length: 0\r\n" + size, body),
+                (b"X: a\rContent-Length: 0\r\n" + size, body),
+            ),
             *((b"X: a\0b\r\n" + size, body), (size.replace(b"\r\n", b"\n"), body)),
             *((chunked, b"%x\n%s\n0\n\n" % (len(body), body)), (chunked, b"-1\r\n" + chunks)),
-            *((chunked, b"%x \r\n%s\r\n0\r\n\r\n" % (len(body), body)), (chunked, b"0x5\r\n" + chunks)),
+            *(
+                (chunked, b"%x \r\n%s\r\n0\r\n\r\n" % (len(body), body)),
+                (chunked, b"0x5\r\n" + chunks),
+            ),
             *(
                 (chunked, b"fffffffffffffffff\r\n" + chunks),
                 (chunked, b"2\r\n" + body),
@@ -360,10 +515,15 @@ def smuggled(rng: random.Random) -> Case:
                 (chunked, b"5;" + b"a" * 5000 + b"\r\n{    \r\n0\r\n\r\n"),
                 (chunked, b"2;a\nb\r\n{}\r\n" + short),
             ),
-            *((chunked, b"0\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"), (chunked, b"0\r\nX y\r\n\r\n" + HIDDEN)),
+            *(
+                (chunked, b"0\r\nX: " + b"a" * 70_000 + b"\r\n\r\n"),
+                (chunked, b"0\r\nX y\r\n\r\n" + HIDDEN),
+            ),
         ]
     )
-    return Case(b"POST", split(rng, b"POST %s HTTP/1.1\r\nHost: a\r\n" % path + fields + b"\r\n" + content))
+    return Case(
+        b"POST", split(rng, b"POST %s HTTP/1.1\r\nHost: a\r\n" % path + fields + b"\r\n" + content)
+    )
 
 
 def cut(rng: random.Random) -> Case:
@@ -373,7 +533,9 @@ def cut(rng: random.Random) -> Case:
     return case._replace(parts=[raw[: rng.randrange(len(raw))]], is_cut=True)
 
 
-KINDS: list[Callable[[random.Random], Case]] = [wrong_body] * 10 + [wrong_head] * 5 + [smuggled] * 4 + [cut]
+KINDS: list[Callable[[random.Random], Case]] = (
+    [wrong_body] * 10 + [wrong_head] * 5 + [smuggled] * 4 + [cut]
+)
 
 
 def cases() -> Iterator[Case]:
@@ -411,9 +573,12 @@ def server(tmp_path_factory):
 
 
 def tried(port: int, case: Case, number: int) -> int | None:
-    """Sends a case, and a right request after it; returns the status of the answer, if there is one."""
+    """Sends a case, and a right request after it; returns the status of the answer, if there is
+    one.
+    """
     with closing(Client(port)) as client:
-        # The right request follows at once in every other case: nothing may be answered twice or skipped.
+        # The right request follows at once in every other case: nothing may be answered twice or
+        # skipped.
         right, follows = request(f"text {number}"), number % 2 and not case.is_cut
         client.send(*case.parts, *[right] * follows)
         if case.is_cut:

@@ -45,7 +45,8 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(tmp_path):
     put_export(tmp_path / "m" / "11", 11)
     model.poll()
     assert (answering(model), states(model)) == (11, {10: "END", 11: "AVAILABLE"})
-    assert model.servable("11") is model.servable("0") is model.servable()  # OpenVINO's client asks for 0.
+    # OpenVINO's client asks for 0.
+    assert model.servable("11") is model.servable("0") is model.servable()
     for version in ("10", "12", "011"):
         with pytest.raises(ServingError, match=f"version {version} of model m is not served"):
             model.servable(version)
@@ -72,10 +73,17 @@ def test_a_version_is_unloaded_after_its_last_request(tmp_path):
 
 def test_the_tables_of_a_retired_version_are_freed(tmp_path):
     """TensorFlow would keep them by name, megabytes for each version."""
-    model, words = tf.Module(), tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
+    model, words = (
+        tf.Module(),
+        tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2]),
+    )
     model.table = tf.lookup.StaticHashTable(words, default_value=-1)
     specs = {"words": tf.TensorSpec([None], tf.string)}
-    save(model, {"serving_default": (lambda words: {"ids": model.table.lookup(words)}, specs)}, tmp_path)
+    save(
+        model,
+        {"serving_default": (lambda words: {"ids": model.table.lookup(words)}, specs)},
+        tmp_path,
+    )
     servables = [Servable("m", 1, tmp_path), Servable("m", 2, tmp_path)]
     functions = [servable.queues["serving_default"].run.args[0] for servable in servables]
     retired, kept = (function.captured_inputs[0] for function in functions)
@@ -135,7 +143,9 @@ def test_an_export_that_is_replaced_is_loaded_anew(tmp_path):
         (tf.errors.InternalError, 500),
     ],
 )
-def test_errors_of_a_model_have_the_statuses_of_tensorflow_serving(error, status, tmp_path, monkeypatch):
+def test_errors_of_a_model_have_the_statuses_of_tensorflow_serving(
+    error, status, tmp_path, monkeypatch
+):
     def fails(**inputs):
         raise error(None, None, "it failed\nhere")
 
@@ -170,7 +180,9 @@ def test_warm_up_requests_are_made_and_one_that_fails_fails_the_version(tmp_path
 def test_a_start_without_a_model_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
     put_export(tmp_path / "wreck", 1, wrecked=True)
-    complex_only = {"serving_default": (lambda x: {"y": x}, {"x": tf.TensorSpec([None], tf.complex64)})}
+    complex_only = {
+        "serving_default": (lambda x: {"y": x}, {"x": tf.TensorSpec([None], tf.complex64)})
+    }
     save(tf.Module(), complex_only, tmp_path / "uncallable")
     for folder, message in (
         ("empty", "m=.*empty must be an exported model, .* but has none"),

@@ -19,8 +19,8 @@ from tensorflow.core.protobuf.meta_graph_pb2 import TensorInfo
 
 from xling_tf.serving.protocol import MAX_VALUES, format_outputs, parse_request, to_inputs
 
-# A request of TensorFlow Serving's `g3doc/api_rest.md` or a mistaken one, the status of its answer, and the
-# answer: JSON; after "⊇", JSON that it contains; for an error, nothing.
+# A request of TensorFlow Serving's `g3doc/api_rest.md` or a mistaken one, the status of its answer,
+# and the answer: JSON; after "⊇", JSON that it contains; for an error, nothing.
 with (Path(__file__).parent / "serving_protocol.tsv").open(encoding="utf-8", newline="") as file:
     TABLE = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 TEXTS = "/v1/models/texts:predict"
@@ -87,7 +87,9 @@ def test_bodies_of_any_size_and_bytes(server, body, headers, status):
 
 def bodies(good: bytes) -> st.SearchStrategy[bytes]:
     """Bodies like a good one, and unlike any."""
-    nested = st.integers(1, 5000).map(lambda n: b'{"instances": ' + b"[" * n + b"1" + b"]" * n + b"}")
+    nested = st.integers(1, 5000).map(
+        lambda n: b'{"instances": ' + b"[" * n + b"1" + b"]" * n + b"}"
+    )
     return damaged(good) | odd_json(good) | nested | st.binary(max_size=200)
 
 
@@ -114,7 +116,8 @@ def test_any_body_is_answered_or_refused(server, request):
 
 
 ARRAYS = hnp.arrays(
-    st.sampled_from(["f4", "f8", "i4", "i8", "u8", "?"]), hnp.array_shapes(min_dims=1, max_dims=4, max_side=3)
+    st.sampled_from(["f4", "f8", "i4", "i8", "u8", "?"]),
+    hnp.array_shapes(min_dims=1, max_dims=4, max_side=3),
 ).filter(lambda array: np.isfinite(array).all())
 
 
@@ -123,7 +126,9 @@ ARRAYS = hnp.arrays(
 def test_a_written_array_is_read_as_the_same_array(array, row_form):
     answer = format_outputs({"x": array}, row_form)
     body = answer.replace(b"predictions", b"instances").replace(b"outputs", b"inputs")
-    info = TensorInfo(dtype=tf.as_dtype(array.dtype).as_datatype_enum, tensor_shape={"unknown_rank": True})
+    info = TensorInfo(
+        dtype=tf.as_dtype(array.dtype).as_datatype_enum, tensor_shape={"unknown_rank": True}
+    )
     inputs, read_row_form = to_inputs(parse_request(body), {"x": info})
     assert (read_row_form, inputs["x"].dtype) == (row_form, array.dtype)
     np.testing.assert_array_equal(inputs["x"], array)

@@ -1,4 +1,6 @@
-"""Which records are held out, and that no held-out text is in training; shares of texts that models saw."""
+"""Which records are held out, and that no held-out text is in training; shares of texts that models
+saw.
+"""
 
 from itertools import product
 
@@ -51,8 +53,9 @@ def test_documents_stay_whole_and_their_spellings_fall_on_one_side(tmp_path):
     assert held[0] == held[1] != set()
 
 
-# By type: the number of texts, the place of the text that decides (None: the document), and the places that
-# are hidden from training records of the same type. Of scored pairs, the second text decides as well.
+# By type: the number of texts, the place of the text that decides (None: the document), and the
+# places that are hidden from training records of the same type. Of scored pairs, the second text
+# decides as well.
 KINDS = {
     "parallel": (2, 0, {0, 1}),
     "conversations": (2, 0, {1}),
@@ -81,7 +84,9 @@ def test_a_text_of_a_held_out_record_is_in_training_in_no_other_kind(hiding, kin
             continue  # both are held out
         text = HELD[0] if decides else TRAINED[0]
         hidden = corpus_of_one(hiding, HELD[1], place, text, name="x")
-        leak = corpus_of_one(kind, TRAINED[1], other, f" {text.upper()}", name="y", languages="fr-en")
+        leak = corpus_of_one(
+            kind, TRAINED[1], other, f" {text.upper()}", name="y", languages="fr-en"
+        )
         is_kept = hiding == kind and not {place, other} <= KINDS[kind][2]
         expected = [([], hidden.records), (leak.records if is_kept else [], [])]
         assert split_corpora(hidden, leak) == expected
@@ -93,7 +98,10 @@ def test_a_text_of_a_held_out_record_is_in_training_as_no_negative(hiding, caplo
         text = HELD[1] if place == KINDS[hiding][1] else TRAINED[0]
         hidden = corpus_of_one(hiding, HELD[1], place, text, name="x")
         negatives = ("wrong", f" {text.upper()}", "as wrong")
-        pairs = [TranslationPair(TRAINED[1], "t", negatives), TranslationPair(TRAINED[2], "u", ("v", "w"))]
+        pairs = [
+            TranslationPair(TRAINED[1], "t", negatives),
+            TranslationPair(TRAINED[2], "u", ("v", "w")),
+        ]
         store = transient_store([hidden, corpus("parallel", pairs, name="y", languages="fr-en")])
         assert list(store.corpora[1].train) == [pairs[0]._replace(negatives=("wrong",)), pairs[1]]
         # Nor do vocabularies and teachers see them.
@@ -104,7 +112,10 @@ def test_a_text_of_a_held_out_record_is_in_training_as_no_negative(hiding, caplo
 
 def test_inference_obeys_the_splits_of_file_names():
     pairs = [InferencePair(HELD[0], "h", 0), InferencePair(TRAINED[0], "h", 0)]
-    named = {split: corpus("nli", pairs, languages="en", split=split) for split in ("train", "dev", "test")}
+    named = {
+        split: corpus("nli", pairs, languages="en", split=split)
+        for split in ("train", "dev", "test")
+    }
     other = corpus("nli", pairs, name="other", languages="en", split="train")
     splits = split_corpora(*named.values(), other)
     assert splits == [(pairs, []), ([], pairs), ([], []), (pairs[1:], pairs[:1])]
@@ -142,7 +153,11 @@ def test_few_second_texts_that_are_shared_leave_training(caplog):
     """Of 300 translations, and 30 that two sources share, few leave."""
     caplog.set_level("INFO", logger="absl")
     records = [TranslationPair(f"source {n}", f"target {n}") for n in range(300)]
-    twice = [TranslationPair(f"{out} {n}", f"both {n}") for n in range(30) for out in ("twin", "second twin")]
+    twice = [
+        TranslationPair(f"{out} {n}", f"both {n}")
+        for n in range(30)
+        for out in ("twin", "second twin")
+    ]
     ((train, held),) = split_corpora(corpus("parallel", records + twice))
     assert held == [pair for pair in records + twice if held_out(pair.source)]
     hidden = {pair.target for pair in held}
@@ -160,7 +175,8 @@ def test_what_decided_stays_hidden_where_shared_texts_stay():
     assert held == [pair for pair in asked + turned if held_out(pair.source)]
     sources = {pair.source for pair in held}
     kept = [pair for pair in asked + turned if sources.isdisjoint(pair)]
-    # No answer of a held-out question leaves training, and so no question that is a second text does.
+    # No answer of a held-out question leaves training, and so no question that is a second text
+    # does.
     assert train == kept
     assert len(kept) > 330
 
@@ -168,13 +184,17 @@ def test_what_decided_stays_hidden_where_shared_texts_stay():
 def test_shared_texts_that_stay_are_in_other_kinds_and_negatives_too():
     asked = [pair._replace(negatives=("answer 1", "answer 2")) for pair in faq("parallel", 200, 5)]
     talk = faq("conversations", 200, 5)
-    (train, held), (said, _) = split_corpora(corpus("parallel", asked), corpus("conversations", talk))
+    (train, held), (said, _) = split_corpora(
+        corpus("parallel", asked), corpus("conversations", talk)
+    )
     assert train == [pair for pair in asked if pair not in held]
     assert said == [pair for pair in talk if not held_out(pair.message)]
     # A held-out question is hidden from both.
     leak = [ResponsePair("new", held[0].source), ResponsePair("newer", "answer 1")]
     wrong = [pair._replace(negatives=("answer 1", held[0].source)) for pair in asked]
-    (train, _), (said, _) = split_corpora(corpus("parallel", wrong), corpus("conversations", talk + leak))
+    (train, _), (said, _) = split_corpora(
+        corpus("parallel", wrong), corpus("conversations", talk + leak)
+    )
     assert {pair.negatives for pair in train} == {("answer 1",)}
     assert leak[0] not in said
     assert leak[1] in said
@@ -196,22 +216,36 @@ def test_scored_pairs_are_held_out_in_both_orders():
 
 
 def test_scored_pairs_across_languages_share_no_text_with_held_out_ones():
-    """Sentences in two languages, as in STS, and pairs of one in each: no text is held out and trained on."""
-    sides = {code: [(f"{code} a {n}", f"{code} b {n}") for n in range(500)] for code in ("en", "es")}
+    """Sentences in two languages, as in STS, and pairs of one in each: no text is held out and
+    trained on.
+    """
+    sides = {
+        code: [(f"{code} a {n}", f"{code} b {n}") for n in range(500)] for code in ("en", "es")
+    }
     sides["en-es"] = [(en[0], es[1]) for en, es in zip(sides["en"], sides["es"], strict=True)]
     corpora = [
-        corpus("similarity", [SimilarityPair(*pair, n % 100) for n, pair in enumerate(pairs)], languages=code)
+        corpus(
+            "similarity",
+            [SimilarityPair(*pair, n % 100) for n, pair in enumerate(pairs)],
+            languages=code,
+        )
         for code, pairs in sides.items()
     ]
     train, held = ([*map(set, part)] for part in zip(*split_corpora(*corpora), strict=True))
-    seen, unseen = ({text for pairs in part for pair in pairs for text in pair[:2]} for part in (train, held))
+    seen, unseen = (
+        {text for pairs in part for pair in pairs for text in pair[:2]} for part in (train, held)
+    )
     assert seen.isdisjoint(unseen)
     assert all(len(pairs) > 380 for pairs in train)
 
 
 def test_of_pairs_between_shared_texts_none_is_lost_and_what_decided_is_new():
-    """Scores of each of 60 queries with each of 40 documents: a part of both is in no training record."""
-    records = [SimilarityPair(f"query {q}", f"document {d}", q) for q, d in product(range(60), range(40))]
+    """Scores of each of 60 queries with each of 40 documents: a part of both is in no training
+    record.
+    """
+    records = [
+        SimilarityPair(f"query {q}", f"document {d}", q) for q, d in product(range(60), range(40))
+    ]
     ((train, held),) = split_corpora(corpus("similarity", records))
     assert len(train) + len(held) == len(records)
     seen = {text for pair in train for text in pair[:2]}
@@ -238,7 +272,9 @@ def test_texts_and_pairs_are_found_again_whatever_their_order_case_and_form():
     # All texts of a record count, but its pair is the first two.
     known = trained_on(("question", "answer", "the answer's paragraph"))
     assert known.share_of_texts(["the answer's paragraph"]) == 1
-    assert known.share_of_pairs([("question", "answer"), ("answer", "the answer's paragraph")]) == 0.5
+    assert (
+        known.share_of_pairs([("question", "answer"), ("answer", "the answer's paragraph")]) == 0.5
+    )
 
 
 def test_a_file_keeps_what_was_trained_on_in_few_bytes(tmp_path):

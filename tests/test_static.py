@@ -1,11 +1,21 @@
-"""The average of words: by hand, as a transformer's start or first phase, from a teacher; the transformer."""
+"""The average of words: by hand, as a transformer's start or first phase, from a teacher; the
+transformer.
+"""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from encode_functions import random_vectors
 from programs import read_lines
-from testing import DIM, encode, make_examples, make_trainer, require_gradients, tiny_config, tiny_model
+from testing import (
+    DIM,
+    encode,
+    make_examples,
+    make_trainer,
+    require_gradients,
+    tiny_config,
+    tiny_model,
+)
 
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.layers.pooling import unit_length
@@ -78,7 +88,8 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
     assert [moved for _, moved, _ in seen] == [False] * steps + [True] * (8 - steps)
     assert [learnt for *_, learnt in seen] == [True] * steps + [False] * (8 - steps)
     assert {task for task, *_ in seen[:4]} == set(EXAMPLES)
-    # The rates fall in each phase from its begin to its end; what is left of the budget ends it too.
+    # The rates fall in each phase from its begin to its end; what is left of the budget ends it
+    # too.
     rates = [line["learning_rate"] for line in read_lines(tmp_path / "metrics.jsonl")]
     shares = [n / steps for n in range(steps)] + [0, 1 / 2][: 8 - steps]
     assert rates == pytest.approx([rates[0] * (1 - share) for share in shares])
@@ -120,7 +131,8 @@ def words_of_teacher(model, folder, examples):
 
 @pytest.mark.parametrize("dim", [DIM, DIM + 2])
 def test_words_start_as_their_teacher_has_them(dim, tmp_path):
-    # As many components as the vectors have: nothing is lost but the mean and the frequent words' length.
+    # As many components as the vectors have: nothing is lost but the mean and the frequent words'
+    # length.
     model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
     found, vectors = words_of_teacher(model, tmp_path, [])
     shares = 1 / np.arange(1, len(found) + 1)
@@ -133,17 +145,19 @@ def test_words_start_as_their_teacher_has_them(dim, tmp_path):
 
 
 def test_words_start_near_the_sentences_with_them(tmp_path):
-    # Sentences of vectors e0 and e1, whose mean is (e0 + e1) / 2. "a" is in both (once each, though twice in
-    # the second), so its context is zero; "b" has e0, "c" e1, each twice, with the translations: the centred
-    # contexts are (e0 - e1) / 2 and (e1 - e0) / 2. No other word is in a sentence.
+    # Sentences of vectors e0 and e1, whose mean is (e0 + e1) / 2. "a" is in both (once each, though
+    # twice in the second), so its context is zero; "b" has e0, "c" e1, each twice, with the
+    # translations: the centred contexts are (e0 - e1) / 2 and (e1 - e0) / 2. No other word is in a
+    # sentence.
     model = tiny_model(STATIC)
     vectors = np.eye(2, DIM, dtype=np.float32)
     pairs = make_examples(["a b", "a a c"], ["b", "c unseen"], vectors=vectors)
     found, alone = words_of_teacher(model, tmp_path, [pairs])
     expected = alone - np.average(alone, axis=0, weights=np.arange(1, len(found) + 1) ** -0.5)
     length = np.linalg.norm(expected, axis=1).mean()
-    # Contexts have the words' mean length: those of a, b and c have 0, 1/sqrt(2) and 1/sqrt(2), on average
-    # sqrt(2) / 3. Two sentences of _RARE + 2 are a half, and half of that is the share of contexts, 1/4.
+    # Contexts have the words' mean length: those of a, b and c have 0, 1/sqrt(2) and 1/sqrt(2), on
+    # average sqrt(2) / 3. Two sentences of _RARE + 2 are a half, and half of that is the share of
+    # contexts, 1/4.
     context = length / (np.sqrt(2) / 3) * (vectors[0] - vectors[1]) / 2
     for word, vector in {"a": 0 * context, "b": context, "c": -context}.items():
         place = model.tokenizer.vocabulary.index(word)
@@ -167,7 +181,9 @@ def test_without_layers_it_is_the_mean_of_the_words(norm_first):
 
 
 @pytest.mark.parametrize(("norm_first", "last_norm"), [(False, 0), (True, 16)])
-def test_tables_and_dense_variables_are_all_there_is_and_a_gradient_reaches_each(norm_first, last_norm):
+def test_tables_and_dense_variables_are_all_there_is_and_a_gradient_reaches_each(
+    norm_first, last_norm
+):
     model = tiny_model(tiny_config(f"encoder.norm_first={norm_first}"))
     encoder = model.encoder
     tables, dense = encoder.table_variables, encoder.dense_variables
@@ -176,8 +192,9 @@ def test_tables_and_dense_variables_are_all_there_is_and_a_gradient_reaches_each
     together = {id(variable) for variable in (*tables, *dense)}
     assert len(together) == len(tables) + len(dense)
     assert together == {id(variable) for variable in encoder.trainable_variables}
-    # By hand: tables 18*6 = 108 and 6 for each n-gram; n-gram layer 6*6 + 6 = 42; projection 6*8 + 8 = 56;
-    # block: 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 = 104.
+    # By hand: tables 18*6 = 108 and 6 for each n-gram; n-gram layer 6*6 + 6 = 42; projection 6*8 +
+    # 8 = 56; block: 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 =
+    # 104.
     block = 216 + 72 + 32 + 108 + 104
     assert encoder.count_params() == 108 + 6 * num_ngrams + 42 + 56 + block + last_norm
     require_gradients(encoder, model.tokenizer(tf.constant(TEXTS)))

@@ -68,7 +68,8 @@ def test_records_come_back_as_they_were(caplog):
 def test_the_log_says_how_many_records_leave_training_for_held_out_texts(caplog):
     caplog.set_level("INFO", logger="absl")
     alone = [records.TranslationPair(word, f"target of {word}") for word in WORDS]
-    # Two translations of a held-out sentence are the second text of pairs that share it: 2 of 360 are few.
+    # Two translations of a held-out sentence are the second text of pairs that share it: 2 of 360
+    # are few.
     few = [records.TranslationPair(f"{word} again", f"target of {HELD[0]}") for word in TRAINED[:2]]
     few = [pair for pair in few if not held_out(pair.source)]
     (stored,) = transient_store([corpus("parallel", alone + few)]).corpora

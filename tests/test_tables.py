@@ -1,4 +1,6 @@
-"""Tables in every format, with and without names of columns: training and evaluation read the same rows."""
+"""Tables in every format, with and without names of columns: training and evaluation read the same
+rows.
+"""
 
 import csv
 import json
@@ -23,7 +25,10 @@ from xling_tf.evaluators.data import find_bitexts, tables_in
 from xling_tf.evaluators.sts import read_scored
 
 ROWS = [('one, "1"', "uno"), ("Caf\u00e9 two", "dos")]
-OBJECTS = [{"id": 1, "target": b, "more": [1, {}], "source": a.replace("\u00e9", "e\u0301")} for a, b in ROWS]
+OBJECTS = [
+    {"id": 1, "target": b, "more": [1, {}], "source": a.replace("\u00e9", "e\u0301")}
+    for a, b in ROWS
+]
 TABLES = {
     "plain.en-es.tsv": "".join(f"{a}\t{b}\n" for a, b in ROWS),
     "named.en-es.tsv.gz": "".join(f"{b}\tx\t{a}\n" for a, b in [("source", "target"), *ROWS]),
@@ -153,7 +158,9 @@ def test_a_quote_that_does_not_close_is_found_and_its_lines_are_counted(tmp_path
         read_table(path, ("source", "target"))
     # Up to a quote within a later line, after which reading goes on.
     lines[11] = 'a "quoted" text,doce'
-    reading = read_parallel(write_files(tmp_path, {"y.en-es.csv": "\n".join(lines)}) / "y.en-es.csv")
+    reading = read_parallel(
+        write_files(tmp_path, {"y.en-es.csv": "\n".join(lines)}) / "y.en-es.csv"
+    )
     assert len([*reading]) == 2 + 1000 - 12
     assert reading.malformed.total() == 8  # lines 5 to 12
 
@@ -177,7 +184,11 @@ def test_cells_of_csv_are_as_long_as_those_of_tsv(tmp_path):
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
 def test_marks_of_byte_order_and_nul_are_read_alike_in_every_format(ending, tmp_path):
-    pairs = [("\ufeffHello there", " \ufeff Hola"), ("One\ufeff", "\ufeffUno\ufeff"), ("T\0wo", "Dos")]
+    pairs = [
+        ("\ufeffHello there", " \ufeff Hola"),
+        ("One\ufeff", "\ufeffUno\ufeff"),
+        ("T\0wo", "Dos"),
+    ]
     pairs = pairs if ending != "csv" else pairs[:2]  # whose reader refuses a file with NUL
     path = tmp_path / f"x.en-es.{ending}"
     if ending in ("tsv", "csv"):
@@ -209,7 +220,10 @@ def test_mined_negatives_of_any_pair_come_back(tmp_path):
 @pytest.mark.parametrize("languages", [("en", "es"), ("es", "en")])
 @pytest.mark.parametrize("key", ["translation", "translations"])
 def test_translations_by_language_are_in_the_order_of_the_file_name(languages, key, tmp_path):
-    rows = [{"id": "7", key: {"en": "one", "es": "uno"}}, {"id": "8", key: {"es": "dos", "en": "two"}}]
+    rows = [
+        {"id": "7", key: {"en": "one", "es": "uno"}},
+        {"id": "8", key: {"es": "dos", "en": "two"}},
+    ]
     folder = write_files(tmp_path, {"bitext/x.jsonl": ""}) / "bitext"
     (folder / "x.jsonl").unlink()
     name = "-".join(languages)
@@ -228,7 +242,13 @@ def test_translations_by_language_are_in_the_order_of_the_file_name(languages, k
 
 def test_a_row_without_translations_is_counted(tmp_path):
     path = tmp_path / "x.en-es.jsonl"
-    rows = [{"en": "one", "es": "uno"}, None, {"en": "two"}, {"en": "six", "es": ""}, {"en": "a", "es": 7}]
+    rows = [
+        {"en": "one", "es": "uno"},
+        None,
+        {"en": "two"},
+        {"en": "six", "es": ""},
+        {"en": "a", "es": 7},
+    ]
     path.write_text("".join(f"{json.dumps({'translation': row})}\n" for row in rows))
     reading = read_parallel(path, ("en", "es"))
     assert [record[:2] for record, _ in reading] == [("one", "uno")]
@@ -259,7 +279,9 @@ def test_names_of_languages_order_the_columns(header, languages, tmp_path):
 
 def test_words_and_other_languages_are_no_header(tmp_path):
     rows = [("French", "German"), ("a text", "un texto"), ("it", "lo")]
-    path = write_files(tmp_path, {"x.tsv": "".join("\t".join(row) + "\n" for row in rows)}) / "x.tsv"
+    path = (
+        write_files(tmp_path, {"x.tsv": "".join("\t".join(row) + "\n" for row in rows)}) / "x.tsv"
+    )
     assert [record[:2] for record, _ in read_parallel(path, ("en", "es"))] == rows
     # A column cannot be both languages.
     path.write_text("pt\ten\na\tb\n")
@@ -281,7 +303,9 @@ def test_a_label_is_a_score(ending, tmp_path):
     else:
         mark = "\t" if ending == "tsv" else ","
         path.write_text(
-            "".join(mark.join(map(str, row)) + "\n" for row in [rows[0], *(r.values() for r in rows)])
+            "".join(
+                mark.join(map(str, row)) + "\n" for row in [rows[0], *(r.values() for r in rows)]
+            )
         )
     reading = read_similarity(path)
     assert [record for record, _ in reading] == [("a", "b", 100), ("c", "d", 0)]
@@ -298,7 +322,9 @@ def test_names_of_scored_pairs_in_widespread_sets(tmp_path):
         "sentence1\tsentence2\tscore\tlabel",
     ):
         more = "\tneutral" if header.endswith("label") else ""
-        path = write_files(tmp_path, {"x.tsv": f"{header}\na\tb\t1{more}\nc\td\t0{more}\n"}) / "x.tsv"
+        path = (
+            write_files(tmp_path, {"x.tsv": f"{header}\na\tb\t1{more}\nc\td\t0{more}\n"}) / "x.tsv"
+        )
         assert [record for record, _ in read_similarity(path)] == [("a", "b", 100), ("c", "d", 0)]
     path = tmp_path / "x.jsonl"
     path.write_text('{"question1": "a", "question2": "b", "is_duplicate": true}\n')

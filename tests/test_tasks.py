@@ -28,7 +28,10 @@ FIRST = ["a b", "hello", "c d e", "f g", "hello world"]
 SECOND = ["hola", "mundo a", "b b b", "i j", "hola mundo"]
 THIRD = ["d", "e e", "f f f", "a j", "c i"]
 
-SIMILARITIES = {"paper": {}, "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True}}
+SIMILARITIES = {
+    "paper": {},
+    "best": {"normalize": True, "scale": 20.0, "margin": 0.1, "bidirectional": True},
+}
 
 
 @pytest.fixture(scope="module", params=SIMILARITIES)
@@ -47,7 +50,9 @@ def test_translation_ranking(model):
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("words and n-grams", 5), ("cnn", 1)])
-def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(kind, rows, monkeypatch):
+def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(
+    kind, rows, monkeypatch
+):
     # With one pair, two sentences, one of the three groups is empty.
     model, widths = make_model(kind), []
     task = find_task(model, "translation_ranking_en-es")
@@ -73,7 +78,8 @@ def test_a_training_step_in_groups_of_similar_length_is_that_of_the_whole_batch(
     for whole, of_groups in zip(step(1), step(3), strict=True):
         np.testing.assert_allclose(of_groups, whole, rtol=1e-4, atol=1e-5)
     if rows == 5:
-        # 54 tokens: at most 18 of them in the sentences up to the first cut, and 36 up to the second.
+        # 54 tokens: at most 18 of them in the sentences up to the first cut, and 36 up to the
+        # second.
         assert widths == [12, 3, 9, 12]
     widths.clear()
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
@@ -88,16 +94,29 @@ def test_matrices_of_int32_are_moved_but_not_computed_with(kind, monkeypatch):
     model, seen = make_model(kind), set()
 
     def watch(operation, inputs, _, outputs, *more):
-        if any(tensor.dtype == tf.int32 and len(tensor.shape) > 1 for tensor in [*inputs, *outputs]):
+        if any(
+            tensor.dtype == tf.int32 and len(tensor.shape) > 1 for tensor in [*inputs, *outputs]
+        ):
             seen.add(operation)
 
     batch = make_batch(model, make_examples(FIRST, SECOND))
     op_callbacks.add_op_callback(watch)
     with tf.GradientTape() as tape:
-        losses, _ = find_task(model, "translation_ranking_en-es").losses(model.encoder, batch, training=True)
+        losses, _ = find_task(model, "translation_ranking_en-es").losses(
+            model.encoder, batch, training=True
+        )
     tape.gradient(losses, model.encoder.dense_variables)
     op_callbacks.remove_op_callback(watch)
-    assert seen <= {"ConcatV2", "GatherV2", "Identity", "Reshape", "Shape", "Size", "Slice", "StridedSlice"}
+    assert seen <= {
+        "ConcatV2",
+        "GatherV2",
+        "Identity",
+        "Reshape",
+        "Shape",
+        "Size",
+        "Slice",
+        "StridedSlice",
+    }
 
 
 def test_duplicates_are_not_wrong_answers_and_hits_are_right_ones():
@@ -162,7 +181,9 @@ NEGATIVES = [("mundo", "j"), ("a", "hola"), ("c b", "d d"), ("j i", "g"), ("adio
 
 
 def with_negatives(hard_negatives=2, **similarity):
-    return tiny_model(tiny_config(f"tasks.translation_ranking.hard_negatives={hard_negatives}", **similarity))
+    return tiny_model(
+        tiny_config(f"tasks.translation_ranking.hard_negatives={hard_negatives}", **similarity)
+    )
 
 
 def ranking_losses(model, pairs):
@@ -188,8 +209,8 @@ def test_negatives_of_all_examples_join_the_targets(similarity):
     sources = [FIRST[2], *FIRST[1:]]
     source, target = encoded(model, sources), encoded(model, SECOND)
     wrong = encoded(model, [text for pair in NEGATIVES for text in pair])
-    # Sources 0 and 2 are the same, so the target of each is right for both. So is "hola", the target of the
-    # first and negative 3, which counts for the others.
+    # Sources 0 and 2 are the same, so the target of each is right for both. So is "hola", the
+    # target of the first and negative 3, which counts for the others.
     excluded = np.zeros((5, 15), bool)
     excluded[0, [2, 5 + 3]] = excluded[2, [0, 5 + 3]] = True
     candidates = np.concatenate([target, wrong])
@@ -288,7 +309,9 @@ def test_a_batch_of_equal_examples_is_learnt_without_contradiction():
     # Nothing in it is wrong, so that what tells examples apart has nothing to tell.
     model = tiny_model(ALL)
     for task in model.tasks:
-        columns = [[text] * 2 for text in ("a b", "hola", "c", "hola", "hola", "hola")[: len(task.columns)]]
+        columns = [
+            [text] * 2 for text in ("a b", "hola", "c", "hola", "hola", "hola")[: len(task.columns)]
+        ]
         if "negative_1" in task.columns or "contradicting" in task.columns:
             columns[2] = columns[1]  # there is none
         vectors = np.ones((2, DIM), np.float32)

@@ -40,7 +40,9 @@ EXAMPLES = {
 
 
 def make_teacher(encode: Callable[[list[str]], np.ndarray], checksum: str = "one") -> Teacher:
-    return Teacher(Embedder(name="teacher", sentences=encode, checksum=checksum), DIM, is_fixed=True)
+    return Teacher(
+        Embedder(name="teacher", sentences=encode, checksum=checksum), DIM, is_fixed=True
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -83,17 +85,23 @@ def test_each_distinct_source_is_encoded_once(encode, tmp_path):
 
 def test_questions_get_a_wrong_answer_that_is_near_them_and_keep_it(tmp_path):
     def encode(texts):
-        degrees = np.radians([{"north": 0, "n": 10, "south": 180, "s": 190, "west": 270}[t] for t in texts])
+        degrees = np.radians(
+            [{"north": 0, "n": 10, "south": 180, "s": 190, "west": 270}[t] for t in texts]
+        )
         return np.stack([np.cos(degrees), np.sin(degrees)], axis=1)
 
     questions, answers = ["north", "south", "south"], ["n", "s", "west"]
     for _ in range(2):
-        found = with_negatives(make_examples(questions, answers, answers), make_teacher(encode), tmp_path, 1)
+        found = with_negatives(
+            make_examples(questions, answers, answers), make_teacher(encode), tmp_path, 1
+        )
         # Both "s" and "west" are right for "south".
         assert rows_of(found)[1:] == [("south", "s", "n"), ("south", "west", "n")]
         assert rows_of(found)[0][2] in ("s", "west")
     # The right answer stands for a missing one.
-    alone = with_negatives(make_examples(["north"], ["n"], ["n"]), make_teacher(encode), tmp_path, 1)
+    alone = with_negatives(
+        make_examples(["north"], ["n"], ["n"]), make_teacher(encode), tmp_path, 1
+    )
     assert rows_of(alone) == [("north", "n", "n")]
 
 

@@ -17,7 +17,9 @@ from raw_files import write_files
 from xling_tf.bulk.text_files import InputFile, TextFiles, find_files
 from xling_tf.errors import UserError
 
-ROWS = [{"id": f"r{n}", "text": text} for n, text in enumerate(["Hola, señor", "", "東京", "a\u2028b"])]
+ROWS = [
+    {"id": f"r{n}", "text": text} for n, text in enumerate(["Hola, señor", "", "東京", "a\u2028b"])
+]
 TABLE = pa.Table.from_pylist(ROWS)
 
 
@@ -52,7 +54,9 @@ def test_every_format_has_the_same_rows(tmp_path, name):
     assert files.counts["empty texts"] == 1
     assert files.bytes_read == (tmp_path / name).stat().st_size
     # Other columns are left out; reading begins anywhere.
-    assert read(tmp_path / name, columns=["text"], row=2).rows == [{"text": row["text"]} for row in ROWS[2:]]
+    assert read(tmp_path / name, columns=["text"], row=2).rows == [
+        {"text": row["text"]} for row in ROWS[2:]
+    ]
     with pytest.raises(UserError, match=rf"{name}: expected the column sentence, .* only id, text"):
         read(tmp_path / name, text_column="sentence")
 
@@ -88,9 +92,13 @@ def test_remote_files(tmp_path):
 
 
 def test_types_are_those_of_the_first_file(tmp_path):
-    parquet.write_table(pa.table({"n": pa.array([1], pa.int64()), "text": ["a"]}), tmp_path / "1.parquet")
+    parquet.write_table(
+        pa.table({"n": pa.array([1], pa.int64()), "text": ["a"]}), tmp_path / "1.parquet"
+    )
     parquet.write_table(pa.table({"text": ["b"]}), tmp_path / "2.parquet")
-    with pytest.raises(UserError, match=r"2.parquet must have .* n int64, text string, but has text string"):
+    with pytest.raises(
+        UserError, match=r"2.parquet must have .* n int64, text string, but has text string"
+    ):
         read(tmp_path / "*")
     assert len(read(tmp_path / "*", columns=["text"]).rows) == 2
     parquet.write_table(pa.table({"text": [["a"], ["b"]]}), tmp_path / "x.parquet")
@@ -102,16 +110,41 @@ def test_types_are_those_of_the_first_file(tmp_path):
     ("name", "content", "rows", "message"),
     [
         ("x.txt", b"a\0\nc\n", ["c"], "row 1 of .*x.txt is not UTF-8"),
-        ("x.jsonl", b'{"text": "a"}\n{"text": "", "n": "\xff"}\n', ["a"], "row 2 of .*x.jsonl is not UTF-8"),
+        (
+            "x.jsonl",
+            b'{"text": "a"}\n{"text": "", "n": "\xff"}\n',
+            ["a"],
+            "row 2 of .*x.jsonl is not UTF-8",
+        ),
         ("x.txt", b"a\n" + b"b" * (1 << 20) + b"b\nc\n", ["a", "c"], "row 2 of .*x.txt is longer"),
-        ("x.tsv", b"text\tid\na\t1\nb\nc\t3\n", ["a", "c"], "row 2 of .*x.tsv has 1 columns, not 2"),
+        (
+            "x.tsv",
+            b"text\tid\na\t1\nb\nc\t3\n",
+            ["a", "c"],
+            "row 2 of .*x.tsv has 1 columns, not 2",
+        ),
         ("x.csv", b'text,id\n"a\nb",1\nb\xff,2\n', ["a\nb"], "row 2 of .*x.csv is not UTF-8"),
         ("x.csv", b"text\na\rb\nc\n", ["c"], "row 1 of .*x.csv has an unquoted carriage return"),
         ("x.jsonl", b'{"text": "a"}\n[1]', ["a"], "row 2 of .*x.jsonl is no JSON object"),
-        ("x.jsonl", b'{"text": "a"}\n{"text": "b", "n": {"k": 1, "k": 2}}', ["a"], "row 2 of .*x.jsonl"),
-        ("x.jsonl", b'{"text": "\\ud83d\\ude00"}\n{"text": "a", "n": "\\ud83d"}', ["\U0001f600"], "row 2 of"),
+        (
+            "x.jsonl",
+            b'{"text": "a"}\n{"text": "b", "n": {"k": 1, "k": 2}}',
+            ["a"],
+            "row 2 of .*x.jsonl",
+        ),
+        (
+            "x.jsonl",
+            b'{"text": "\\ud83d\\ude00"}\n{"text": "a", "n": "\\ud83d"}',
+            ["\U0001f600"],
+            "row 2 of",
+        ),
         # The types are those of all sound lines, not only of the first one.
-        ("x.jsonl", b'?\n{"text": "a", "n": null}\n\n{"text": "b", "n": 1}', ["a", "b"], "row 1 of .*x"),
+        (
+            "x.jsonl",
+            b'?\n{"text": "a", "n": null}\n\n{"text": "b", "n": 1}',
+            ["a", "b"],
+            "row 1 of .*x",
+        ),
     ],
 )
 def test_damaged_rows(tmp_path, name, content, rows, message):
@@ -138,7 +171,9 @@ def test_damaged_files(tmp_path, name):
 def test_an_open_quote_is_damage(tmp_path):
     sound = b"".join(b'%d,"a ""b"", c"\r\n' % row for row in range(10_000))
     (tmp_path / "x.csv").write_bytes(b"id,text\n" + sound + b'7,"oops\n2,b\n3,c')
-    with pytest.raises(UserError, match=r"x.csv is damaged after row 10000: the next row .* an open quote"):
+    with pytest.raises(
+        UserError, match=r"x.csv is damaged after row 10000: the next row .* an open quote"
+    ):
         read(tmp_path / "x.csv")
     files = read(tmp_path / "x.csv", skip_damaged=True)
     assert files.rows == [{"id": str(row), "text": 'a "b", c'} for row in range(10_000)]
@@ -148,9 +183,18 @@ def test_an_open_quote_is_damage(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'id,text\n1,b\n2,"a \\"b\\" c"\n', "row 2 of .*x.csv has text behind a closing quote; .*Spark"),
-        (b'"id"x,text\n1,b\n', "x.csv is damaged after row 0: its first row has text behind a closing quote"),
-        (b'id,text\n1,"' + b"a\n" * (1 << 22) + b'",b"\n', "row is longer than 4 MiB, or has an open quote"),
+        (
+            b'id,text\n1,b\n2,"a \\"b\\" c"\n',
+            "row 2 of .*x.csv has text behind a closing quote; .*Spark",
+        ),
+        (
+            b'"id"x,text\n1,b\n',
+            "x.csv is damaged after row 0: its first row has text behind a closing quote",
+        ),
+        (
+            b'id,text\n1,"' + b"a\n" * (1 << 22) + b'",b"\n',
+            "row is longer than 4 MiB, or has an open quote",
+        ),
     ],
 )
 def test_quotes_of_other_dialects_are_refused(tmp_path, content, message):
@@ -203,15 +247,21 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
         values = [row["n"] for row in read(tmp_path / "*").rows]
         assert str(values) == str([first[0].as_py(), second[0].as_py()])
     else:
-        with pytest.raises(UserError, match=r"2.parquet must have the columns of the rows before, n "):
+        with pytest.raises(
+            UserError, match=r"2.parquet must have the columns of the rows before, n "
+        ):
             read(tmp_path / "*", skip_damaged=True)
 
 
 def test_strings_in_tables_of_arrow_must_be_utf8(tmp_path):
     texts = pa.array([b"a\0", None, b"\xff", b"d"], pa.binary())
     for name, kind in (("strings", pa.string()), ("bytes", pa.binary())):
-        parquet.write_table(pa.table({"text": texts.cast(kind, safe=False)}), tmp_path / f"{name}.parquet")
-    with pytest.raises(UserError, match=r"strings.parquet is damaged after row 0: .*UTF8.*`skip_damaged`"):
+        parquet.write_table(
+            pa.table({"text": texts.cast(kind, safe=False)}), tmp_path / f"{name}.parquet"
+        )
+    with pytest.raises(
+        UserError, match=r"strings.parquet is damaged after row 0: .*UTF8.*`skip_damaged`"
+    ):
         read(tmp_path / "strings.parquet")
     with pytest.raises(UserError, match="expected UTF-8 in the column text"):
         read(tmp_path / "bytes.parquet", skip_damaged=True)
@@ -225,7 +275,8 @@ def test_strings_in_tables_of_arrow_must_be_utf8(tmp_path):
     ("name", "content", "header", "rows"),
     [
         ("x.csv", b'"a\nb",text\n1,x\n', True, [{"a\nb": "1", "text": "x"}]),
-        # An empty line of a single column is an empty text, as in plain lines; of several, it is nothing.
+        # An empty line of a single column is an empty text, as in plain lines; of several, it is
+        # nothing.
         ("x.tsv", b"\ntext\r\na\r\n\r\nb\n", True, [{"text": "a"}, {"text": ""}, {"text": "b"}]),
         ("x.csv", b'text\n"a"\n\n""\n\n', True, [{"text": text} for text in ("a", "", "", "")]),
         ("x.csv", b'\xef\xbb\xbf"text",id\n\na,1\n\n', True, [{"text": "a", "id": "1"}]),
@@ -247,7 +298,9 @@ def test_compressed_tables_are_no_plain_lines(tmp_path, name):
     assert batch.to_pylist() == ROWS
 
 
-@pytest.mark.parametrize("name", ["x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old", "x.arrow"])
+@pytest.mark.parametrize(
+    "name", ["x.csv.1", "x.JSONL.bak", "x.parquet~", "x.tsv.xz.old", "x.arrow"]
+)
 def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
     (tmp_path / name).write_bytes(TSV)
     with pytest.raises(UserError, match=rf"{name} must end in \.parquet, .*; rename it"):
@@ -256,14 +309,20 @@ def test_names_that_only_contain_a_format_are_refused(tmp_path, name):
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(5, "I/O error")])
 def test_a_file_that_cannot_be_read_is_not_skipped(error):
-    files = TextFiles([InputFile("s3://b/x.txt", 1, "", Mock(side_effect=error))], "text", skip_damaged=True)
-    with pytest.raises(UserError, match=r"s3://b/x.txt cannot be read: .+; run the same command again"):
+    files = TextFiles(
+        [InputFile("s3://b/x.txt", 1, "", Mock(side_effect=error))], "text", skip_damaged=True
+    )
+    with pytest.raises(
+        UserError, match=r"s3://b/x.txt cannot be read: .+; run the same command again"
+    ):
         next(files.batches())
 
 
 def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(b",,text\n1,2,x\n")
-    with pytest.raises(UserError, match=r"must have one column '', but has more; rename .*`columns`"):
+    with pytest.raises(
+        UserError, match=r"must have one column '', but has more; rename .*`columns`"
+    ):
         read(tmp_path / "x.csv", skip_damaged=True)
     assert read(tmp_path / "x.csv", columns=[]).rows == [{"text": "x"}]
     (tmp_path / "y.csv").write_bytes("text,año\nx,1\n".encode("latin-1"))
@@ -276,7 +335,9 @@ def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
 def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, name, skip_damaged):
     """Whether it was written in place, cut, or only grew; damage by the change is not skipped."""
     path = tmp_path / name
-    old, new = ([f'{{"text": "{word} {n**99}"}}' for n in range(9000)] for word in ("hola", "adios"))
+    old, new = (
+        [f'{{"text": "{word} {n**99}"}}' for n in range(9000)] for word in ("hola", "adios")
+    )
     contents = [gzip.compress(lines(*old)), gzip.compress(lines(*new))]
     if ".gz" not in name:
         contents = [lines(*old), lines(*new)]
@@ -294,7 +355,8 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, name, skip_d
             file.truncate()
         with pytest.raises(UserError, match=f"{name} must stay the same .* changed"):
             list(batches)
-    # A change before its first row is read, too: the folder's description has the state that was found.
+    # A change before its first row is read, too: the folder's description has the state that was
+    # found.
     files = TextFiles(find_files([str(path)]), "text", skip_damaged=skip_damaged)
     path.write_bytes(contents[0][:-1])
     with pytest.raises(UserError, match=f"{name} must stay the same"):

@@ -25,7 +25,12 @@ from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_prot
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-NORMALIZER = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": False}
+NORMALIZER = {
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": False,
+}
 BERT = {
     "normalizer": {"type": "BertNormalizer", **NORMALIZER},
     "pre_tokenizer": {"type": "BertPreTokenizer"},
@@ -62,7 +67,11 @@ def fairseq(pieces: bytes) -> Tokenizer:
     """What transformers makes of XLM-RoBERTa's model: the pieces in fairseq's order."""
     model = model_proto(pieces)
     first = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
-    vocabulary = [*first, *((piece.piece, piece.score) for piece in model.pieces[3:]), ("<mask>", 0.0)]
+    vocabulary = [
+        *first,
+        *((piece.piece, piece.score) for piece in model.pieces[3:]),
+        ("<mask>", 0.0),
+    ]
     tokenizer = Tokenizer(models.Unigram(vocabulary, 3, byte_fallback=False))
     tokenizer.normalizer = normalizers.Sequence(
         [
@@ -109,7 +118,9 @@ def test_xlm_roberta_has_its_ids(tmp_path, pieces):
     assert tokenizer.num_words == len(model_proto(pieces).pieces) + 2
     # Decomposed characters are composed first, so that they are the same text.
     decomposed = [unicodedata.normalize("NFD", text) for text in texts]
-    assert rows(tokenizer, decomposed) == rows(tokenizer, [unicodedata.normalize("NFC", t) for t in texts])
+    assert rows(tokenizer, decomposed) == rows(
+        tokenizer, [unicodedata.normalize("NFC", t) for t in texts]
+    )
     (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     with pytest.raises(UserError, match=r"do_lower_case .* must be false, got true"):
         read(tmp_path)
@@ -139,7 +150,10 @@ def test_rows_without_a_token_and_tokens_of_two_rows(tmp_path):
     tokenizer = read(write(tmp_path, content))
     assert tokenizer.num_words == 8
     assert rows(tokenizer, ["ab", "c"]) == [[3, 4], [0]]
-    words = {**BERT, "model": {**BERT["model"], "vocab": {**BERT["model"]["vocab"], "a\nb": 9, "": 10}}}
+    words = {
+        **BERT,
+        "model": {**BERT["model"], "vocab": {**BERT["model"]["vocab"], "a\nb": 9, "": 10}},
+    }
     assert read(write(tmp_path, words)).num_words == 11
 
 
@@ -174,7 +188,8 @@ RIGHT, BOTH = ({"type": "Strip", "strip_left": left, "strip_right": True} for le
         steps(prepend_scheme="first"),
         steps(prepend_scheme="never"),
         steps(add_prefix_space=True),
-        steps(split=False, prepend_scheme="always"),  # Metaspace's own option: pieces may span words
+        # Metaspace's own option: pieces may span words.
+        steps(split=False, prepend_scheme="always"),
         steps(prepend_scheme="never") | {"normalizer": None},
         steps(RIGHT, COLLAPSE),
         steps(CHARSMAP, RIGHT, {**COLLAPSE, "content": "▁"}, prepend_scheme="first"),
@@ -222,7 +237,14 @@ def learned():
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
     tokenizer.pre_tokenizer = pre_tokenizers.Split("▁", "merged_with_next")
-    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    special = [
+        "<pad>",
+        "<eos>",
+        "<bos>",
+        "<unk>",
+        "<mask>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+    ]
     trainer = trainers.BpeTrainer(vocab_size=1500, limit_alphabet=300, special_tokens=special)
     tokenizer.train_from_iterator(sample_sentences(), trainer)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
@@ -247,13 +269,20 @@ def gemma(learned):
     # transformers sorts those of one score by their lengths.
     of_runs = [pair for run in runs for pair in piece_pairs(run, runs)]
     of_runs.sort(key=lambda pair: (-len(pair[0]), -len(pair[1])))
-    content["model"]["merges"] = [*of_runs, *(pair for piece in made for pair in piece_pairs(piece, pieces))]
+    content["model"]["merges"] = [
+        *of_runs,
+        *(pair for piece in made for pair in piece_pairs(piece, pieces)),
+    ]
     return content
 
 
 def test_a_gemma_has_its_ids(tmp_path, gemma):
     reference, tokenizer = Tokenizer.from_str(json.dumps(gemma)), read(write(tmp_path, gemma))
-    texts = [*sample_sentences(), *PLAIN, *(unit * 30 for unit in ("a", " ", "\n", "ab", " a", "😀", "\t"))]
+    texts = [
+        *sample_sentences(),
+        *PLAIN,
+        *(unit * 30 for unit in ("a", " ", "\n", "ab", " a", "😀", "\t")),
+    ]
     texts += ["", "  ", " a  b ", "a\n\n\n b", " ".join(PLAIN)]
     texts = [unicodedata.normalize("NFC", text) for text in texts]
     assert rows(tokenizer, texts) == ids(reference, texts)
@@ -266,18 +295,33 @@ def test_a_gemma_has_its_ids(tmp_path, gemma):
     of_words = [pair for pair in gemma["model"]["merges"] if "".join(pair).strip("▁\n")]
     model, added = {**gemma["model"], "merges": of_words}, gemma["added_tokens"][:5]
     metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
-    llama = {**gemma, "normalizer": None, "pre_tokenizer": metaspace, "model": model, "added_tokens": added}
+    llama = {
+        **gemma,
+        "normalizer": None,
+        "pre_tokenizer": metaspace,
+        "model": model,
+        "added_tokens": added,
+    }
     texts.remove(" ")  # which has two spaces in SentencePiece
-    assert rows(read(write(tmp_path, llama)), texts) == ids(Tokenizer.from_str(json.dumps(llama)), texts)
+    assert rows(read(write(tmp_path, llama)), texts) == ids(
+        Tokenizer.from_str(json.dumps(llama)), texts
+    )
 
 
 def test_bpe_that_sentencepiece_does_not_have_is_refused(tmp_path, gemma, learned):
-    bytes_first = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    bytes_first = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
     merges = gemma["model"]["merges"]
     cases = {
         "byte-level BPE, as of RoBERTa": {"pre_tokenizer": bytes_first},
         "SentencePiece makes '.*' of other pairs": learned,
-        "the longest pieces of several spaces": {"model": {**gemma["model"], "merges": merges[::-1]}},
+        "the longest pieces of several spaces": {
+            "model": {**gemma["model"], "merges": merges[::-1]}
+        },
         "must be those of .* or a Gemma, got": {"normalizer": {"type": "Lowercase"}},
     }
     for message, changes in cases.items():
@@ -292,14 +336,17 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path):
     tokenizer = read(write(tmp_path, BERT))
     assert tokenizer.config == WordPieceConfig(max_tokens=16)
     assert rows(tokenizer, ["Café!", "café"]) == [[2, 5, 6, 7, 3], [2, 1, 3]]
-    # Early versions of the library do not name the kind of the model; `Tokenizer.from_str` reads their files.
+    # Early versions of the library do not name the kind of the model; `Tokenizer.from_str` reads
+    # their files.
     untyped = {name: value for name, value in BERT["model"].items() if name != "type"}
     assert read(write(tmp_path, {**BERT, "model": untyped})).files() == tokenizer.files()
     (tmp_path / "tokenizer.json").unlink()
     (tmp_path / "vocab.txt").write_bytes("\r\n".join(BERT["model"]["vocab"]).encode())
     with pytest.raises(UserError, match=r"expected a tokenizer in tokenizer\.json, but"):
         read_tokenizer(tmp_path, 16, is_static=True)
-    assert read(tmp_path).config == WordPieceConfig(max_tokens=16, lowercase=True, strip_accents=True)
+    assert read(tmp_path).config == WordPieceConfig(
+        max_tokens=16, lowercase=True, strip_accents=True
+    )
     settings = {"do_lower_case": False, "tokenize_chinese_chars": False}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     cased = read(tmp_path)
@@ -312,21 +359,31 @@ def test_a_bert_has_its_ids_from_either_file(tmp_path):
 LOWER = {**BERT, "normalizer": {"type": "BertNormalizer", **NORMALIZER, "lowercase": True}}
 
 
-# By transformers' BertTokenizer, which makes a normalizer of its settings, and takes that of tokenizer.json
-# with a general class: lowercase, strip_accents, split_chinese.
+# By transformers' BertTokenizer, which makes a normalizer of its settings, and takes that of
+# tokenizer.json with a general class: lowercase, strip_accents, split_chinese.
 @pytest.mark.parametrize(
     ("content", "config", "rules"),
     [
         (BERT, {"do_lower_case": True, "tokenizer_class": "BertTokenizer"}, (True, True, True)),
-        (LOWER, {"do_lower_case": False, "tokenizer_class": "BertTokenizerFast"}, (False, False, True)),
+        (
+            LOWER,
+            {"do_lower_case": False, "tokenizer_class": "BertTokenizerFast"},
+            (False, False, True),
+        ),
         (BERT, {"strip_accents": True, "do_lower_case": False}, (False, True, True)),
         (BERT, {"do_lower_case": False, "tokenize_chinese_chars": False}, (False, False, False)),
-        (LOWER, {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"}, (True, True, True)),
+        (
+            LOWER,
+            {"do_lower_case": False, "tokenizer_class": "PreTrainedTokenizerFast"},
+            (True, True, True),
+        ),
         (BERT, {}, (True, True, True)),  # the class of the model's type, with its defaults
     ],
 )
 def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, config, rules):
-    write_json_files(tmp_path, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"})
+    write_json_files(
+        tmp_path, tokenizer=content, tokenizer_config=config, config={"model_type": "bert"}
+    )
     read_config = read(tmp_path).config
     assert (read_config.lowercase, read_config.strip_accents, read_config.split_chinese) == rules
     # The libraries of static models do not read it.
@@ -338,10 +395,24 @@ def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, co
     ("files", "message"),
     [
         ({"added_tokens": {"dog": 8}}, r'not special must be .*"dog"'),
-        ({"tokenizer_config": {"added_tokens_decoder": {"8": {"content": "dog", "special": False}}}}, "dog"),
-        ({"special_tokens_map": {"cls_token": {"content": "!"}}}, r'cls_token must be "\[CLS\]", got "!"'),
-        ({"tokenizer_config": {"truncation_side": "left"}}, 'truncation_side must be "right", got "left"'),
-        ({"tokenizer_config": {"padding_side": "left"}}, "padding_side"),  # it moves BERT's positions
+        (
+            {
+                "tokenizer_config": {
+                    "added_tokens_decoder": {"8": {"content": "dog", "special": False}}
+                }
+            },
+            "dog",
+        ),
+        (
+            {"special_tokens_map": {"cls_token": {"content": "!"}}},
+            r'cls_token must be "\[CLS\]", got "!"',
+        ),
+        (
+            {"tokenizer_config": {"truncation_side": "left"}},
+            'truncation_side must be "right", got "left"',
+        ),
+        # It moves BERT's positions.
+        ({"tokenizer_config": {"padding_side": "left"}}, "padding_side"),
         ({"tokenizer_config": {"tokenizer_class": "RoFormerTokenizer"}}, "RoFormerTokenizer"),
         ({"sentence_bert_config": {"query_length": 32}}, "query_length .* left out, got 32"),
         ({"sentence_bert_config": {"transformer_task": "fill-mask"}}, "must be feature-extraction"),
@@ -350,7 +421,9 @@ def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, co
 def test_files_beside_a_vocabulary_that_change_its_ids_are_refused(tmp_path, files, message):
     (tmp_path / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
     if "special" not in str(files):  # also where the files agree
-        write_json_files(tmp_path, tokenizer_config={"truncation_side": "right", "never_split": None})
+        write_json_files(
+            tmp_path, tokenizer_config={"truncation_side": "right", "never_split": None}
+        )
         assert read(tmp_path).num_words == 8
     with pytest.raises(UserError, match=message):
         read(write_json_files(tmp_path, **files))
@@ -359,7 +432,9 @@ def test_files_beside_a_vocabulary_that_change_its_ids_are_refused(tmp_path, fil
 def test_special_tokens_outside_the_vocabulary_are_no_rows(tmp_path):
     (tmp_path / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
     named = {"additional_special_tokens": ["[E]"], "sep_token": "[SEP]"}
-    decoder = {row: {"content": token, "special": True} for row, token in (("8", "[D]"), ("2", "[CLS]"))}
+    decoder = {
+        row: {"content": token, "special": True} for row, token in (("8", "[D]"), ("2", "[CLS]"))
+    }
     files = {"special_tokens_map": named, "tokenizer_config": {"added_tokens_decoder": decoder}}
     write_json_files(tmp_path, added_tokens={"[D]": 8, "[E]": 9, "[MASK]": 4}, **files)
     assert read(tmp_path).num_words == 8
@@ -374,7 +449,9 @@ def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
     write_json_files(tmp_path, tokenizer={**BERT, "truncation": cut})
     with pytest.raises(UserError, match="truncation_side"):
         read(tmp_path)
-    write_json_files(tmp_path, tokenizer_config={"truncation_side": "right", "tokenizer_class": None})
+    write_json_files(
+        tmp_path, tokenizer_config={"truncation_side": "right", "tokenizer_class": None}
+    )
     assert read(tmp_path).config.max_tokens == 16  # sentence-transformers sets another length
     write_json_files(tmp_path, tokenizer={**BERT, "truncation": {**cut, "direction": "Right"}})
     assert read_tokenizer(tmp_path, 16, is_static=True)[0].max_tokens == 5
@@ -384,7 +461,9 @@ def test_the_side_and_the_length_of_tokenizer_json(tmp_path):
         read_tokenizer(tmp_path, 16, is_static=True)
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"])
+@pytest.mark.parametrize(
+    "kind", ["wordpiece", "marked pieces", "pieces", "pieces, nothing normalised"]
+)
 def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pieces):
     tokenizer: OurTokenizer
     if kind == "wordpiece":
@@ -409,7 +488,10 @@ def test_what_is_written_gives_the_same_ids_and_is_read_back(tmp_path, kind, pie
 
 TYPED = {
     "type": "TemplateProcessing",
-    "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 1}}],
+    "single": [
+        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 1}},
+    ],
     "special_tokens": {"[CLS]": {"ids": [2]}},
 }
 ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
@@ -421,7 +503,10 @@ ODD_END = {"type": "BertProcessing", "sep": ["!", 7], "cls": ["[CLS]", 2]}
         ({**BERT, "model": {"type": "WordLevel"}}, '"Unigram" or "BPE", got "WordLevel"'),
         ({**BERT, "normalizer": {**BERT["normalizer"], "fold": 1}}, "got BertNormalizer .*fold=1"),
         ({**BERT, "post_processor": TYPED}, r"type_id of a sentence must be \[0\], got \[0, 1\]"),
-        ({**BERT, "post_processor": ODD_END}, r'around a sentence must be .*got \["\[CLS\]", "!"\]'),
+        (
+            {**BERT, "post_processor": ODD_END},
+            r'around a sentence must be .*got \["\[CLS\]", "!"\]',
+        ),
         (
             {**BERT, "added_tokens": [{"id": 8, "content": "x", "special": False}]},
             r'not special must be .*"x"',
@@ -444,7 +529,9 @@ def test_ids_beyond_any_table_are_refused_before_a_list_is_made(tmp_path, row):
 
 def test_damaged_and_missing_files_are_refused(tmp_path):
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"x")
-    with pytest.raises(UserError, match=r"tokenizer\.json or vocab\.txt, .* has none; .*AutoTokenizer"):
+    with pytest.raises(
+        UserError, match=r"tokenizer\.json or vocab\.txt, .* has none; .*AutoTokenizer"
+    ):
         read_tokenizer(tmp_path, 16)
     (tmp_path / "tokenizer.json").write_bytes(b"{")
     with pytest.raises(UserError, match="must be a JSON file"):

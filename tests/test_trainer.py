@@ -1,4 +1,6 @@
-"""The training loop in one process: checkpoints, clocks and signals, learning rates, draws of steps."""
+"""The training loop in one process: checkpoints, clocks and signals, learning rates, draws of
+steps.
+"""
 
 import itertools
 import logging as std_logging
@@ -19,7 +21,9 @@ from xling_tf.trainer.schedule import Schedule, learning_rate_factor
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
 
-def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_path, monkeypatch, caplog):
+def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(
+    tmp_path, monkeypatch, caplog
+):
     save, steps = Checkpoints.save, []
 
     def on_a_full_disk(checkpoints, step, state):
@@ -30,7 +34,10 @@ def test_a_checkpoint_that_finds_no_room_is_a_warning_but_the_last_one_must(tmp_
 
     monkeypatch.setattr(Checkpoints, "save", on_a_full_disk)
     trainer = make_trainer(tmp_path, apply_overrides(TWO_TASKS, ["training.checkpoint_minutes=0"]))
-    with caplog.at_level(std_logging.WARNING, logger="absl"), pytest.raises(CheckpointError, match="no room"):
+    with (
+        caplog.at_level(std_logging.WARNING, logger="absl"),
+        pytest.raises(CheckpointError, match="no room"),
+    ):
         trainer.train()
     warnings = [record.getMessage() for record in caplog.records if record.name == "absl"]
     # TensorFlow's own logger may count the traces of earlier tests.
@@ -68,7 +75,9 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
     settings += ["optimizer.warmup=0.5", "training.steps=0", "training.minutes=0.1"]
 
     def rates(delay):
-        """The learning rates if each look at the clock takes half a second, and making a graph `delay`."""
+        """The learning rates if each look at the clock takes half a second, and making a graph
+        `delay`.
+        """
         clock, compiled, steps = itertools.count(), [], []
 
         def slow_compile(trainer, phase, task):
@@ -77,7 +86,8 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
             return compile_step(trainer, phase, task)
 
         def recorded_step(trainer, phase):
-            if not steps:  # what the trainer was made with: no weight has changed, and no step counts
+            # What the trainer was made with: no weight has changed, and no step counts.
+            if not steps:
                 for name, variable in trainer.model.weights.items():
                     np.testing.assert_array_equal(variable.numpy(), start[name])
                 state = trainer._optimizers.named_variables
@@ -96,8 +106,8 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
         return [step.learning_rate for step in steps]
 
     at_once = rates(0)
-    # The first step is taken to last a second: of the first phase's .4 of six seconds, half of which is the
-    # rise to .1, 1 / 1.2.
+    # The first step is taken to last a second: of the first phase's .4 of six seconds, half of
+    # which is the rise to .1, 1 / 1.2.
     assert at_once[0] == pytest.approx(0.1 / 1.2)
     assert len(at_once) > 2
     assert rates(30) == at_once
@@ -134,7 +144,8 @@ def test_the_batches_of_a_task_before_a_step_are_counted_without_its_steps():
 @pytest.mark.parametrize(
     ("begin", "end", "warmup", "decay", "factor"),
     [
-        (0.0, 0.025, 0.1, "constant", 0.25),  # the first step: a quarter of the rise is over at its end
+        # The first step: a quarter of the rise is over at its end.
+        (0.0, 0.025, 0.1, "constant", 0.25),
         (0.55, 0.56, 0.1, "linear", 0.5),  # half of the 0.9 that are left after the rise
         (0.9, 1.0, 0.0, "linear", 0.1),  # the last of ten steps
         (0.0, 1.0, 0.1, "linear", 1.0),  # the only step

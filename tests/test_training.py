@@ -1,4 +1,6 @@
-"""The training program: what a run leaves, and that a killed or stopped one continues and ends like it."""
+"""The training program: what a run leaves, and that a killed or stopped one continues and ends like
+it.
+"""
 
 import json
 import re
@@ -17,7 +19,14 @@ SETTINGS = (
     *("tasks.translation_ranking.examples_per_batch=16", "tasks.inference.examples_per_batch=16"),
 )
 FLAGS = ("--preset=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
-SIGNATURES = {"serving_default", "default", "raw", "question_encoder", "response_encoder", "inference"}
+SIGNATURES = {
+    "serving_default",
+    "default",
+    "raw",
+    "question_encoder",
+    "response_encoder",
+    "inference",
+}
 
 
 def checkpoints(run_dir: Path) -> list[str]:
@@ -43,7 +52,9 @@ def test_a_smoke_run_prints_a_table_and_nothing_alarming(smoke):
 def test_results_hold_scores_corpora_versions_machine_and_config(smoke):
     results = smoke.results
     assert (results["preset"], results["steps"]) == ("smoke", STEPS)
-    assert re.match(rf"python \S*training/main.py --preset=smoke --steps={STEPS} ", results["command"])
+    assert re.match(
+        rf"python \S*training/main.py --preset=smoke --steps={STEPS} ", results["command"]
+    )
     assert results["corpora"]["parallel/everyday.en-es"] > 100
     assert {"minutes", "num_parameters", "versions", "machine"} <= set(results)
     task = results["scores"]["task/translation_ranking_en-es"]
@@ -66,7 +77,13 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     assert set(model.signatures) == SIGNATURES
     card = (smoke.model / "README.md").read_text(encoding="utf-8")
-    parts = ("`smoke`", "parallel/everyday", "retrieval/en-es/all", "(losses.svg)", f"{STEPS} steps in ")
+    parts = (
+        "`smoke`",
+        "parallel/everyday",
+        "retrieval/en-es/all",
+        "(losses.svg)",
+        f"{STEPS} steps in ",
+    )
     assert all(part in card for part in parts)
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))
     assert config == smoke.results["model"]
@@ -75,21 +92,30 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
 def run(
     folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS
 ) -> tuple[Run, list[dict], list[str]]:
-    """Runs the command, which gets a signal after `at` steps; returns its end, metrics and checkpoints."""
+    """Runs the command, which gets a signal after `at` steps; returns its end, metrics and
+    checkpoints.
+    """
     run_dir = folder / "runs" / "smoke"
 
     def ready() -> bool:
         return len(read_lines(run_dir / "metrics.jsonl")) >= at and len(checkpoints(run_dir)) > 1
 
-    (ended,) = train_until(ready, stop, [folder], [*FLAGS, "--set=training.checkpoint_minutes=0.002"])
+    (ended,) = train_until(
+        ready, stop, [folder], [*FLAGS, "--set=training.checkpoint_minutes=0.002"]
+    )
     return ended, read_lines(run_dir / "metrics.jsonl"), checkpoints(run_dir)
 
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory):
-    """The same command: killed in the first phase, asked to stop in the second, and let to its end."""
+    """The same command: killed in the first phase, asked to stop in the second, and let to its
+    end.
+    """
     folder = tmp_path_factory.mktemp("resume")
-    killed, stopped = run(folder, stop=signal.SIGKILL, at=8), run(folder, stop=signal.SIGTERM, at=40)
+    killed, stopped = (
+        run(folder, stop=signal.SIGKILL, at=8),
+        run(folder, stop=signal.SIGTERM, at=40),
+    )
     return {"killed": killed, "stopped": stopped, "finished": run(folder)}
 
 

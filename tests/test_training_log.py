@@ -52,10 +52,16 @@ def test_a_small_loss_is_not_shown_as_zero(tmp_path):
 
 
 def test_a_full_disk_is_told_once_and_does_not_stop_the_training(tmp_path, caplog):
-    with caplog.at_level("WARNING", logger="absl"), small_disk(1000), TrainingLog(tmp_path, 0) as log:
+    with (
+        caplog.at_level("WARNING", logger="absl"),
+        small_disk(1000),
+        TrainingLog(tmp_path, 0) as log,
+    ):
         for step in range(20):
             log.report(result(step), 0.1)
-    assert [r.getMessage()[:43] for r in caplog.records] == ["the log of the training cannot be written ("]
+    assert [r.getMessage()[:43] for r in caplog.records] == [
+        "the log of the training cannot be written ("
+    ]
     # The lines before, and perhaps a part of the next, which a restart drops.
     train(tmp_path, range(2, 4))
     assert steps_of(tmp_path) == [0, 1, 2, 3]

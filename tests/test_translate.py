@@ -13,12 +13,15 @@ from xling_tf.errors import UserError
 
 PROGRAM = "data/translate.py"
 NLI = "nli/snli.en.train.tsv"
-DEV = {"nli/snli.en.dev.tsv": "neutral\tno\tyes\n"}  # with it, all of the training part is for training
+# With it, all of the training part is for training.
+DEV = {"nli/snli.en.dev.tsv": "neutral\tno\tyes\n"}
 # 300 pairs of 100 premises, and 400 questions, of which a tenth is held out.
 FILES = {
     **DEV,
     NLI: "".join(f"entailment\ta man {n % 100}\ta person {n}\n" for n in range(300)),
-    "questions/faq.en.tsv": "".join(f"where is {n}?\tit is {n}.\tHere it is {n}. Yes.\n" for n in range(400)),
+    "questions/faq.en.tsv": "".join(
+        f"where is {n}?\tit is {n}.\tHere it is {n}. Yes.\n" for n in range(400)
+    ),
 }
 
 
@@ -28,14 +31,18 @@ def upper(texts, source, target):
 
 
 def training_records(folder, kind):
-    corpora = [c for c in load_folder(folder, source="en", targets=()) if c.kind in ("nli", "questions")]
+    corpora = [
+        c for c in load_folder(folder, source="en", targets=()) if c.kind in ("nli", "questions")
+    ]
     (corpus,) = (c for c in transient_store(corpora).corpora if c.kind == kind)
     return [record[:3] for record in corpus.train]
 
 
 def test_training_records_are_translated_in_the_layout_of_the_folder(tmp_path):
     # What a killed call with another translator left is not used.
-    write_files(tmp_path, {**FILES, ".translations.en-de.jsonl": '"other"\n["a man 1", "un homme"]\n'})
+    write_files(
+        tmp_path, {**FILES, ".translations.en-de.jsonl": '"other"\n["a man 1", "un homme"]\n'}
+    )
     counts = translate.translate_folder(tmp_path, upper, source="en", targets=["de"])
     nli, questions = tmp_path / "nli/snli.de.train.tsv.gz", tmp_path / "questions/faq.de.tsv.gz"
     records = training_records(tmp_path, "questions")
@@ -45,7 +52,9 @@ def test_training_records_are_translated_in_the_layout_of_the_folder(tmp_path):
     assert lines[1] == "entailment\tA MAN 1\tA PERSON 1"
     assert lines[7] == "entailment\tA MAN ?\tA PERSON ?"  # on one line, in its columns
     lines = shards(questions.parent)["faq.de.tsv.gz"].splitlines()
-    capitals = [[" ".join(text.upper().replace("7", " ?").split()) for text in row] for row in records]
+    capitals = [
+        [" ".join(text.upper().replace("7", " ?").split()) for text in row] for row in records
+    ]
     assert lines == ["\t".join(row) for row in capitals]
     assert not [*tmp_path.glob(".*")]
     # Training reads them.
@@ -85,7 +94,9 @@ def test_a_killed_program_continues(tmp_path):
     run = run_program(tmp_path, PROGRAM, *flags)
     assert run.output == "data/nli/snli.de.train.tsv.gz: 300 of 300 records\n"
     lines = shards(tmp_path / "data/nli")["snli.de.train.tsv.gz"].splitlines()
-    assert lines == FILES[NLI].replace("a man", "A MAN").replace("a person", "A PERSON").splitlines()
+    assert (
+        lines == FILES[NLI].replace("a man", "A MAN").replace("a person", "A PERSON").splitlines()
+    )
     # 100 premises and 300 hypotheses; those of the batch that was lost are translated twice.
     log = (tmp_path / "log").read_text().splitlines()
     assert len(log) == 400 + 144
@@ -101,6 +112,8 @@ def test_mistakes_say_what_to_do(tmp_path, monkeypatch):
             translate.open_translator(name)
     for answers in (["one"], [None] * 256):
         with pytest.raises(UserError, match=r"must return 256 texts, got list \["):
-            translate.translate_folder(tmp_path, lambda *_, a=answers: a, source="en", targets=["de"])
+            translate.translate_folder(
+                tmp_path, lambda *_, a=answers: a, source="en", targets=["de"]
+            )
     with pytest.raises(UserError, match="did you mean snli"):
         translate.translate_folder(tmp_path, upper, source="en", targets=["de"], names=["sni"])

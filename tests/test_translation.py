@@ -1,4 +1,6 @@
-"""Yu et al. 2018: LSTMs, the decoder's inputs, the loss both ways and its regularizers, derived by hand."""
+"""Yu et al. 2018: LSTMs, the decoder's inputs, the loss both ways and its regularizers, derived by
+hand.
+"""
 
 import dataclasses
 
@@ -29,7 +31,9 @@ from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 
-YU = tiny_config(*LSTM, "tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK)
+YU = tiny_config(
+    *LSTM, "tasks.translation.weight=1", "tasks.translation_ranking.weight=0", *ONE_TASK
+)
 EXAMPLES = make_examples(["a b c", "hello", "d e"], ["b", "hola mundo", "f g h i"])
 
 # What the tasks see of their corpora before they are trained.
@@ -46,7 +50,10 @@ def yu(*settings, examples=EXAMPLES):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_an_lstm_is_keras_own_and_stops_at_the_end(reverse):
     inputs = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
-    layer, other = Lstm(4, reverse), keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse)
+    layer, other = (
+        Lstm(4, reverse),
+        keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse),
+    )
     layer(inputs, np.array([5, 5], np.int32))
     other(inputs)
     kernel, bias = layer.input_gates.get_weights()
@@ -77,7 +84,8 @@ def test_on_a_gpu_cudnn_is_given_what_keras_own_gives_it(reverse, monkeypatch):
     states = layer(inputs, np.array([5, 2], np.int32), vectors, initial_gates=gates, training=True)
     other = keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse)
     other.build((2, 5, 7))
-    kernel = np.vstack([layer.input_gates.kernel, gates.kernel])  # the vectors are a part of each input
+    # The vectors are a part of each input.
+    kernel = np.vstack([layer.input_gates.kernel, gates.kernel])
     other.set_weights([kernel, layer.cell.recurrent.numpy(), layer.input_gates.bias.numpy()])
     both = np.concatenate([inputs, np.repeat(vectors[:, None], 5, axis=1)], axis=2)
     start = [vectors, np.zeros((2, 4), np.float32)]
@@ -126,13 +134,18 @@ def test_the_loss_of_both_directions_by_hand():
     # Without outputs all scores are 0, and the chances of words to be candidates alone are left.
     task.heads["decoder"].output_projection.set_weights([np.zeros((DIM, 6)), np.zeros(6)])
     losses = task.losses(model.encoder, batch)[0].numpy()
-    # Of the 13 tokens "b" is two and every other word one, so that a batch of 13 tokens lacks it with the
-    # chance e^-2, and any other with e^-1. The softmax is of -log chance; the end is always a candidate.
-    chances = {word: 1 - np.exp(-2 if word == "b" else -1) for text in SEEN for word in text.split()}
+    # Of the 13 tokens "b" is two and every other word one, so that a batch of 13 tokens lacks it
+    # with the chance e^-2, and any other with e^-1. The softmax is of -log chance; the end is
+    # always a candidate.
+    chances = {
+        word: 1 - np.exp(-2 if word == "b" else -1) for text in SEEN for word in text.split()
+    }
     assert len(chances) == 12
     total = sum(1 / chance for chance in chances.values()) + 1
     for row, pair in enumerate(rows_of(EXAMPLES)):
-        means = [np.mean([*(np.log(chances[w] * total) for w in t.split()), np.log(total)]) for t in pair]
+        means = [
+            np.mean([*(np.log(chances[w] * total) for w in t.split()), np.log(total)]) for t in pair
+        ]
         assert losses[row] == pytest.approx(sum(means), rel=1e-5)
 
 
@@ -145,7 +158,8 @@ def test_a_words_chance_is_that_of_the_batchs_languages(tmp_path):
         "translation_en-fr": make_examples(english, ["j", "j", "j", "j"]),
     }
     model = make_trainer(tmp_path, config, examples).model
-    # Of the 12 tokens of a pair of languages "a" is 4, and "j" 4 in French; in Spanish it counts half.
+    # Of the 12 tokens of a pair of languages "a" is 4, and "j" 4 in French; in Spanish it counts
+    # half.
     for target, numbers in (("es", [4, 0.5]), ("fr", [4, 4])):
         task = find_task(model, f"translation_en-{target}")
         log_probabilities = task._log_probabilities([WORDS.index("a"), WORDS.index("j")], 12)
@@ -165,7 +179,9 @@ def test_words_of_one_hash_bucket_are_one_candidate():
 
 def test_the_regularizers_by_hand():
     model, task, batch = yu("tasks.translation.alpha=2")
-    source, target = np.split(encoded(model, [text.decode() for text in EXAMPLES.texts(np.arange(3))]), 2)
+    source, target = np.split(
+        encoded(model, [text.decode() for text in EXAMPLES.texts(np.arange(3))]), 2
+    )
     squares = np.sum((source - target) ** 2, axis=1)
     places, has_other = draw_others(batch.fingerprints)
     assert has_other.numpy().all()
@@ -182,15 +198,26 @@ def test_the_regularizers_by_hand():
     assert regularizer("contrastive", batch.fingerprints * 0) == pytest.approx(squares, rel=1e-4)
     assert regularizer("weight_decay", batch.fingerprints) == pytest.approx([decay] * 3, rel=1e-4)
     assert regularizer("similarity", batch.fingerprints) == pytest.approx(squares, rel=1e-4)
-    (losses, _), likelihoods = task.losses(model.encoder, batch), task._terms(model.encoder, batch)[0]
+    (losses, _), likelihoods = (
+        task.losses(model.encoder, batch),
+        task._terms(model.encoder, batch)[0],
+    )
     assert losses.numpy() == pytest.approx(likelihoods.numpy() + 2 * squares, rel=1e-4)
 
 
 @pytest.mark.slow
 def test_it_learns_to_translate_and_is_exported(tmp_path):
     settings = [
-        *("tasks.translation.alpha=0.1", "tasks.translation.examples_per_batch=3", "training.steps=60"),
-        *("optimizer.name=adam", "optimizer.learning_rate=0.03", "optimizer.embedding_learning_rate=0.03"),
+        *(
+            "tasks.translation.alpha=0.1",
+            "tasks.translation.examples_per_batch=3",
+            "training.steps=60",
+        ),
+        *(
+            "optimizer.name=adam",
+            "optimizer.learning_rate=0.03",
+            "optimizer.embedding_learning_rate=0.03",
+        ),
     ]
     trainer = make_trainer(tmp_path, apply_overrides(YU, settings), {"translation_en-es": EXAMPLES})
     trainer.train()

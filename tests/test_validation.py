@@ -20,7 +20,8 @@ CONFIG = apply_overrides(TWO_TASKS, ["tasks.inference.weight=0"])
 def test_the_same_examples_are_scored_each_time(monkeypatch):
     monkeypatch.setitem(base._MICRO_BATCHES, "CPU", 4)  # tokens that are encoded at once
     monkeypatch.setattr(module, "_BATCHES", 1)
-    # Ten examples in batches of ten: the one batch has them all, also those of a corpus never trained on.
+    # Ten examples in batches of ten: the one batch has them all, also those of a corpus never
+    # trained on.
     settings = ["tasks.translation_ranking.examples_per_batch=10", "data.corpus_weights.corpus=0"]
     model = tiny_model(apply_overrides(CONFIG, settings))
     first = held_out_scores(model, model.tasks, EXAMPLES)
@@ -32,7 +33,8 @@ def test_the_same_examples_are_scored_each_time(monkeypatch):
 
 
 def test_batches_of_any_lengths_have_one_size(monkeypatch):
-    # Half of the pairs have one word, the others nine: batches of similar lengths would be of 9 pairs or 1.
+    # Half of the pairs have one word, the others nine: batches of similar lengths would be of 9
+    # pairs or 1.
     texts = [("a " * (9 if number % 2 else 1)).strip() + f" w{number}" for number in range(60)]
     held_out = {RANKING: make_examples(texts, texts)}
     monkeypatch.setattr(module, "_BATCHES", 4)

@@ -39,11 +39,15 @@ from xling_tf.weights import arrays
 
 
 def start(folder, run_dir, *overrides):
-    """The model with which a run begins that starts from `folder`, and the names of tasks with new heads."""
+    """The model with which a run begins that starts from `folder`, and the names of tasks with new
+    heads.
+    """
     config = tiny_config(f"initial.model={folder}", *overrides)
     run = Run(name="x", config=config, run_dir=run_dir, output=run_dir / "exported")
     run_dir.mkdir(exist_ok=True)
-    store = open_store(run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept)
+    store = open_store(
+        run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept
+    )
     read_start(run)
     resolved = run.folder.resolved() or resolve(config, config.data, store, run_dir)
     run.folder.start(config, store.contents(), resolved)
@@ -95,7 +99,9 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
     with pytest.raises(UserError, match="gone"):
         start(folder, tmp_path / "another")
     shutil.rmtree(run_dir / START)
-    with pytest.raises(UserError, match=r"start/model\.safetensors must hold weights, but cannot be read"):
+    with pytest.raises(
+        UserError, match=r"start/model\.safetensors must hold weights, but cannot be read"
+    ):
         start(folder, run_dir)
 
 
@@ -107,7 +113,9 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
         ("similarity.matryoshka_dims=4,8", "below the width of the vectors, 8, got 4,8"),
     ],
 )
-def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(setting, message, exports, tmp_path):
+def test_a_start_that_cannot_be_used_is_refused_before_corpora_are_read(
+    setting, message, exports, tmp_path
+):
     config = tiny_config(f"initial.model={exports('cnn')[1]}", setting)
     corpora = [corpus("parallel", [TranslationPair("a", "b")])]
     folders = {"run_dir": tmp_path / "run", "output": tmp_path / "exported"}
@@ -136,7 +144,9 @@ def test_heads_are_the_models_and_new_where_it_has_others(tmp_path):
     assert list(live.heads["question_answering"]) == ["question_tower", "answer_tower"]
     after = arrays(live.weights)
     tower = "heads/question_answering/question_tower/"
-    assert any(np.abs(after[name] - before[name]).max() > 1e-3 for name in after if name.startswith(tower))
+    assert any(
+        np.abs(after[name] - before[name]).max() > 1e-3 for name in after if name.startswith(tower)
+    )
     others = {name for name in before if "question_answering" not in name}
     assert_same({n: after[n] for n in others}, {n: before[n] for n in others})
 
@@ -146,7 +156,8 @@ def test_what_is_exported_can_be_a_mean_of_the_start_and_the_end(tmp_path):
     end = arrays(model.weights)
     del begin.heads["inference"]
     begin.save_pretrained(tmp_path / START)
-    # Heads that were new have no start, whether the starting model had others of the same sizes or none.
+    # Heads that were new have no start, whether the starting model had others of the same sizes or
+    # none.
     average_with_start(tmp_path, model, 0.25, {"inference": {}, "quick_thought": {}})
     first = arrays(begin.weights)
     for name, value in arrays(model.weights).items():

@@ -26,15 +26,24 @@ from xling_tf.savedmodel.onnx_client import OnnxEncoder
 from xling_tf.savedmodel.word_averages import WordAverages
 
 WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
-TEXTS = [*SENTENCES, *FRAGMENTS, " ".join(FRAGMENTS), "", " \t", "Mañana", "man\u0303ana", "é " * 500_000]
+TEXTS = [
+    *SENTENCES,
+    *FRAGMENTS,
+    " ".join(FRAGMENTS),
+    "",
+    " \t",
+    "Mañana",
+    "man\u0303ana",
+    "é " * 500_000,
+]
 STATIC = (
     *("encoder.kind=static", "encoder.hidden_dim=16", "encoder.embedding_dim=12"),
     "tokenizer.num_oov_buckets=1",
 )
 
 
-# A program that has imported a wheel, and encodes in forked processes, as gunicorn with preload_app does:
-# before the parent has encoded, and afterwards.
+# A program that has imported a wheel, and encodes in forked processes, as gunicorn with preload_app
+# does: before the parent has encoded, and afterwards.
 FORKING = """
 import os, sys
 import tiny_model
@@ -62,12 +71,17 @@ def unpacked(folder, output):
 
 @pytest.mark.parametrize("ngrams", ["3,4", ""])
 def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
-    # Without rounding to 8 bits; the principal components of 16 dimensions, all of them, are a rotation.
+    # Without rounding to 8 bits; the principal components of 16 dimensions, all of them, are a
+    # rotation.
     scale = np.ones([1, 1], np.float32)
     monkeypatch.setattr(
-        wheel, "_quantized", lambda name, rows: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)}
+        wheel,
+        "_quantized",
+        lambda name, rows: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)},
     )
-    source = make_source(tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true")
+    source = make_source(
+        tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true"
+    )
     wheel.export(source, tmp_path, name="tiny-model")
     client = WordAverages(unpacked(tmp_path, tmp_path / "wheel"))
     encoded = [text.encode("utf-8", "surrogatepass") for text in TEXTS]
@@ -95,8 +109,8 @@ def test_the_wheel_has_the_same_bytes_each_time_and_is_close_to_the_model(tmp_pa
 
 
 def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
-    # The vectors of every tenth text are turned round: a tenth of the cosines is -1, and the others are
-    # almost 1, so their mean is .8, and 5% are at most -1.
+    # The vectors of every tenth text are turned round: a tenth of the cosines is -1, and the others
+    # are almost 1, so their mean is .8, and 5% are at most -1.
     model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
 
     def encode(texts):
@@ -112,10 +126,12 @@ def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
 
 
 def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(monkeypatch):
-    # By Zipf's law, the shares of three words are 1, 1/2 and 1/3 of 11/6: 6/11, 3/11 and 2/11. "que" has
-    # half of the words of Spanish, one of two languages, and so .25 more; nothing is known of the other one.
+    # By Zipf's law, the shares of three words are 1, 1/2 and 1/3 of 11/6: 6/11, 3/11 and 2/11.
+    # "que" has half of the words of Spanish, one of two languages, and so .25 more; nothing is
+    # known of the other one.
     known = SimpleNamespace(
-        available_languages=lambda: {"es": "", "en": ""}, get_frequency_dict=lambda code: {"que": 0.5}
+        available_languages=lambda: {"es": "", "en": ""},
+        get_frequency_dict=lambda code: {"que": 0.5},
     )
     monkeypatch.setattr(wheel, "library", lambda *names: known)
     importance = wheel.word_importance(["the", "x", "que"], ["es_MX", "tlh"])
@@ -156,7 +172,8 @@ None.
 
 
 @pytest.mark.parametrize(
-    ("licence", "expression"), [("mit", "Apache-2.0 AND MIT"), ("apache-2.0", "Apache-2.0"), ("odd", None)]
+    ("licence", "expression"),
+    [("mit", "Apache-2.0 AND MIT"), ("apache-2.0", "Apache-2.0"), ("odd", None)],
 )
 def test_a_wheel_says_whose_weights_it_has_and_what_was_changed(licence, expression, tmp_path):
     source = make_source(tmp_path / "model")
@@ -172,7 +189,15 @@ def test_a_wheel_says_whose_weights_it_has_and_what_was_changed(licence, express
     assert (licences / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert (licences / "LICENSE-of-the-weights").read_text() == "Their licence."
     notice = " ".join((licences / "NOTICE").read_text().split())
-    for fact in ("small-e5", "intfloat/some-e5", licence, "some-weights", "Some Authors", "folded", "8 bits"):
+    for fact in (
+        "small-e5",
+        "intfloat/some-e5",
+        licence,
+        "some-weights",
+        "Some Authors",
+        "folded",
+        "8 bits",
+    ):
         assert fact in notice, fact
     assert "None." not in notice
     metadata = (output / "tiny_model-1.dist-info" / "METADATA").read_text().splitlines()
@@ -190,7 +215,8 @@ def test_a_wheel_of_an_unknown_model_says_that_nothing_is_known(tmp_path):
 def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
     model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
     importance = np.arange(len(WORDS), 0, -1.0)
-    # A word has 4 numbers of a byte, a scale of 4, its letters and a line break: 16 + 13 + 12 + 12 bytes.
+    # A word has 4 numbers of a byte, a scale of 4, its letters and a line break: 16 + 13 + 12 + 12
+    # bytes.
     words, weights = wheel.small_tables(model, np.eye(16, 4, dtype=np.float32), importance, 45)
     assert words == ["<empty>", "hola", "don"]
     assert weights["words"].shape == (3, 4)
@@ -198,11 +224,15 @@ def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
 
 def test_ngrams_have_the_room_that_words_leave(tmp_path):
     model = make_source(tmp_path / "model").model
-    tables = partial(wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS)))
+    tables = partial(
+        wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS))
+    )
     words, weights = tables(1e6)
     count = len(weights["ngrams"])  # with a row for n-grams that training did not see
     assert count == 1 + np.count_nonzero(model.tokenizer.ngram_rows)
-    size = sum(array.nbytes for array in weights.values()) + len("".join(words).encode()) + len(words)
+    size = (
+        sum(array.nbytes for array in weights.values()) + len("".join(words).encode()) + len(words)
+    )
     words, weights = tables(size)
     assert (len(words), len(weights["ngrams"])) == (len(WORDS), count)
 
@@ -255,10 +285,15 @@ def test_a_search_takes_vectors_of_any_length_in_any_form(client):
 
 
 @pytest.mark.parametrize(
-    "texts", [{"q": "hola"}, {"hola"}, b"hola", None, 5, np.array([["a", "b"]]), [b"hola"], bytearray(2)]
+    "texts",
+    [{"q": "hola"}, {"hola"}, b"hola", None, 5, np.array([["a", "b"]]), [b"hola"], bytearray(2)],
 )
 def test_what_is_no_column_of_texts_is_refused(client, texts):
-    for call in (client.encode, client.embed_documents, lambda texts: client.similarity(texts, "a")):
+    for call in (
+        client.encode,
+        client.embed_documents,
+        lambda texts: client.similarity(texts, "a"),
+    ):
         with pytest.raises(TypeError, match="texts"):
             call(texts)
 
@@ -277,10 +312,16 @@ def test_threads_may_share_the_spellings(client, monkeypatch):
 
 
 def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
-    settings = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=900", "tokenizer.max_tokens=32")
+    settings = (
+        "tokenizer.kind=sentencepiece",
+        "tokenizer.num_pieces=900",
+        "tokenizer.max_tokens=32",
+    )
     model = tiny_model(tiny_config(*settings, *STATIC[:3]), {"en": sample_sentences()})
     prompts = {"query": "query: ", "passage": "text: "}
-    queries, documents = (model([mark + text for text in SENTENCES]).numpy() for mark in prompts.values())
+    queries, documents = (
+        model([mark + text for text in SENTENCES]).numpy() for mark in prompts.values()
+    )
     model.info = replace(model.info, prompts=prompts, default_prompt_name="query")
     source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
     wheel.export(source, tmp_path, name="tiny-model")
@@ -288,7 +329,9 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     # Weights have 8 bits; the last sentence is blank.
     assert SENTENCES.index("") == len(SENTENCES) - 1
     assert np.sum(client.encode(SENTENCES) * queries, axis=1)[:-1].min() > 0.999
-    assert np.sum(np.array(client.embed_documents(SENTENCES)) * documents, axis=1)[:-1].min() > 0.999
+    assert (
+        np.sum(np.array(client.embed_documents(SENTENCES)) * documents, axis=1)[:-1].min() > 0.999
+    )
     assert not client.encode(SENTENCES)[-1].any()
     assert np.sum(queries * documents, axis=1).max() < 0.99
     assert client.embed_query(SENTENCES[0]) == pytest.approx(client.encode(SENTENCES[0]), abs=1e-6)
@@ -307,6 +350,8 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
 
 def test_models_that_the_client_cannot_compute_are_refused(tmp_path):
     with pytest.raises(UserError, match="num_oov_buckets=1"):
-        wheel.export(make_source(tmp_path / "model", "tokenizer.num_oov_buckets=2"), tmp_path, name="tiny")
+        wheel.export(
+            make_source(tmp_path / "model", "tokenizer.num_oov_buckets=2"), tmp_path, name="tiny"
+        )
     with pytest.raises(UserError, match="multilingual-static"):
         wheel.export(make_source(tmp_path / "model"), tmp_path, name="Tiny Model")

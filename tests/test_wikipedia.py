@@ -40,7 +40,10 @@ No.jpg|no
 </gallery><math>n+o</math>__NOTOC__
 See [http://x.org the site], [http://no.org] and [[Portal:Arte|art]].
 [[Categoría:No]][[fr:Non]]"""
-    assert lines(text, "archivo", "categoría") == ["Ada (en; 1815) writes.", "See the site, and art."]
+    assert lines(text, "archivo", "categoría") == [
+        "Ada (en; 1815) writes.",
+        "See the site, and art.",
+    ]
 
 
 NESTED = "a{{x|{{y|{{{z|{{w}}}}}}}|<ref>{{q}}</ref>}} b" + "{{x|" * 30 + "}}" * 30 + " c"
@@ -73,5 +76,16 @@ def test_an_article_is_its_title_section_names_and_sentences_in_order():
 
 def test_markup_without_end_is_no_obstacle():
     # A parser that reads on to the end for all that is not closed takes minutes.
-    for unit in ("<ref ", "<b>", "[http://a ", "{{a|", "[[a|", "<nowiki>", "'''", "<i><b>", "\n{|", "="):
+    for unit in (
+        "<ref ",
+        "<b>",
+        "[http://a ",
+        "{{a|",
+        "[[a|",
+        "<nowiki>",
+        "'''",
+        "<i><b>",
+        "\n{|",
+        "=",
+    ):
         assert isinstance(prose(f"Text. {unit * 8000}\n\nMore."), list)

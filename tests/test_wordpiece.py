@@ -1,4 +1,6 @@
-"""WordPiece in the graph: the ids of Hugging Face's `tokenizers`, in every language and for any string."""
+"""WordPiece in the graph: the ids of Hugging Face's `tokenizers`, in every language and for any
+string.
+"""
 
 import dataclasses
 import unicodedata
@@ -22,7 +24,17 @@ CONFIGS = {
     "lowercase, Chinese words": WordPieceConfig(lowercase=True, split_chinese=False),
 }
 MORE = [
-    *("", "   ", " hello", "##ing", "ΣΑΣ Σ ς ΌΣΟΣ", "İstanbul I ı", "ẞ Æ Å ﬁ", "豈 丽 豈", "\u037e\u0387≠"),
+    *(
+        "",
+        "   ",
+        " hello",
+        "##ing",
+        "ΣΑΣ Σ ς ΌΣΟΣ",
+        "İstanbul I ı",
+        "ẞ Æ Å ﬁ",
+        "豈 丽 豈",
+        "\u037e\u0387≠",
+    ),
     *("x" * 100, "x" * 101, "é" * 100, "é" * 101),
     *("a\u0301\u0323b", "\n\ta\r\nb\x0bc\x85d", "a\u2028b", "\ufeffa"),
 ]
@@ -30,7 +42,10 @@ MORE = [
 
 def reference(tokenizer: WordPieceTokenizer) -> Tokenizer:
     """The same rules in `tokenizers`, written by hand, without a limit of tokens."""
-    config, vocabulary = tokenizer.config, {piece: row for row, piece in enumerate(tokenizer.vocabulary)}
+    config, vocabulary = (
+        tokenizer.config,
+        {piece: row for row, piece in enumerate(tokenizer.vocabulary)},
+    )
     hugging = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     hugging.normalizer = normalizers.BertNormalizer(
         handle_chinese_chars=config.split_chinese,
@@ -43,7 +58,9 @@ def reference(tokenizer: WordPieceTokenizer) -> Tokenizer:
 
 def reference_rows(tokenizer: WordPieceTokenizer, texts: Sequence[str]) -> list[list[int]]:
     begin, end = (tokenizer.vocabulary.index(mark) for mark in ("[CLS]", "[SEP]"))
-    return [[begin, *encoding.ids[:62], end] for encoding in reference(tokenizer).encode_batch(texts)]
+    return [
+        [begin, *encoding.ids[:62], end] for encoding in reference(tokenizer).encode_batch(texts)
+    ]
 
 
 def rows(tokenizer: WordPieceTokenizer, texts: Sequence[str | bytes]) -> list[list[int]]:
@@ -55,7 +72,9 @@ def tokenizer(request):
     """A tokenizer with a vocabulary that `tokenizers` learned from the built-in sample."""
     empty = WordPieceTokenizer(SPECIAL, CONFIGS[request.param])
     hugging = reference(empty)
-    trainer = trainers.WordPieceTrainer(vocab_size=2000, special_tokens=SPECIAL, show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=2000, special_tokens=SPECIAL, show_progress=False
+    )
     hugging.train_from_iterator(sample_sentences(), trainer)
     vocabulary = hugging.get_vocab()
     return WordPieceTokenizer(sorted(vocabulary, key=vocabulary.__getitem__), empty.config)
@@ -63,7 +82,9 @@ def tokenizer(request):
 
 def test_ids_are_those_of_hugging_face(tokenizer):
     texts = sample_sentences()
-    texts += [unicodedata.normalize("NFD", text) for text in texts] + [text.upper() for text in texts]
+    texts += [unicodedata.normalize("NFD", text) for text in texts] + [
+        text.upper() for text in texts
+    ]
     assert rows(tokenizer, texts) == reference_rows(tokenizer, texts)
     used = {tokenizer.vocabulary[row] for ids in rows(tokenizer, texts) for row in ids}
     assert sum(piece.startswith("##") for piece in used) > 100
@@ -73,13 +94,17 @@ def test_ids_are_those_of_hugging_face(tokenizer):
 
 
 def test_characters_count_as_in_hugging_face_in_common_scripts():
-    """Each character: removed, a space, a word of its own, a letter without its accent, or a small letter."""
+    """Each character: removed, a space, a word of its own, a letter without its accent, or a small
+    letter.
+    """
     blocks = [(0x20, 0x55F), (0x5D0, 0x61C), (0x61E, 0x6FF), (0x900, 0x963), (0xE00, 0xE5B)]
     blocks += [(0x1E00, 0x2BFF), (0x3000, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFFFF)]
     characters = [chr(point) for first, last in blocks for point in range(first, last + 1)]
     texts = [f"a{c}b" for c in characters if unicodedata.category(c) not in ("Cs", "Cn")]
     tokenizer = WordPieceTokenizer([*SPECIAL, "a"], CONFIGS["uncased"])
-    normal = [text.decode().split() for text in tokenizer._normalized(tf.constant(texts), 64).numpy()]
+    normal = [
+        text.decode().split() for text in tokenizer._normalized(tf.constant(texts), 64).numpy()
+    ]
     hugging = reference(tokenizer)
     split, normalize = hugging.pre_tokenizer.pre_tokenize_str, hugging.normalizer.normalize_str
     assert normal == [[word for word, _ in split(normalize(text))] for text in texts]
@@ -97,7 +122,9 @@ def test_no_text_is_read_as_a_special_token_and_bytes_that_are_no_text_are_space
         [begin, end],
         [begin, row("["), row("[UNK]"), row("]"), end],
     ]
-    plain = WordPieceTokenizer(vocabulary, dataclasses.replace(tokenizer.config, sentence_marks=False))
+    plain = WordPieceTokenizer(
+        vocabulary, dataclasses.replace(tokenizer.config, sentence_marks=False)
+    )
     assert rows(plain, [b"a b", b""]) == [[row("a"), row("b")], [row("[UNK]")]]
 
 

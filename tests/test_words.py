@@ -19,7 +19,9 @@ from xling_tf.tokenizers.words import (
 
 
 def tokens(text, **config):
-    (row,) = WordTokenizer([EMPTY_TOKEN], WordsConfig(**config)).tokenize(tf.constant([text])).to_list()
+    (row,) = (
+        WordTokenizer([EMPTY_TOKEN], WordsConfig(**config)).tokenize(tf.constant([text])).to_list()
+    )
     return [token.decode("utf-8") for token in row]
 
 
@@ -89,7 +91,13 @@ def tokenizer():
     return WordTokenizer(VOCABULARY, CONFIG)
 
 
-SENTENCES = ["a hola hola a.", "", "xyz hola desconocido mundo", "a a a a a a a a a a", "😀 我 \u200b"]
+SENTENCES = [
+    "a hola hola a.",
+    "",
+    "xyz hola desconocido mundo",
+    "a a a a a a a a a a",
+    "😀 我 \u200b",
+]
 
 
 def test_the_features_spell_out_the_tokens(tokenizer):
@@ -120,7 +128,8 @@ def test_ngrams_by_hand():
     grams = ["<ho", "hol", "ola", "la>", "<hol", "hola", "ola>"]
     expected = tf.strings.to_hash_bucket_fast(grams, CONFIG.num_ngram_buckets)
     assert sorted(ragged[2].numpy().tolist()) == sorted(expected.numpy().tolist())
-    # Longer words are clipped: 50 characters and two marks have 52 - 2 three-grams and 52 - 3 four-grams.
+    # Longer words are clipped: 50 characters and two marks have 52 - 2 three-grams and 52 - 3
+    # four-grams.
     assert ngram_buckets(tf.constant(["é" * 1000]), CONFIG).row_lengths().numpy().tolist() == [99]
 
 
@@ -153,7 +162,12 @@ def test_counts_of_tokens(monkeypatch):
 
 def test_the_most_frequent_come_first_and_equals_by_the_alphabet():
     counts = Counter({"rare": 1, "b": 2, "a": 2, "z": 5, "ñ": 2, EMPTY_TOKEN: 3})
-    for most, fewest, words in ((100, 1, "z a b ñ rare"), (3, 1, "z a"), (0, 1, ""), (100, 2, "z a b ñ")):
+    for most, fewest, words in (
+        (100, 1, "z a b ñ rare"),
+        (3, 1, "z a"),
+        (0, 1, ""),
+        (100, 2, "z a b ñ"),
+    ):
         config = WordsConfig(max_words=most, min_word_count=fewest)
         assert select_vocabulary(counts, config) == [EMPTY_TOKEN, *words.split()]
 
@@ -162,7 +176,8 @@ def test_common_words_of_each_language_join_those_of_the_texts():
     pytest.importorskip("wordfreq")
     config = WordsConfig(common_words=100, lowercase=True)
     words = common_words(["en", "es_MX", "zh", "xx"], [EMPTY_TOKEN, "the"], config)
-    # The lists take turns, from the most frequent word. "don't" and Chinese words are several tokens.
+    # The lists take turns, from the most frequent word. "don't" and Chinese words are several
+    # tokens.
     assert words.index("of") < words.index("you")
     assert words.index("que") < words.index("pero")
     assert {"of", "que", "的"} <= set(words)
@@ -175,8 +190,8 @@ def test_common_words_of_each_language_join_those_of_the_texts():
 
 
 def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others():
-    # "<<empty>>": 7 three-grams and 6 four-grams. "<ab>": <ab ab> <ab>. "<abc>": <ab abc bc> <abc abc>,
-    # of which "<ab" comes twice: 13 + 7 n-grams, no two in one of a million buckets.
+    # "<<empty>>": 7 three-grams and 6 four-grams. "<ab>": <ab ab> <ab>. "<abc>": <ab abc bc> <abc
+    # abc>, of which "<ab" comes twice: 13 + 7 n-grams, no two in one of a million buckets.
     config = WordsConfig(num_ngram_buckets=10**6, min_word_count=2)
     tokenizer = WordTokenizer.fit(config, {"en": iter(["ab abc"]), "es": iter(["ab abc xyz"])})
     assert tokenizer.vocabulary == (EMPTY_TOKEN, "ab", "abc")

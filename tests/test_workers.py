@@ -31,7 +31,10 @@ SETTINGS = (
 
 def tf_configs() -> list[str]:
     """Two workers at free ports."""
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
         addresses = [f"127.0.0.1:{free.getsockname()[1]}" for free in (one, other)]
     tasks = ({"type": "worker", "index": index} for index in range(2))
     return [json.dumps({"cluster": {"worker": addresses}, "task": task}) for task in tasks]
@@ -57,7 +60,10 @@ def train_together(
 def stages(tmp_path_factory):
     """The same commands twice: a worker is killed, and all are left alone."""
     folder = tmp_path_factory.mktemp("workers")
-    return {"killed": train_together(folder, stop=signal.SIGKILL, at=3), "finished": train_together(folder)}
+    return {
+        "killed": train_together(folder, stop=signal.SIGKILL, at=3),
+        "finished": train_together(folder),
+    }
 
 
 @pytest.mark.slow
@@ -91,11 +97,21 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
 @pytest.mark.parametrize(
     ("of_chief", "own", "message"),
     [
-        ({"a": {"b": (1, 2)}}, {"a": {"b": (1, 3)}}, r"has a.b=\(1, 3\), and worker 0 has \(1, 2\)"),
-        ({"data": {}}, {"data": {"x.tsv": 5}}, r"worker 1 has data\.x\.tsv=5, and worker 0 has None"),
+        (
+            {"a": {"b": (1, 2)}},
+            {"a": {"b": (1, 3)}},
+            r"has a.b=\(1, 3\), and worker 0 has \(1, 2\)",
+        ),
+        (
+            {"data": {}},
+            {"data": {"x.tsv": 5}},
+            r"worker 1 has data\.x\.tsv=5, and worker 0 has None",
+        ),
     ],
 )
-def test_what_differs_and_what_the_chief_refuses_is_told_by_all(of_chief, own, message, monkeypatch):
+def test_what_differs_and_what_the_chief_refuses_is_told_by_all(
+    of_chief, own, message, monkeypatch
+):
     workers = Workers(make_strategy(), Cluster(("worker 0", "worker 1"), 1))
     monkeypatch.setattr(workers, "gather", lambda facts: [of_chief, facts])
     workers.require_same(of_chief)

@@ -1,4 +1,6 @@
-"""Helpers of several test files: tiny configs, batches, a model in training and NumPy references."""
+"""Helpers of several test files: tiny configs, batches, a model in training and NumPy
+references.
+"""
 
 import dataclasses
 import itertools
@@ -36,7 +38,11 @@ LSTM = ("encoder.kind=lstm", *SMALL, "tokenizer.ngram_sizes=")
 TINY = apply_overrides(
     ExperimentConfig(),
     [
-        *("tokenizer.max_tokens=12", "tokenizer.num_oov_buckets=4", "tokenizer.num_ngram_buckets=64"),
+        *(
+            "tokenizer.max_tokens=12",
+            "tokenizer.num_oov_buckets=4",
+            "tokenizer.num_ngram_buckets=64",
+        ),
         *(*SMALL, "encoder.num_layers=1", "encoder.num_heads=2"),
         *("heads.tower_dims=5", "heads.inference_dim=7"),
         *(
@@ -50,7 +56,14 @@ TINY = apply_overrides(
 )
 
 # Known words, unknown ones, both, and none.
-SENTENCES = ["Hola", "el gato duerme.", "Kängurus hüpfen!", "the kangaroo is sleeping", "¿qué tal?", ""]
+SENTENCES = [
+    "Hola",
+    "el gato duerme.",
+    "Kängurus hüpfen!",
+    "the kangaroo is sleeping",
+    "¿qué tal?",
+    "",
+]
 # Files beside an exported model.
 CARD_FILES = {"README.md": "# A card\n"}
 
@@ -67,8 +80,17 @@ TEXTS = (
 KINDS = {
     "words and n-grams": (),
     "cnn": (
-        *("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=60", "tokenizer.sentence_marks=true"),
-        *("tokenizer.max_tokens=12", "encoder.kind=cnn", "encoder.num_filters=4", "encoder.hidden_dim=8"),
+        *(
+            "tokenizer.kind=sentencepiece",
+            "tokenizer.num_pieces=60",
+            "tokenizer.sentence_marks=true",
+        ),
+        *(
+            "tokenizer.max_tokens=12",
+            "encoder.kind=cnn",
+            "encoder.num_filters=4",
+            "encoder.hidden_dim=8",
+        ),
         *("encoder.embedding_dim=6", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
     ),
 }
@@ -84,13 +106,18 @@ class TrainedModel(Model):
 def tiny_config(*settings: str, **similarity: Any) -> ExperimentConfig:
     """The tiny config with other settings, and another similarity."""
     config = apply_overrides(TINY, settings)
-    return dataclasses.replace(config, similarity=dataclasses.replace(config.similarity, **similarity))
+    return dataclasses.replace(
+        config, similarity=dataclasses.replace(config.similarity, **similarity)
+    )
 
 
 def tiny_model(
-    config: ExperimentConfig = TINY, texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS)
+    config: ExperimentConfig = TINY,
+    texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS),
 ) -> TrainedModel:
-    """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by language."""
+    """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by
+    language.
+    """
     assert config.tokenizer is not None
     tokenizer: Any = (
         TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
@@ -121,7 +148,9 @@ def add_noise(variables: Iterable[keras.Variable], size: float = 0.1, *, seed: i
 
 @cache
 def two_replicas() -> tf.distribute.Strategy:
-    """Two replicas on the CPU, one strategy per process: the variables of a second one would collide."""
+    """Two replicas on the CPU, one strategy per process: the variables of a second one would
+    collide.
+    """
     return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
@@ -172,23 +201,31 @@ class ListCorpus(Corpus):
 def corpus(kind: str, records: Sequence[Record], *, name: str = "x", **more: Any) -> ListCorpus:
     """A corpus in English, or translations between English and Spanish, by default."""
     languages = "en-es" if kind == "parallel" else "en"
-    return ListCorpus(**{"name": name, "kind": kind, "languages": languages, "records": records, **more})
+    return ListCorpus(
+        **{"name": name, "kind": kind, "languages": languages, "records": records, **more}
+    )
 
 
 def accept(store: CorpusStore) -> None:
     """Accepts any store."""
 
 
-def batch_at_once(graphs: BatchGraphs, examples: Examples, indices: Sequence[int] | np.ndarray) -> Batch:
+def batch_at_once(
+    graphs: BatchGraphs, examples: Examples, indices: Sequence[int] | np.ndarray
+) -> Batch:
     """Some examples as a batch, made without a graph, which would take a second to trace."""
     shape = examples.num_columns, examples.num_contexts, examples.prompts
     graph: Any = graphs(*shape, examples.vectors.shape[1])
     rows = np.array(indices, np.int64)
     vectors = examples.vectors[rows].astype(np.float32)
-    return graph.python_function(*map(tf.constant, (examples.texts(rows), examples.labels[rows], vectors)))
+    return graph.python_function(
+        *map(tf.constant, (examples.texts(rows), examples.labels[rows], vectors))
+    )
 
 
-def make_batch(model: TrainedModel, examples: Examples, indices: Sequence[int] | None = None) -> Batch:
+def make_batch(
+    model: TrainedModel, examples: Examples, indices: Sequence[int] | None = None
+) -> Batch:
     """The examples at these indices, or all, as one batch."""
     rows = range(len(examples)) if indices is None else indices
     return batch_at_once(batch_graphs(model.tokenizer), examples, rows)
@@ -199,7 +236,9 @@ def find_task(model: TrainedModel, name: str) -> Task:
     return next(task for task in model.tasks if task.name == name)
 
 
-def task_losses(model: TrainedModel, name: str, examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+def task_losses(
+    model: TrainedModel, name: str, examples: Examples
+) -> tuple[np.ndarray, np.ndarray]:
     """A task's losses and hits on examples."""
     per_example, hits = find_task(model, name).losses(model.encoder, make_batch(model, examples))
     assert per_example.shape == hits.shape == (len(examples),)
@@ -243,7 +282,9 @@ def make_trainer(
     *,
     workers: Workers | None = None,
 ) -> Any:
-    """A trainer of a new model, its `model`, always the same one, on the tasks that have examples."""
+    """A trainer of a new model, its `model`, always the same one, on the tasks that have
+    examples.
+    """
     keras.utils.set_random_seed(1)
     folder.mkdir(exist_ok=True)
     workers = workers or Workers(make_strategy())
@@ -294,12 +335,16 @@ def encoded(model: TrainedModel, texts: Sequence[str]) -> np.ndarray:
 
 
 def require_gradients(layer: keras.layers.Layer, *inputs: Any, **options: Any) -> tf.Tensor:
-    """Calls a layer, makes sure that a finite gradient reaches each variable, and returns the outputs."""
+    """Calls a layer, makes sure that a finite gradient reaches each variable, and returns the
+    outputs.
+    """
     with tf.GradientTape() as tape:
         outputs = layer(*inputs, **options)
         loss = tf.reduce_sum(tf.cast(outputs, tf.float32) ** 3)
     variables = layer.trainable_variables
-    for variable, gradient in zip(variables, tape.gradient(loss, [v.value for v in variables]), strict=True):
+    for variable, gradient in zip(
+        variables, tape.gradient(loss, [v.value for v in variables]), strict=True
+    ):
         assert gradient is not None, variable.path
         assert 0 < np.abs(tf.convert_to_tensor(gradient).numpy()).max() < np.inf, variable.path
     return outputs
@@ -314,12 +359,15 @@ def dense(inputs: np.ndarray, tower: keras.layers.Layer) -> np.ndarray:
 
 
 def numpy_ranking(
-    model: TrainedModel, queries: np.ndarray, candidates: np.ndarray, excluded: np.ndarray | None = None
+    model: TrainedModel,
+    queries: np.ndarray,
+    candidates: np.ndarray,
+    excluded: np.ndarray | None = None,
 ) -> np.ndarray:
     """-log(e^{s(q.c - m)} / (e^{s(q.c - m)} + sum over wrong c' of e^{s q.c'})), row by row.
 
-    Candidate i is right for query i; those beyond the queries are wrong for all. Scale, margin and length
-    are those of the model's config.
+    Candidate i is right for query i; those beyond the queries are wrong for all. Scale, margin and
+    length are those of the model's config.
     """
     similarity = model.experiment.similarity
     if similarity.normalize:
@@ -339,5 +387,7 @@ def numpy_ranking(
 
 def response_encoder(function, num_inputs=2):
     """The encoder of answers of a model whose signature is `function`."""
-    whole = SimpleNamespace(_encoder=lambda name: (function, num_inputs), _truncate_dim=None, prompts={})
+    whole = SimpleNamespace(
+        _encoder=lambda name: (function, num_inputs), _truncate_dim=None, prompts={}
+    )
     return InnerEncoder(whole, "response_encoder")

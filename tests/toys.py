@@ -42,7 +42,9 @@ class LettersConfig(TokenizerConfig):
 
 
 class LetterTokenizer(Tokenizer):
-    """Each letter is a token; row 0 is for all letters that were not learned, and for no letter at all."""
+    """Each letter is a token; row 0 is for all letters that were not learned, and for no letter at
+    all.
+    """
 
     file_names = ("letters.json",)
     config: LettersConfig
@@ -55,8 +57,12 @@ class LetterTokenizer(Tokenizer):
         self._table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, rows), 0)
 
     @classmethod
-    def fit(cls, config: LettersConfig, texts_by_language: Mapping[str, Iterable[str]]) -> "LetterTokenizer":
-        seen = sorted({letter for texts in texts_by_language.values() for text in texts for letter in text})
+    def fit(
+        cls, config: LettersConfig, texts_by_language: Mapping[str, Iterable[str]]
+    ) -> "LetterTokenizer":
+        seen = sorted(
+            {letter for texts in texts_by_language.values() for text in texts for letter in text}
+        )
         return cls(seen[: config.max_letters], config)
 
     @classmethod

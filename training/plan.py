@@ -12,7 +12,13 @@ from xling_tf.files import folder_bytes
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import find_model
-from xling_tf.trainer.experiment import SCORING_SECONDS, SCORING_SHARE, Run, find_corpora, plan_tasks
+from xling_tf.trainer.experiment import (
+    SCORING_SECONDS,
+    SCORING_SHARE,
+    Run,
+    find_corpora,
+    plan_tasks,
+)
 from xling_tf.trainer.resolution import resolve
 
 _CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one
@@ -50,7 +56,11 @@ def plan(run: Run) -> str:
     scoring = max(SCORING_SECONDS / 60, SCORING_SHARE * minutes)
     limits = [f"{steps} steps"] if steps else []
     limits += [f"{minutes:g} minutes, and {scoring:g} for scores"] if minutes else []
-    sizes = {"corpora": text, "checkpoints": _CHECKPOINTS * _COPIES * weights, "the export": weights}
+    sizes = {
+        "corpora": text,
+        "checkpoints": _CHECKPOINTS * _COPIES * weights,
+        "the export": weights,
+    }
     headers = ("kind", "languages", "corpora", "to train on", "held out", "tasks")
     return (
         f"{tabulate(rows, headers=headers)}\n\nAt most {' or '.join(limits)}.\n"

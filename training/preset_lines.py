@@ -9,7 +9,8 @@ from xling_tf.settings import BY_KIND, NONE
 
 
 def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the settings in the result of `to_dict` as "dotted.name=value", which `apply_overrides` reads.
+    """Yields the settings in the result of `to_dict` as "dotted.name=value", which
+    `apply_overrides` reads.
 
     Example:
         >>> from xling_tf.settings import to_dict
@@ -29,7 +30,8 @@ def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def name_of_run(preset: str, config: ExperimentConfig) -> str:
-    """Returns a name for a run: the preset's, with the run's languages if they differ from the preset's.
+    """Returns a name for a run: the preset's, with the run's languages if they differ from the
+    preset's.
 
     Example:
         >>> from dataclasses import replace
@@ -38,7 +40,9 @@ def name_of_run(preset: str, config: ExperimentConfig) -> str:
         >>> name_of_run("en-es", config), name_of_run("many", config)
         ('en-it', 'many-en-it')
     """
-    default, languages = ("-".join(data.languages) for data in (get_preset(preset).data, config.data))
+    default, languages = (
+        "-".join(data.languages) for data in (get_preset(preset).data, config.data)
+    )
     if languages == default:
         return preset
     return preset.replace(default, languages) if default in preset else f"{preset}-{languages}"

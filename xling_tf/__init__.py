@@ -1,7 +1,7 @@
 """Train, evaluate, export and serve cross-lingual sentence encoders in TensorFlow.
 
-The public names, such as `xling_tf.load`, are imported on first use, so that `import xling_tf` is fast and
-does not import TensorFlow. `__init__.pyi` lists them for type checkers and editors.
+The public names, such as `xling_tf.load`, are imported on first use, so that `import xling_tf` is
+fast and does not import TensorFlow. `__init__.pyi` lists them for type checkers and editors.
 """
 
 from contextlib import suppress
@@ -40,7 +40,11 @@ def __getattr__(name: str) -> Any:
     is_installed = find_spec("tensorflow") is not None
     if is_installed and name in _WITH_KERAS:
         _require_tensorflow_backend()
-    module = import_module(module_name) if is_installed else library(module_name, "tensorflow", "tensorflow")
+    module = (
+        import_module(module_name)
+        if is_installed
+        else library(module_name, "tensorflow", "tensorflow")
+    )
     return getattr(module, name)
 
 
@@ -49,7 +53,9 @@ def _require_tensorflow_backend() -> None:
     with suppress(ImportError):  # another backend's library may be missing
         if import_module("keras").backend.backend() == "tensorflow":
             return
-    raise UserError("Keras must use TensorFlow here; set KERAS_BACKEND=tensorflow before Keras is imported")
+    raise UserError(
+        "Keras must use TensorFlow here; set KERAS_BACKEND=tensorflow before Keras is imported"
+    )
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,12 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
 }
 # These endings, or none, as a regular expression.
 PACKED = rf"(?i:{'|'.join(map(re.escape, _UNPACKERS))})?"
-_FIRST_BYTES = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst"}
+_FIRST_BYTES = {
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"\xfd7zXZ\0": ".xz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+}
 _BZIP2_BLOCK = b"1AY&SY"  # follows "BZh" and a digit; without it, the file may be text
 # The first bytes of unsupported formats: zip, 7z, rar, compress and lz4; tar has "ustar" at `_TAR`.
 _UNSUPPORTED = (b"PK\x03\x04", b"7z\xbc\xaf", b"Rar!\x1a", b"\x1f\x9d", b"\x04\x22\x4d\x18")
@@ -58,7 +63,9 @@ def compression_of(name: Path | str, head: bytes) -> str | None:
         (None, '.xz')
     """
     if head.startswith(_UNSUPPORTED) or head[_TAR] == b"ustar":
-        raise UserError(f"{name} must be plain or compressed ({', '.join(_UNPACKERS)}); unpack it first")
+        raise UserError(
+            f"{name} must be plain or compressed ({', '.join(_UNPACKERS)}); unpack it first"
+        )
     for first, ending in _FIRST_BYTES.items():
         if head.startswith(first) and (ending != ".bz2" or head[4:10] == _BZIP2_BLOCK):
             return ending
@@ -72,8 +79,8 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         Pieces of about 64 KiB; larger by up to 32 MiB if a kilobyte decompresses to that much.
 
     Raises:
-        UserError: The file is an archive, damaged, cut off, compressed twice or followed by other bytes, or
-            it was changed while it was read: a mix of two contents would be neither.
+        UserError: The file is an archive, damaged, cut off, compressed twice or followed by other
+            bytes, or it was changed while it was read: a mix of two contents would be neither.
     """
     before = _state(file)
     head = file.read(_PIECE)
@@ -82,11 +89,15 @@ def unpacked(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
         pieces = _unpack(itertools.chain([head], pieces), ending, name)
         head = next(pieces, b"")
         if compression_of(f"{name} (unpacked)", head):
-            raise UserError(f"{name} must be text, compressed once, but is compressed twice; decompress it")
+            raise UserError(
+                f"{name} must be text, compressed once, but is compressed twice; decompress it"
+            )
     yield head.removeprefix(b"\xef\xbb\xbf")
     yield from pieces
     if _state(file) != before:
-        raise UserError(f"{name} must stay the same while it is read, but was changed; {_WHEN_COMPLETE}")
+        raise UserError(
+            f"{name} must stay the same while it is read, but was changed; {_WHEN_COMPLETE}"
+        )
 
 
 def decompressed(path: Path) -> Iterator[bytes]:
@@ -94,7 +105,9 @@ def decompressed(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         pieces = iter(partial(file.read, _PIECE), b"")
         head = next(pieces, b"")
-        ending = next((ending for first, ending in _FIRST_BYTES.items() if head.startswith(first)), None)
+        ending = next(
+            (ending for first, ending in _FIRST_BYTES.items() if head.startswith(first)), None
+        )
         pieces = itertools.chain([head], pieces)
         yield from _unpack(pieces, ending, path) if ending else pieces
 
@@ -137,6 +150,6 @@ def _unpack(pieces: Iterable[bytes], ending: str, name: Path | str) -> Iterator[
 
 def _damaged(name: Path | str, ending: str, reason: str) -> UserError:
     return UserError(
-        f"{name} must be a whole {ending} file, but {reason}; download it again, or remove {ending} from its "
-        "name if it is not compressed"
+        f"{name} must be a whole {ending} file, but {reason}; download it again, or remove "
+        f"{ending} from its name if it is not compressed"
     )

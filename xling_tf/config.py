@@ -1,8 +1,10 @@
-"""The settings of an experiment, in frozen dataclasses, and the registries of tokenizers, encoders and tasks.
+"""The settings of an experiment, in frozen dataclasses, and the registries of tokenizers, encoders
+and tasks.
 
-Defaults are constants of the papers, with the section they are from: "2019" is Chidambaram et al. 2019,
-RepL4NLP, and "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019, multilingual USE.
-`presets.py` sets what differs in a preset; `settings.py` reads and writes settings.
+Defaults are constants of the papers, with the section they are from: "2019" is Chidambaram et al.
+2019, RepL4NLP, and "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019,
+multilingual USE. `presets.py` sets what differs in a preset; `settings.py` reads and writes
+settings.
 """
 
 import math
@@ -24,7 +26,9 @@ ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in
 
 
 def baselines() -> Any:
-    """Imports what only papers' baselines need (kinds, presets, word vectors, a suite); None without it."""
+    """Imports what only papers' baselines need (kinds, presets, word vectors, a suite); None
+    without it.
+    """
     return import_module("xling_tf.baselines") if find_spec("xling_tf.baselines") else None
 
 
@@ -47,7 +51,9 @@ NotNegative = Annotated[float, _NOT_NEGATIVE]
 Count = Annotated[int, _NOT_NEGATIVE]
 _SHARE = Check("at least 0 and below 1", lambda share: 0 <= share < 1)
 Share = Annotated[float, _SHARE]
-DifferentSizes = Annotated[Sizes, Check("different numbers", lambda sizes: len(set(sizes)) == len(sizes))]
+DifferentSizes = Annotated[
+    Sizes, Check("different numbers", lambda sizes: len(set(sizes)) == len(sizes))
+]
 
 
 class Section:
@@ -72,11 +78,13 @@ class Section:
 
 
 class Registry:
-    """The kinds of tokenizers, encoders or tasks by name; those of `baselines` join when one is missing.
+    """The kinds of tokenizers, encoders or tasks by name; those of `baselines` join when one is
+    missing.
 
     Args:
         setting: The setting whose value is such a name, for messages.
-        kinds: For each name, a dataclass of settings, and "module:Class", which is imported on first use.
+        kinds: For each name, a dataclass of settings, and "module:Class", which is imported on
+            first use.
 
     Example:
         >>> ENCODERS.config_type("static")().hidden_dim
@@ -91,16 +99,22 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type | str) -> None:
-        """Adds a kind: a frozen dataclass of its own, whose settings all have defaults; and a class."""
+        """Adds a kind: a frozen dataclass of its own, whose settings all have defaults; and a
+        class.
+        """
         taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
         # Tasks share settings, because they are found by their names alone.
         if (other := taken.get(config_type)) and not issubclass(config_type, TaskConfig):
-            raise UserError(f"{name} would be saved as {other}; register a subclass of the settings")
+            raise UserError(
+                f"{name} would be saved as {other}; register a subclass of the settings"
+            )
         self._kinds[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
         """Returns the name of a kind by its settings."""
-        return next(name for name, (config_type, _) in self._kinds.items() if config_type is type(config))
+        return next(
+            name for name, (config_type, _) in self._kinds.items() if config_type is type(config)
+        )
 
     def config_type(self, name: str) -> Any:
         """Returns the dataclass of a kind's settings; an unknown name raises a `UserError`."""
@@ -141,22 +155,28 @@ class WordsConfig(TokenizerConfig):
 
     max_words: Count = 200_000  # 2019, sec. 3.2
     min_word_count: Count = 1
-    common_words: Count = 0  # number of each language's most frequent words to add to those of the corpora
+    # Number of each language's most frequent words to add to those of the corpora.
+    common_words: Count = 0
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
-    ngram_sizes: DifferentSizes = (3, 4)  # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1)
+    # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1).
+    ngram_sizes: DifferentSizes = (3, 4)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedConfig(TokenizerConfig):
-    """Pieces of words, optionally with special tokens, such as <s> and </s>, around each sentence."""
+    """Pieces of words, optionally with special tokens, such as <s> and </s>, around each
+    sentence.
+    """
 
     sentence_marks: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         has_room = self.max_tokens >= 3 or not self.sentence_marks
-        self.require(has_room, "max_tokens", "at least 3, for the two tokens of sentence_marks=true")
+        self.require(
+            has_room, "max_tokens", "at least 3, for the two tokens of sentence_marks=true"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +197,9 @@ class WordPieceConfig(MarkedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Section, name="encoder"):
-    """Base class of the settings of encoders, which say what an encoder needs and has before it is made."""
+    """Base class of the settings of encoders, which say what an encoder needs and has before it is
+    made.
+    """
 
     takes_ngrams = False
     needs_vectors = False  # true if `initial.vectors` must make its word vectors
@@ -185,7 +207,9 @@ class EncoderConfig(Section, name="encoder"):
 
     @property
     def has_average(self) -> bool:
-        """True if the encoder has an average of words, which `training.bow_share` trains before the rest."""
+        """True if the encoder has an average of words, which `training.bow_share` trains before the
+        rest.
+        """
         return False
 
 
@@ -198,9 +222,11 @@ class TransformerConfig(EncoderConfig):
     embedding_dim: Positive = 320  # 2019, sec. 3.2
     hidden_dim: Positive = 512  # 2019, sec. 2.1
     intermediate_dim: Positive = 2048  # 2019, sec. 2.1: "filter size"
-    # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (encoder.num_layers=auto) is 3, or 1 if the budget is
-    # too small for 3 layers on this machine.
-    num_layers: Annotated[int | None, Check("at least 0, or auto", lambda n: n is None or n >= 0)] = 3
+    # 2019, sec. 2.1; 6 in Yang, sec. 4.2. None (encoder.num_layers=auto) is 3, or 1 if the budget
+    # is too small for 3 layers on this machine.
+    num_layers: Annotated[
+        int | None, Check("at least 0, or auto", lambda n: n is None or n >= 0)
+    ] = 3
     num_heads: Positive = 8  # 2019, sec. 2.1
     norm_first: bool = False  # normalises the input of each sub-layer, not the sum after it
     bow_residual: bool = False  # adds the output to the average of the word vectors
@@ -208,7 +234,9 @@ class TransformerConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_multiple = self.hidden_dim % self.num_heads == 0
-        self.require(is_multiple, "hidden_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
+        self.require(
+            is_multiple, "hidden_dim", f"a multiple of encoder.num_heads, {self.num_heads}"
+        )
 
     @property
     def has_average(self) -> bool:
@@ -245,7 +273,9 @@ _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(EncoderConfig):
-    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models with the same layers."""
+    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models with the same
+    layers.
+    """
 
     # At a higher rate, a BERT forgets more of what it knows, but learns a new language sooner
     # (docs/experiments.md, "Which learning rate for an imported BERT").
@@ -265,7 +295,9 @@ class BertConfig(EncoderConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_multiple = self.embedding_dim % self.num_heads == 0
-        self.require(is_multiple, "embedding_dim", f"a multiple of encoder.num_heads, {self.num_heads}")
+        self.require(
+            is_multiple, "embedding_dim", f"a multiple of encoder.num_heads, {self.num_heads}"
+        )
         for name in self.dense_activations:
             require_known("encoder.dense_activations", name, (*_ACTIVATIONS, "tanh", "linear"))
         is_valid = len(self.dense_activations) == len(self.dense_dims)
@@ -275,12 +307,15 @@ class BertConfig(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ModernBertConfig(BertConfig):
-    """ModernBERT (Warner et al. 2024, "Smarter, Better, Faster, Longer", sec. 2), by transformers' names."""
+    """ModernBERT (Warner et al. 2024, "Smarter, Better, Faster, Longer", sec. 2), by transformers'
+    names.
+    """
 
     max_positions: Positive = 8192
     epsilon: NotNegative = 1e-5
     global_attn_every_n_layers: Positive = 3  # the first of so many layers attends to whole texts
-    local_attention: Positive = 128  # width of the others' window; half of it on each side of a token
+    # Width of the others' window; half of it on each side of a token.
+    local_attention: Positive = 128
     global_rope_theta: NotNegative = 160_000.0  # bases of the rotations by positions
     local_rope_theta: NotNegative = 10_000.0
     attention_bias: bool = False
@@ -297,13 +332,16 @@ class SimilarityConfig(Section, name="similarity"):
     scale: Annotated[float, Check("above 0", lambda scale: 0 < scale < math.inf)] = 1.0
     # Subtracted from the right candidate's score, before the scale.
     margin: Annotated[float, Check("a finite number", math.isfinite)] = 0.0
-    bidirectional: bool = False  # translation ranking ranks sources for targets and targets for sources
-    # Lengths of prefixes of the vectors that are ranked too, so that vectors can be cut to them (Kusupati et
-    # al. 2022, "Matryoshka Representation Learning", eq. 1).
+    # Translation ranking ranks sources for targets and targets for sources.
+    bidirectional: bool = False
+    # Lengths of prefixes of the vectors that are ranked too, so that vectors can be cut to them
+    # (Kusupati et al. 2022, "Matryoshka Representation Learning", eq. 1).
     matryoshka_dims: DifferentSizes = ()
 
     def require_below(self, hidden_dim: float) -> None:
-        """Raises a `UserError` unless vectors of this width can be cut to all of `matryoshka_dims`."""
+        """Raises a `UserError` unless vectors of this width can be cut to all of
+        `matryoshka_dims`.
+        """
         is_valid = max(self.matryoshka_dims, default=0) < hidden_dim
         self.require(is_valid, "matryoshka_dims", f"below the width of the vectors, {hidden_dim}")
 
@@ -331,7 +369,8 @@ class TaskConfig(Section, name="tasks.*"):
 class TranslationRankingConfig(TaskConfig, name="tasks.translation_ranking"):
     """Ranking translations within a batch (2019, sec. 2.2)."""
 
-    hard_negatives: Count = 0  # number of mined wrong translations for each example; 5 in 2019, sec. 2.2
+    # Number of mined wrong translations for each example; 5 in 2019, sec. 2.2.
+    hard_negatives: Count = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -354,8 +393,10 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
 
     # Compares the outputs of towers; False for the encoder's own vectors, which every loader gives.
     with_towers: bool = True
-    with_context: bool = True  # encodes answers together with the paragraph they are from; needs the towers
-    # Model that finds one more wrong answer for each question, named as `tasks.distillation.teacher`.
+    # Encodes answers together with the paragraph they are from; needs the towers.
+    with_context: bool = True
+    # Model that finds one more wrong answer for each question, named as
+    # `tasks.distillation.teacher`.
     miner: str = ""
 
     def __post_init__(self) -> None:
@@ -371,22 +412,27 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
     teacher: str = ""  # as in evaluation/main.py --model: a folder, rest: or python:module:function
-    # If above 0, learn the teacher's similarities instead of its vectors, whose width may then differ;
-    # multiplies the cosines.
+    # If above 0, learn the teacher's similarities instead of its vectors, whose width may then
+    # differ; multiplies the cosines.
     score_scale: NotNegative = 0.0
     every: Positive = 1  # uses every n-th pair only, because the teacher has to encode them all
 
     def __post_init__(self) -> None:
         super().__post_init__()
         has_teacher = bool(self.teacher or not self.weight)
-        self.require(has_teacher, "teacher", "a model, such as exported/use-multilingual, or weight=0")
+        self.require(
+            has_teacher, "teacher", "a model, such as exported/use-multilingual, or weight=0"
+        )
 
 
 TOKENIZERS = Registry(
     "tokenizer.kind",
     {
         "words": (WordsConfig, "xling_tf.tokenizers.words:WordTokenizer"),
-        "sentencepiece": (SentencePieceConfig, "xling_tf.tokenizers.sentencepiece:SentencePieceTokenizer"),
+        "sentencepiece": (
+            SentencePieceConfig,
+            "xling_tf.tokenizers.sentencepiece:SentencePieceTokenizer",
+        ),
         "wordpiece": (WordPieceConfig, "xling_tf.tokenizers.wordpiece:WordPieceTokenizer"),
     },
 )
@@ -404,7 +450,10 @@ ENCODERS = Registry(
 TASKS = Registry(
     "a task's name",
     {
-        "translation_ranking": (TranslationRankingConfig, "xling_tf.tasks.ranking:TranslationRanking"),
+        "translation_ranking": (
+            TranslationRankingConfig,
+            "xling_tf.tasks.ranking:TranslationRanking",
+        ),
         "response_prediction": (NativeTaskConfig, "xling_tf.tasks.ranking:ResponsePrediction"),
         "quick_thought": (NativeTaskConfig, "xling_tf.tasks.ranking:QuickThought"),
         "inference": (InferenceConfig, "xling_tf.tasks.inference:Inference"),
@@ -428,20 +477,24 @@ class ModelInfo:
     similarity: SimilarityConfig = SimilarityConfig()  # how vectors were compared in training
     # Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
     prompts: Mapping[str, str] = field(default_factory=dict)
-    default_prompt_name: str | None = None  # for inputs that are not known to be queries or documents
-    # Slope and intercept of the log odds that two sentences mean the same, by their cosine, if calibrated.
+    # For inputs that are not known to be queries or documents.
+    default_prompt_name: str | None = None
+    # Slope and intercept of the log odds that two sentences mean the same, by their cosine, if
+    # calibrated.
     same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.default_prompt_name not in (None, *self.prompts):
             raise UserError(
-                f"default_prompt_name must be one of {', '.join(self.prompts) or 'no prompts'}, but is "
-                f"{self.default_prompt_name!r}"
+                f"default_prompt_name must be one of {', '.join(self.prompts) or 'no prompts'}, "
+                f"but is {self.default_prompt_name!r}"
             )
 
     @property
     def role_prompts(self) -> dict[str, str]:
-        """The prompts of inputs in general, of queries and of documents: "default", "query", "document"."""
+        """The prompts of inputs in general, of queries and of documents: "default", "query",
+        "document".
+        """
         documents = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
         return {
             "default": self.prompts.get(self.default_prompt_name or "", ""),
@@ -456,13 +509,15 @@ class InitialConfig(Section, name="initial"):
 
     # A model folder, a run or an exported model, whose tokenizer, encoder and heads are used.
     model: str = ""
-    # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so that indexes
-    # built with the starting model stay usable.
+    # Weight, in every loss, of 1 - cosine to the starting model's vectors of the same texts, so
+    # that indexes built with the starting model stay usable.
     anchor_weight: NotNegative = 0.0
-    # Share of the starting weights in the exported mean of starting and trained weights, which preserves more
-    # of what the training texts lack, such as other languages ("WiSE-FT", Wortsman et al. 2022, eq. 1).
+    # Share of the starting weights in the exported mean of starting and trained weights, which
+    # preserves more of what the training texts lack, such as other languages ("WiSE-FT", Wortsman
+    # et al. 2022, eq. 1).
     average: Share = 0.0
-    # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300" (docs/teachers.md).
+    # Word vectors of one or more spaces, which are concatenated: files, or "bivcd:300"
+    # (docs/teachers.md).
     vectors: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -495,25 +550,32 @@ class DataConfig(Section, name="data"):
     source: str = "en"
     targets: tuple[str, ...] = ("es",)  # or ("all",)
     all_pairs: bool = False  # also trains on translations between two targets
-    # A language or pair is drawn in proportion to its number of examples to the power of 1 / temperature
-    # (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
+    # A language or pair is drawn in proportion to its number of examples to the power of 1 /
+    # temperature (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
     sampling_temperature: NotNegative = 0.0
-    sample: bool = False  # without --data, trains on the built-in sample instead of Debian's packages
+    # Without --data, trains on the built-in sample instead of Debian's packages.
+    sample: bool = False
     # Sampling weights of corpora relative to their size, by name; 1 for corpora that are not named.
     corpus_weights: dict[str, float] = field(default_factory=dict)
-    # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for batches of
-    # similar lengths that take equal work: the shorter the sentences, the more of them.
+    # True for batches of the same number of examples, of any length (2019, sec. 3.2). False for
+    # batches of similar lengths that take equal work: the shorter the sentences, the more of them.
     equal_batches: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1
-        is_valid = bool(self.targets) and not is_mixed and len({*self.languages}) == len(self.languages)
-        expected = f"different languages besides data.source, {self.source}, or {ALL_LANGUAGES} alone"
+        is_valid = (
+            bool(self.targets) and not is_mixed and len({*self.languages}) == len(self.languages)
+        )
+        expected = (
+            f"different languages besides data.source, {self.source}, or {ALL_LANGUAGES} alone"
+        )
         self.require(is_valid, "targets", f"{expected} for every language in the data")
         for name, codes in (("source", (self.source,)), ("targets", self.targets)):
             is_valid = all(re.fullmatch(r"\w+", code) for code in codes)
-            self.require(is_valid, name, "codes such as es or pt_BR; hyphens separate the languages of pairs")
+            self.require(
+                is_valid, name, "codes such as es or pt_BR; hyphens separate the languages of pairs"
+            )
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -522,7 +584,9 @@ class DataConfig(Section, name="data"):
 
     @property
     def language_pairs(self) -> list[str]:
-        """Pairs of the source and each target, such as "en-es"; with `all_pairs`, also those of targets."""
+        """Pairs of the source and each target, such as "en-es"; with `all_pairs`, also those of
+        targets.
+        """
         pairs = [(self.source, target) for target in self.targets]
         if self.all_pairs:
             pairs += combinations(self.targets, 2)
@@ -535,16 +599,20 @@ class TrainingConfig(Section, name="training"):
 
     minutes: NotNegative = 0.0  # minutes of training, summed over restarts; 0 for no limit
     steps: Count = 0  # 0 for no limit
-    # Share of the budget for the first phase, "bow" (bag of words), which trains the average of words and the
-    # heads on it; needs a transformer with encoder.bow_residual, or a CNN.
+    # Share of the budget for the first phase, "bow" (bag of words), which trains the average of
+    # words and the heads on it; needs a transformer with encoder.bow_residual, or a CNN.
     bow_share: Annotated[
-        float, _SHARE._replace(expected="below 1 (for the average of words alone, set encoder.kind=static)")
+        float,
+        _SHARE._replace(
+            expected="below 1 (for the average of words alone, set encoder.kind=static)"
+        ),
     ] = 0.0
     bow_steps: Count = 0  # minimum number of steps of this phase, at the later phase's expense
     bow_batch: Positive = 1024  # examples per batch of this phase
     bow_rate: NotNegative = 1.0  # multiplies the average's learning rates in the later phase
     seed: Count = 1
-    precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"  # the faster one on this machine
+    # The faster one on this machine.
+    precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"
     checkpoint_minutes: NotNegative = 3.0
 
 
@@ -569,8 +637,8 @@ class ExperimentConfig:
         if self.initial.model:
             if tokenizer is not None or encoder is not None:
                 raise UserError(
-                    "training that starts from a model (initial.model) uses its tokenizer and encoder: leave "
-                    "their settings out"
+                    "training that starts from a model (initial.model) uses its tokenizer and "
+                    "encoder: leave their settings out"
                 )
             return
         if tokenizer is None or encoder is None:
@@ -579,8 +647,12 @@ class ExperimentConfig:
         expected = "empty for this encoder (tokenizer.ngram_sizes= or tokenizer.kind=sentencepiece)"
         tokenizer.require(is_valid, "ngram_sizes", expected)
         if vectors and (tokenizer.ngram_sizes or not tokenizer.takes_vectors):
-            raise UserError("initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes=")
-        expected = "files such as my.{}.vec for this encoder, or bivcd:300, learned from the translations"
+            raise UserError(
+                "initial.vectors needs tokenizer.kind=words and an empty tokenizer.ngram_sizes="
+            )
+        expected = (
+            "files such as my.{}.vec for this encoder, or bivcd:300, learned from the translations"
+        )
         self.initial.require(not encoder.needs_vectors or bool(vectors), "vectors", expected)
         is_valid = not self.training.bow_share or encoder.has_average
         expected = "0 without an average of words (of a CNN, or of encoder.bow_residual=true)"
@@ -590,7 +662,11 @@ class ExperimentConfig:
     @property
     def active_tasks(self) -> dict[str, TaskConfig]:
         """The settings of the tasks that are trained, in the order of `TASKS`."""
-        return {name: self.tasks[name] for name in TASKS if name in self.tasks and self.tasks[name].weight}
+        return {
+            name: self.tasks[name]
+            for name in TASKS
+            if name in self.tasks and self.tasks[name].weight
+        }
 
     def task(self, name: str) -> Any:
         """Returns the settings of a task; its defaults with weight 0 if it is not trained."""

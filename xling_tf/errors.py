@@ -1,4 +1,6 @@
-"""The exception for users' mistakes, imports of optional packages, and TensorFlow's messages in one line."""
+"""The exception for users' mistakes, imports of optional packages, and TensorFlow's messages in one
+line.
+"""
 
 import difflib
 import errno
@@ -19,8 +21,8 @@ _LONGEST = 500  # letters of a message
 class UserError(ValueError):
     """A mistake in arguments, files or data; its one-line message says how to fix it.
 
-    Programs print the message without a traceback and exit with status 2. Where it names an argument in
-    backticks and they have a flag of this name, they print the flag.
+    Programs print the message without a traceback and exit with status 2. Where it names an
+    argument in backticks and they have a flag of this name, they print the flag.
     """
 
 
@@ -31,11 +33,11 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     A full disk or memory stays the original exception, because programs have a message for it.
 
     Example:
-        >>> with as_user_error("port must be a number ({error})", ValueError):
-        ...     int("x")
+        >>> with as_user_error("a port must be a number ({error})", ValueError):
+        ...     raise ValueError("got x")
         Traceback (most recent call last):
         ...
-        xling_tf.errors.UserError: port must be a number (invalid literal for int() with base 10: 'x')
+        xling_tf.errors.UserError: a port must be a number (got x)
     """
     try:
         yield
@@ -46,13 +48,19 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """True if a disk, or a user's part of it, is full, as Python, TensorFlow and `shutil.Error` say."""
+    """True if a disk, or a user's part of it, is full, as Python, TensorFlow and `shutil.Error`
+    say.
+    """
     codes = (errno.ENOSPC, errno.EDQUOT)
-    return getattr(error, "errno", None) in codes or any(os.strerror(code) in str(error) for code in codes)
+    return getattr(error, "errno", None) in codes or any(
+        os.strerror(code) in str(error) for code in codes
+    )
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """True if a GPU, which other programs may use, or the machine has no memory left, as TensorFlow says."""
+    """True if a GPU, which other programs may use, or the machine has no memory left, as TensorFlow
+    says.
+    """
     return any(words in str(error) for words in ("out of memory", "OOM when allocating"))
 
 
@@ -62,11 +70,15 @@ def one_line(error: Exception) -> str:
 
 
 def library(module: str, package: str, extra: str) -> Any:
-    """Imports a module of an optional package, or raises a `UserError` that names the extra to install."""
+    """Imports a module of an optional package, or raises a `UserError` that names the extra to
+    install.
+    """
     try:
         return import_module(module)
     except ImportError as error:
-        is_missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        is_missing = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(
+            f"{error.name}."
+        )
         fault = "is not installed" if is_missing else f"cannot be imported ({one_line(error)})"
         raise missing_package(package, extra, fault) from error
 
@@ -80,7 +92,8 @@ def missing_package(package: str, extra: str, fault: str = "is not installed") -
 
 
 def first_line(message: str) -> str:
-    """Returns the first line of TensorFlow's message, without names of nodes and this machine's paths.
+    """Returns the first line of TensorFlow's message, without names of nodes and this machine's
+    paths.
 
     Example:
         >>> first_line("/models/en-es/3/saved_model.pb; No such file or directory")
@@ -93,7 +106,9 @@ def first_line(message: str) -> str:
 
 
 def require_known(setting: str, name: str, known: Collection[str]) -> None:
-    """Raises a `UserError`, which suggests the most similar known name, unless the name is known."""
+    """Raises a `UserError`, which suggests the most similar known name, unless the name is
+    known.
+    """
     if isinstance(name, str) and name in known:
         return
     similar = difflib.get_close_matches(str(name), known, n=1)

@@ -28,8 +28,8 @@ except ImportError:  # Windows has no such locks
 SAVED_MODEL = "saved_model.pb"
 # The file that makes a folder a model for LiteRT or ONNX Runtime.
 RUNTIME_SETTINGS = "runtime.json"
-# Files in a data folder that are not data and need no warning: notes, the pipelines' report, and other files
-# of SNLI's and MultiNLI's archives.
+# Files in a data folder that are not data and need no warning: notes, the pipelines' report, and
+# other files of SNLI's and MultiNLI's archives.
 NOTES = re.compile(
     r"(?i)(?:readme|licen[cs]e|copying|notice|sources)\b.*|.*\.(?:md|pdf)|preparation\.json|icon\s?"
     r"|(?:snli|multinli)_1\.0_\w+\.txt"
@@ -61,9 +61,10 @@ def replacing(path: Path) -> Iterator[Path]:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yields a temporary folder beside `path`, which replaces `path` if the block succeeds.
 
-    A folder cannot be renamed over one with content, so the old folder is first renamed to a hidden name. If
-    the process is killed between the two renames, the next call restores the old folder first. The folder
-    that a symbolic link points to, perhaps on another disk, is replaced, and the link stays.
+    A folder cannot be renamed over one with content, so the old folder is first renamed to a hidden
+    name. If the process is killed between the two renames, the next call restores the old folder
+    first. The folder that a symbolic link points to, perhaps on another disk, is replaced, and the
+    link stays.
     """
     path = path.resolve()
     recover_folder(path)
@@ -92,7 +93,8 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def folder_of_this_process() -> Path:
-    """Makes a folder that is deleted when this process ends, but not when a process forked from it ends.
+    """Makes a folder that is deleted when this process ends, but not when a process forked from it
+    ends.
 
     It uses the private `Finalize`, because forked workers of multiprocessing ignore `atexit`.
     """
@@ -102,7 +104,9 @@ def folder_of_this_process() -> Path:
 
 
 def recover_folder(path: Path) -> None:
-    """Restores the previous folder if the process was killed between the two renames of a replacement."""
+    """Restores the previous folder if the process was killed between the two renames of a
+    replacement.
+    """
     path = path.resolve()
     if _previous(path).exists():
         if path.exists():
@@ -119,7 +123,9 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
     """
     with (folder / (f".{name}.lock" if name else "lock")).open("w") as file:
         if fcntl is None:
-            logging.warning("%s cannot be locked on this system: use it in one process only", folder)
+            logging.warning(
+                "%s cannot be locked on this system: use it in one process only", folder
+            )
             yield
             return
         try:
@@ -129,7 +135,9 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
                 f"{folder / name} is used by another process; give another `{argument}`"
             ) from error
         except OSError as error:
-            logging.warning("%s cannot be locked (%s): use it in one process only", folder, error.strerror)
+            logging.warning(
+                "%s cannot be locked (%s): use it in one process only", folder, error.strerror
+            )
         yield
 
 
@@ -140,7 +148,9 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file, plain or compressed; raises a `ValueError` if it is not JSON or above 256 MiB."""
+    """Reads a JSON file, plain or compressed; raises a `ValueError` if it is not JSON or above 256
+    MiB.
+    """
     content = bytearray()
     with path.open("rb") as file:
         for piece in unpacked(file, path):
@@ -184,7 +194,9 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
-    """Creates a folder and checks that files can be written there, before hours of work depend on it."""
+    """Creates a folder and checks that files can be written there, before hours of work depend on
+    it.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=".writable.", dir=path):
@@ -207,13 +219,17 @@ def _previous(path: Path) -> Path:
 
 
 def _temporary(path: Path) -> Path:
-    """Returns a free name beside `path`; threads, and blocks inside of one another, get different ones."""
+    """Returns a free name beside `path`; threads, and blocks inside of one another, get different
+    ones.
+    """
     return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
 
 
 @contextmanager
 def _in_use(temporary: Path, path: Path) -> Iterator[None]:
-    """Locks a new temporary file or folder, and removes what killed processes left beside it long ago."""
+    """Locks a new temporary file or folder, and removes what killed processes left beside it long
+    ago.
+    """
     if fcntl is None:
         yield
         return
@@ -221,7 +237,8 @@ def _in_use(temporary: Path, path: Path) -> Iterator[None]:
     try:
         with suppress(OSError):  # the file system has no locks: the age alone protects it
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # The file system's own clock: another machine, or this one at its start, may have another time.
+        # The file system's own clock: another machine, or this one at its start, may have another
+        # time.
         _remove_leftovers(path, os.fstat(descriptor).st_mtime)
         yield
     finally:
@@ -229,11 +246,17 @@ def _in_use(temporary: Path, path: Path) -> Iterator[None]:
 
 
 def _remove_leftovers(path: Path, now: float) -> None:
-    names = re.compile(rf"\.{re.escape(path.name)}\.(?:\w{{8}}-\w{{8}}-\d+|\d+|[0-9a-f]{{16}})\.tmp")
+    names = re.compile(
+        rf"\.{re.escape(path.name)}\.(?:\w{{8}}-\w{{8}}-\d+|\d+|[0-9a-f]{{16}})\.tmp"
+    )
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         with suppress(OSError):  # another process may be removing it, too, or own it
             age = now - leftover.stat().st_mtime
-            if names.fullmatch(leftover.name) and age > _SECONDS_TO_WRITE and not _is_locked(leftover):
+            if (
+                names.fullmatch(leftover.name)
+                and age > _SECONDS_TO_WRITE
+                and not _is_locked(leftover)
+            ):
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 
 
@@ -251,7 +274,9 @@ def _is_locked(path: Path) -> bool:
 
 
 def _to_disk(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk, and outlast a loss of power."""
+    """Waits until a file, or the names in a folder, are on the disk, and outlast a loss of
+    power.
+    """
     if os.name == "nt":  # where a file must be open for writing, and a folder cannot be opened
         return
     descriptor = os.open(path, os.O_RDONLY)

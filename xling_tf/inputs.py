@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from xling_tf.errors import UserError
-from xling_tf.savedmodel.word_averages import is_blank as is_blank  # wheels have a copy of that file
 
-# One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data dataset.
+# Wheels have a copy of that file.
+from xling_tf.savedmodel.word_averages import is_blank as is_blank
+
+# One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data
+# dataset.
 Texts = str | bytes | Iterable[Any]
 
 _SHOWN = 80  # characters of a wrong value in a message
@@ -22,8 +25,9 @@ def as_texts(texts: Texts, name: str) -> list[str]:
     Bytes are decoded as UTF-8. Lone surrogates, which JSON may contain, become spaces.
 
     Args:
-        texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow tensor, pandas
-            or Polars Series, Arrow array, generator or tf.data dataset, whose batches are joined.
+        texts: A string or bytes, or several of them in a list, tuple, NumPy array, TensorFlow
+            tensor, pandas or Polars Series, Arrow array, generator or tf.data dataset, whose
+            batches are joined.
         name: The name of the argument, for the `UserError` about a value that is not a text.
 
     Example:
@@ -32,17 +36,23 @@ def as_texts(texts: Texts, name: str) -> list[str]:
     """
     if is_single(texts):
         return [_as_text(texts, name, name)]
-    # Iterating over a table would give the names of columns, over a mapping its keys; a set has no order.
+    # Iterating over a table would give the names of columns, over a mapping its keys; a set has no
+    # order.
     if isinstance(texts, bytearray | memoryview | Mapping | Set) or not _is_column(texts):
         raise UserError(
-            f"{name} must be a string or a list of strings, but got {describe(texts)}; give a column of a "
-            "table or a flattened array (in a graph, call the exported model itself or KerasEncoder)"
+            f"{name} must be a string or a list of strings, but got {describe(texts)}; give a "
+            "column of a table or a flattened array (in a graph, call the exported model itself "
+            "or KerasEncoder)"
         )
-    return [_as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))]
+    return [
+        _as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))
+    ]
 
 
 def encodable(text: str) -> str:
-    """Replaces lone surrogates, which JSON may contain, by spaces, so that a text can be encoded as UTF-8."""
+    """Replaces lone surrogates, which JSON may contain, by spaces, so that a text can be encoded as
+    UTF-8.
+    """
     return text if text.isascii() else _SURROGATES.sub(" ", text)
 
 
@@ -57,8 +67,8 @@ def require_prompt(prompt: Any) -> None:
         raise UserError(f"prompt cannot be {describe(prompt)}: give one string for all texts")
 
 
-# Values of sentence-transformers' options that change nothing, beside None, False and empty ones, which mean
-# that an option is not used.
+# Values of sentence-transformers' options that change nothing, beside None, False and empty ones,
+# which mean that an option is not used.
 _ACCEPTED: Mapping[str, Container[Any]] = {
     "backend": ("torch",),
     "convert_to_numpy": (True,),
@@ -72,7 +82,8 @@ _ALWAYS_USED = ("convert_to_numpy", "normalize_embeddings", "output_value")
 
 
 def require_unused(options: Mapping[str, Any], device: Callable[[], str]) -> None:
-    """Raises a `UserError` for an option of sentence-transformers with a value that would change something.
+    """Raises a `UserError` for an option of sentence-transformers with a value that would change
+    something.
 
     `device` returns the name of the device that the model runs on.
     """
@@ -89,11 +100,15 @@ def require_unused(options: Mapping[str, Any], device: Callable[[], str]) -> Non
 def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:
     """Raises a `UserError` unless two lists have the same length; names are for its message."""
     if len(some) != len(others):
-        raise UserError(f"expected as many {name} as {others_name}, but got {len(some)} for {len(others)}")
+        raise UserError(
+            f"expected as many {name} as {others_name}, but got {len(some)} for {len(others)}"
+        )
 
 
 def describe(value: object) -> str:
-    """Describes a wrong value in a message: its type, its shape if it has one, and the start of its repr."""
+    """Describes a wrong value in a message: its type, its shape if it has one, and the start of its
+    repr.
+    """
     text = " ".join(repr(value).split())
     shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
     return f"{type(value).__name__}{shape} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
@@ -155,10 +170,12 @@ def _as_text(value: Any, place: str, name: str) -> str:
         return encodable(text)
     if isinstance(text, bytes):
         raise UserError(
-            f"{name} must be strings or UTF-8, but {place} is {describe(text)}; decode it yourself, for "
-            "example with value.decode('latin-1')"
+            f"{name} must be strings or UTF-8, but {place} is {describe(text)}; decode it "
+            "yourself, for example with value.decode('latin-1')"
         )
-    advice = "flatten nested lists, fill in or drop missing values, and convert others with str(value)"
+    advice = (
+        "flatten nested lists, fill in or drop missing values, and convert others with str(value)"
+    )
     if text is value and hasattr(value, "dtype"):  # a tensor without a value, as in `Dataset.map`
         advice = "in a graph, call the exported model itself or KerasEncoder"
     raise UserError(f"{name} must be strings, but {place} is {describe(value)}; {advice}")

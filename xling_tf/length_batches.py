@@ -1,4 +1,6 @@
-"""Batches of texts of similar length, so that little is computed on padding; the number of processors."""
+"""Batches of texts of similar length, so that little is computed on padding; the number of
+processors.
+"""
 
 import os
 import sys
@@ -27,7 +29,8 @@ def compute_in_batches(
     threads: int = 1,
     show_progress: bool | None = False,
 ) -> dict[str, NDArray[Any]]:
-    """Computes arrays for rows of texts or of tokens, given in columns, in batches of similar length.
+    """Computes arrays for rows of texts or of tokens, given in columns, in batches of similar
+    length.
 
     The longest rows come first, so that a lack of memory shows at once.
 
@@ -35,8 +38,8 @@ def compute_in_batches(
         compute: Takes a list for each column, and returns arrays `[batch, ...]` by name.
         columns: The rows' texts, or their lists of tokens.
         max_rows: Maximum number of rows of a batch.
-        max_length: Maximum number of characters or tokens of a batch whose rows are padded to the longest; a
-            single row that is longer is a batch of its own.
+        max_length: Maximum number of characters or tokens of a batch whose rows are padded to the
+            longest; a single row that is longer is a batch of its own.
         threads: Number of batches that are computed at once.
         show_progress: True shows a progress bar on standard error, if there is one.
 
@@ -64,10 +67,14 @@ def compute_in_batches(
     pool = ThreadPoolExecutor(threads)
     try:
         try:
-            all_arrays = (pool.map if min(threads, len(batches)) > 1 else map)(compute_batch, batches)
+            all_arrays = (pool.map if min(threads, len(batches)) > 1 else map)(
+                compute_batch, batches
+            )
         except RuntimeError:  # The interpreter is shutting down and starts no more threads.
             all_arrays = map(compute_batch, batches)
-        with tqdm(total=len(lengths), disable=not (show_progress and sys.stderr), unit="sentence") as bar:
+        with tqdm(
+            total=len(lengths), disable=not (show_progress and sys.stderr), unit="sentence"
+        ) as bar:
             for rows, arrays in zip(batches, all_arrays, strict=True):
                 for name, array in arrays.items():
                     if name not in results:
@@ -79,8 +86,11 @@ def compute_in_batches(
     return results
 
 
-def encode_in_batches(encode: Callable[..., ArrayLike], *columns: list[str], **options: Any) -> NDArray[Any]:
-    """Encodes rows of texts, given in columns, in batches; takes the options of `compute_in_batches`.
+def encode_in_batches(
+    encode: Callable[..., ArrayLike], *columns: list[str], **options: Any
+) -> NDArray[Any]:
+    """Encodes rows of texts, given in columns, in batches; takes the options of
+    `compute_in_batches`.
 
     Returns:
         The vectors `[rows, ...]` in the order of the rows; `[0, 0]` without rows.
@@ -97,7 +107,9 @@ def encode_in_batches(encode: Callable[..., ArrayLike], *columns: list[str], **o
     def compute(*texts: list[str]) -> dict[str, NDArray[Any]]:
         vectors, count = np.asarray(encode(*texts)), len(texts[0])
         if vectors.shape[:1] != (count,):
-            raise UserError(f"expected a vector for each of {count} texts, got shape {[*vectors.shape]}")
+            raise UserError(
+                f"expected a vector for each of {count} texts, got shape {[*vectors.shape]}"
+            )
         return {"vectors": vectors}
 
     arrays = compute_in_batches(compute, columns, **options)

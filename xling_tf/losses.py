@@ -1,11 +1,13 @@
-"""Per-example losses: pure functions that return `[batch]`, so that the caller can weight the replicas."""
+"""Per-example losses: pure functions that return `[batch]`, so that the caller can weight the
+replicas.
+"""
 
 from keras import KerasTensor as Tensor
 from keras import ops
 
 _EXCLUDED = -1e9
-# Lower bound of the cosines' standard deviation in a correlation: the gradient is inversely proportional to
-# the deviation, and would be unbounded if all cosines of a batch were equal.
+# Lower bound of the cosines' standard deviation in a correlation: the gradient is inversely
+# proportional to the deviation, and would be unbounded if all cosines of a batch were equal.
 _MIN_SPREAD = 1e-4
 
 
@@ -15,16 +17,18 @@ def in_batch_softmax(
     """Negative log-likelihood of each query's correct candidate (Chidambaram et al. 2019, eq. 2).
 
     Args:
-        scores: `[batch, candidates]` float32 score of each query with each candidate; the paper uses dot
-            products.
+        scores: `[batch, candidates]` float32 score of each query with each candidate; the paper
+            uses dot products.
         positives: `[batch]` int32 column of each query's correct candidate.
-        excluded: `[batch, candidates]` bool, true for candidates that must not count as wrong, such as
-            duplicates of the correct one; the correct one is never excluded. False to exclude none.
+        excluded: `[batch, candidates]` bool, true for candidates that must not count as wrong, such
+            as duplicates of the correct one; the correct one is never excluded. False to exclude
+            none.
         margin: Subtracted from the correct candidate's score (Yang et al. 2019, sec. 2.1, "additive
             margin softmax").
 
     Returns:
-        `[batch]` losses, and `[batch]` float32 hits, 1 where every wrong candidate has a lower score.
+        `[batch]` losses, and `[batch]` float32 hits, 1 where every wrong candidate has a lower
+        score.
 
     Example:
         >>> import numpy as np
@@ -34,7 +38,8 @@ def in_batch_softmax(
     """
     scores = ops.cast(scores, "float32")
     is_positive = ops.one_hot(positives, ops.shape(scores)[1], dtype="bool")
-    # Masking by addition is cheaper than by `where`, whose gradient would pass over all scores once more.
+    # Masking by addition is cheaper than by `where`, whose gradient would pass over all scores once
+    # more.
     addends = ops.where(is_positive, -margin, ops.where(excluded, _EXCLUDED, 0.0))
     losses = ops.sparse_categorical_crossentropy(positives, scores + addends, from_logits=True)
     correct = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
@@ -94,13 +99,15 @@ def score_divergence(
 ) -> Tensor:
     """Kullback-Leibler divergence of the student's softmax over the candidates from the teacher's.
 
-    This is distillation (Hinton et al. 2015, "Distilling the Knowledge in a Neural Network", sec. 2) of
-    similarities in place of classes. The teacher's vectors may have another width than the student's.
+    This is distillation (Hinton et al. 2015, "Distilling the Knowledge in a Neural Network", sec.
+    2) of similarities in place of classes. The teacher's vectors may have another width than the
+    student's.
 
     Args:
         vectors: `[batch, dim]` float32 vectors of the student, of unit length.
         candidates: `[candidates, dim]` float32 vectors of the student, of unit length.
-        teacher: `[batch, teacher dim]` float32 vectors of the teacher for the same texts, of unit length.
+        teacher: `[batch, teacher dim]` float32 vectors of the teacher for the same texts, of unit
+            length.
         teacher_candidates: `[candidates, teacher dim]` float32.
         positions: `[batch]` int32 index of each text among the candidates, which is left out.
         scale: Multiplies all cosines (an inverse temperature).

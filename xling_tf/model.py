@@ -45,8 +45,8 @@ CHECKPOINTS = "checkpoints"  # in the folder of a run
 class Model:
     """A trainable model: a tokenizer, an encoder and the heads of tasks.
 
-    A model folder holds `config.json`, which describes the layers, `model.safetensors` with their weights by
-    name, and the tokenizer's files.
+    A model folder holds `config.json`, which describes the layers, `model.safetensors` with their
+    weights by name, and the tokenizer's files.
 
     Args:
         tokenizer: Turns strings into token features.
@@ -54,7 +54,8 @@ class Model:
         info: Description and languages.
 
     Attributes:
-        encoder: A Keras model from token features to `[batch, hidden_dim]`; its weights are random at first.
+        encoder: A Keras model from token features to `[batch, hidden_dim]`; its weights are random
+            at first.
         heads: Keras layers of each task, by the task's name in `TASKS` and the layer's name.
 
     Example:
@@ -64,7 +65,9 @@ class Model:
         >>> model.save_pretrained("my-model")  # doctest: +SKIP
     """
 
-    def __init__(self, tokenizer: Tokenizer, encoder_settings: Mapping[str, Any], info: ModelInfo) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, encoder_settings: Mapping[str, Any], info: ModelInfo
+    ) -> None:
         self.tokenizer = tokenizer
         self.encoder_settings = dict(encoder_settings)
         self.encoder: TokenEncoder = build_encoder(encoder_settings)
@@ -76,23 +79,23 @@ class Model:
         """Loads a model.
 
         Args:
-            name: A model folder, an exported SavedModel, the run folder of a training, or a model of another
-                library that `importers.base.read_model` knows: as a folder, an archive, a wheel or
-                `hf://owner/name`.
+            name: A model folder, an exported SavedModel, the run folder of a training, or a model
+                of another library that `importers.base.read_model` knows: as a folder, an archive,
+                a wheel or `hf://owner/name`.
 
         Returns:
             The model, with the weights of the newest checkpoint if `name` is a run folder.
 
         Raises:
-            UserError: There is no such model, it was saved by an earlier version of this package or by an
-                unknown library, or it is damaged.
+            UserError: There is no such model, it was saved by an earlier version of this package or
+                by an unknown library, or it is damaged.
         """
         start_tensorflow()
         folder = find_model(name)
         if (folder / RUNTIME_SETTINGS).is_file():
             raise UserError(
-                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use the model "
-                "that it was exported from, or load it with xling_tf.load"
+                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use "
+                "the model that it was exported from, or load it with xling_tf.load"
             )
         if is_foreign(folder):
             config, files, weights = read_model(folder)
@@ -106,11 +109,13 @@ class Model:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by name."""
+        """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by
+        name.
+        """
         start_tensorflow()
         message = (
-            f"the model that {CONFIG} describes cannot be built ({{error}}); restore the folder from a "
-            "backup, or export the model again"
+            f"the model that {CONFIG} describes cannot be built ({{error}}); restore the folder "
+            "from a backup, or export the model again"
         )
         with as_user_error(message, AttributeError, LookupError, OSError, TypeError, ValueError):
             tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
@@ -121,8 +126,8 @@ class Model:
                 expected, actual = config["encoder"].get(size), getattr(tokenizer, size)
                 if expected not in (None, actual):
                     raise UserError(
-                        f"the tokenizer has {size}={actual}, but the encoder expects {expected}: take both "
-                        "from one model"
+                        f"the tokenizer has {size}={actual}, but the encoder expects {expected}: "
+                        "take both from one model"
                     )
             info = from_mapping(ModelInfo, config["info"])
             encoder = _without_former(config["encoder"])
@@ -131,13 +136,15 @@ class Model:
             for task, layers in config["heads"].items():
                 TASKS.implementation(task)  # its module registers the layers with Keras
                 model.heads[task] = {
-                    name: keras.saving.deserialize_keras_object(layer) for name, layer in layers.items()
+                    name: keras.saving.deserialize_keras_object(layer)
+                    for name, layer in layers.items()
                 }
                 for name, layer in model.heads[task].items():
                     if not isinstance(layer, keras.layers.Layer):
                         raise UserError(
-                            f"heads.{task}.{name} in {CONFIG} must be a layer of Keras, got {layer!r}; "
-                            "restore the folder from a backup, or export the model again"
+                            f"heads.{task}.{name} in {CONFIG} must be a layer of Keras, got "
+                            f"{layer!r}; restore the folder from a backup, or export the model "
+                            "again"
                         )
         return model
 
@@ -150,7 +157,9 @@ class Model:
             "tokenizer": kind_to_dict(TOKENIZERS, self.tokenizer.config),
             "encoder": self.encoder_settings,
             "num_parameters": self.encoder.count_params(),
-            "num_embedding_parameters": sum(math.prod(v.shape) for v in self.encoder.table_variables),
+            "num_embedding_parameters": sum(
+                math.prod(v.shape) for v in self.encoder.table_variables
+            ),
             "heads": {
                 task: {name: _layer_config(layer) for name, layer in layers.items()}
                 for task, layers in self.heads.items()
@@ -183,13 +192,17 @@ class Model:
         start_tensorflow()
         # In a tensor, any bytes are a text.
         tensor: Any = texts if tf.is_tensor(texts) else None
-        is_ready = tensor is not None and tensor.dtype == tf.string and tensor.shape.rank in (1, None)
+        is_ready = (
+            tensor is not None and tensor.dtype == tf.string and tensor.shape.rank in (1, None)
+        )
         strings = tensor if is_ready else tf.constant(as_texts(texts, "texts"), tf.string)
         prompted = tf.strings.join([self.info.role_prompts["default"], strings])
         return unit_length(self.raw(prompted))
 
     def raw(self, texts: tf.Tensor) -> tf.Tensor:
-        """Encodes a `[texts]` tensor as it is: `[texts, hidden_dim]` of the encoder's own lengths."""
+        """Encodes a `[texts]` tensor as it is: `[texts, hidden_dim]` of the encoder's own
+        lengths.
+        """
         return self.encoder(self.tokenizer(texts))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -207,10 +220,15 @@ class Model:
 
     def description_files(self) -> dict[str, bytes]:
         """Returns the contents of `config.json` and of the tokenizer's files, by name."""
-        return {CONFIG: (json.dumps(self.config(), indent=2) + "\n").encode(), **self.tokenizer.files()}
+        return {
+            CONFIG: (json.dumps(self.config(), indent=2) + "\n").encode(),
+            **self.tokenizer.files(),
+        }
 
     def module(self, tables: str = "float32") -> ExportedModule:
-        """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or "int8"."""
+        """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or
+        "int8".
+        """
         require_known("tables", tables, ("float32", "float16", "int8"))
         start_tensorflow()
         serving = ExportedEncoder(self.tokenizer, self.encoder, tables)
@@ -240,33 +258,46 @@ class Model:
             functions["default"] = functions["serving_default"]
             tf.saved_model.save(module, str(temporary), signatures=functions)
             for name, content in {**self.description_files(), **files}.items():
-                (temporary / name).write_bytes(content.encode() if isinstance(content, str) else content)
+                (temporary / name).write_bytes(
+                    content.encode() if isinstance(content, str) else content
+                )
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the content of a `config.json` of this version; raises a `UserError` if there is none."""
+    """Returns the content of a `config.json` of this version; raises a `UserError` if there is
+    none.
+    """
     path = folder / CONFIG
     try:
         config = read_json(path)
     except FileNotFoundError as error:
         names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         models = sorted(folder.glob(f"*/{CONFIG}")) or sorted(folder.glob(f"*/*/{CONFIG}"))
-        remedy = f"use {models[0].parent}" if models else f"other libraries' models need {CONFIG}, {WEIGHTS}"
+        remedy = (
+            f"use {models[0].parent}"
+            if models
+            else f"other libraries' models need {CONFIG}, {WEIGHTS}"
+        )
         raise UserError(
             f"expected a model folder, but {folder} has no {CONFIG}, "
             f"{f'only {first_names(names)}' if names else 'it is empty'}; {remedy}"
         ) from error
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} must be JSON, but is damaged ({error}); restore it from a backup") from error
+        raise UserError(
+            f"{path} must be JSON, but is damaged ({error}); restore it from a backup"
+        ) from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise UserError(
-            f"{folder} was not saved by this version of xling_tf; train, import or export the model again"
+            f"{folder} was not saved by this version of xling_tf; train, import or export the "
+            "model again"
         )
     return config
 
 
 def _without_former(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out the settings of earlier versions whose values are what this version always does."""
+    """Leaves out the settings of earlier versions whose values are what this version always
+    does.
+    """
     # An imported model, which read no contexts, had the length of its sentences for them.
     defaults = {"max_context_tokens": (256, settings.get("max_tokens")), "dropout": (0.0,)}
     return {name: value for name, value in settings.items() if value not in defaults.get(name, ())}
@@ -279,7 +310,9 @@ def newest_first(folder: Path) -> list[Path]:
 
 
 def _read_weights(folder: Path, model: Model) -> Weights:
-    """Returns the weights of an exported model, of a model folder, or of a run's newest checkpoint."""
+    """Returns the weights of an exported model, of a model folder, or of a run's newest
+    checkpoint.
+    """
     if (folder / SAVED_MODEL).is_file():
         return restored_tables(read_saved_model_weights(folder), model.tokenizer, model.encoder)
     if (folder / WEIGHTS).is_file():
@@ -287,8 +320,8 @@ def _read_weights(folder: Path, model: Model) -> Weights:
     if newest := newest_first(folder / CHECKPOINTS):
         return read_weights(newest[0] / WEIGHTS)
     raise UserError(
-        f"expected a model of xling_tf, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, nor a "
-        "checkpoint of a training"
+        f"expected a model of xling_tf, but {folder} has neither {SAVED_MODEL}, nor {WEIGHTS}, "
+        "nor a checkpoint of a training"
     )
 
 

@@ -28,8 +28,8 @@ from xling_tf.config import (
 )
 from xling_tf.errors import require_known
 
-# How often corpora are drawn from relative to their size. A general encoder is for everyday sentences, but
-# most of the texts are from manuals and menus, which repeat themselves.
+# How often corpora are drawn from relative to their size. A general encoder is for everyday
+# sentences, but most of the texts are from manuals and menus, which repeat themselves.
 CORPUS_WEIGHTS = {
     "tatoeba": 3.0,
     "python_docs": 0.25,
@@ -55,9 +55,9 @@ _TARGETS = ("es", "fr", "de", "zh")
 _OPTIMIZER = OptimizerConfig(
     name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.1, decay="linear"
 )
-# docs/experiments.md has the measurements behind the phases, the initial word vectors and the learning rates.
-# A task's `loss_weight` is for the encoder and the words; `head_rate` makes up for it in the task's own
-# layers. The classifier of inference learns at four times the encoder's rate.
+# docs/experiments.md has the measurements behind the phases, the initial word vectors and the
+# learning rates. A task's `loss_weight` is for the encoder and the words; `head_rate` makes up for
+# it in the task's own layers. The classifier of inference learns at four times the encoder's rate.
 _RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
     tokenizer=WordsConfig(lowercase=True, min_word_count=3, common_words=30_000),
@@ -66,9 +66,13 @@ _RECIPE = ExperimentConfig(
     heads=HeadsConfig(residual_towers=True),
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=4, examples_per_batch=256),
-        "response_prediction": NativeTaskConfig(examples_per_batch=128, loss_weight=0.01, head_rate=100.0),
+        "response_prediction": NativeTaskConfig(
+            examples_per_batch=128, loss_weight=0.01, head_rate=100.0
+        ),
         "quick_thought": NativeTaskConfig(examples_per_batch=96, loss_weight=0.01, head_rate=100.0),
-        "inference": InferenceConfig(weight=2, examples_per_batch=128, loss_weight=0.05, head_rate=80.0),
+        "inference": InferenceConfig(
+            weight=2, examples_per_batch=128, loss_weight=0.05, head_rate=80.0
+        ),
         "question_answering": QuestionAnsweringConfig(
             examples_per_batch=128, loss_weight=0.1, head_rate=10.0, with_context=False
         ),
@@ -91,7 +95,9 @@ _STATIC = replace(
         "translation_ranking": TranslationRankingConfig(weight=2, examples_per_batch=1024),
         "graded_similarity": _RECIPE.task("graded_similarity"),
         # From one pair in 16, it learns as much as from one in 4, and starts a minute earlier.
-        "distillation": replace(_RECIPE.task("distillation"), weight=1, examples_per_batch=1024, every=16),
+        "distillation": replace(
+            _RECIPE.task("distillation"), weight=1, examples_per_batch=1024, every=16
+        ),
     },
     optimizer=_OPTIMIZER,
     training=TrainingConfig(minutes=10.0),
@@ -105,11 +111,11 @@ _RANKING = replace(
     optimizer=_OPTIMIZER,
 )
 
-# 2019, sec. 2.2 and 3.2, with one difference: the paper minimises -log P(source | target) and gives each
-# example 5 wrong translations. Wrong translations are candidates for a source, so P(target | source) is
-# trained here. The paper cycles through translation, Reddit, Wikipedia and NLI, one task per step, and does
-# not say how its six tasks share the cycle. Here each has one step in six: translation, replies in both
-# languages, neighbours in both languages, and inference.
+# 2019, sec. 2.2 and 3.2, with one difference: the paper minimises -log P(source | target) and gives
+# each example 5 wrong translations. Wrong translations are candidates for a source, so P(target |
+# source) is trained here. The paper cycles through translation, Reddit, Wikipedia and NLI, one task
+# per step, and does not say how its six tasks share the cycle. Here each has one step in six:
+# translation, replies in both languages, neighbours in both languages, and inference.
 _PAPER = ExperimentConfig(
     data=DataConfig(equal_batches=True),
     tasks={
@@ -146,14 +152,18 @@ _SMOKE = replace(
     training=TrainingConfig(steps=150, precision="float32", bow_share=0.3, bow_batch=64),
 )
 
-# The models of Yang et al. 2019, with the constants of sec. 3.2 and 4.2. The paper gives no budget, batch
-# sizes or learning rates; ours are for hours on a CPU. Not in the paper: a first phase trains an average of
-# words (docs/settings.md, "Two phases"), and the transformer's outputs are added to this average.
+# The models of Yang et al. 2019, with the constants of sec. 3.2 and 4.2. The paper gives no budget,
+# batch sizes or learning rates; ours are for hours on a CPU. Not in the paper: a first phase trains
+# an average of words (docs/settings.md, "Two phases"), and the transformer's outputs are added to
+# this average.
 _MULTILINGUAL = replace(
     _RECIPE,
     description="the published multilingual CNN's tasks and sizes, for the languages of the data",
     data=DataConfig(
-        targets=(ALL_LANGUAGES,), all_pairs=True, sampling_temperature=5.0, corpus_weights=CORPUS_WEIGHTS
+        targets=(ALL_LANGUAGES,),
+        all_pairs=True,
+        sampling_temperature=5.0,
+        corpus_weights=CORPUS_WEIGHTS,
     ),
     tokenizer=SentencePieceConfig(num_pieces=128_000, max_tokens=256, sentence_marks=True),
     encoder=CnnConfig(),
@@ -162,10 +172,11 @@ _MULTILINGUAL = replace(
         "inference": replace(_RECIPE.task("inference"), in_targets=True),
         "question_answering": replace(_RECIPE.task("question_answering"), with_context=True),
     },
-    # Measured (docs/experiments.md, "How should `multilingual` start"): the entries of this table are five
-    # times as large as those of the recipe's encoders.
+    # Measured (docs/experiments.md, "How should `multilingual` start"): the entries of this table
+    # are five times as large as those of the recipe's encoders.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=0.05),
-    # No minimum of steps for the first phase: without the second, the convolutions would stay random.
+    # No minimum of steps for the first phase: without the second, the convolutions would stay
+    # random.
     training=replace(_RECIPE.training, minutes=60.0, bow_steps=0),
 )
 _MULTILINGUAL_LARGE = replace(
@@ -184,9 +195,9 @@ _MULTILINGUAL_LARGE = replace(
     training=replace(_RECIPE.training, minutes=60.0),
 )
 
-# Trains the published weights further, to beat them; docs/experiments.md has the measurements. Ranking and
-# distillation align translations. Entailment, and people's scores if the data have any, teach semantic
-# similarity.
+# Trains the published weights further, to beat them; docs/experiments.md has the measurements.
+# Ranking and distillation align translations. Entailment, and people's scores if the data have any,
+# teach semantic similarity.
 _BEST = replace(
     _RECIPE,
     tokenizer=None,
@@ -207,8 +218,8 @@ _BEST = replace(
     training=TrainingConfig(steps=1500, minutes=60.0),
 )
 
-# Trains multilingual-e5-small (Wang et al. 2024) further, without towers and with its prompts, so that every
-# loader of its format can load the result. It is weak across languages.
+# Trains multilingual-e5-small (Wang et al. 2024) further, without towers and with its prompts, so
+# that every loader of its format can load the result. It is weak across languages.
 _E5 = replace(
     _BEST,
     description="multilingual-e5-small, trained further in five languages",
@@ -228,10 +239,16 @@ _E5 = replace(
 )
 
 
-def _variant(preset: ExperimentConfig, description: str, **sections: Mapping[str, Any]) -> ExperimentConfig:
-    """Changes settings of some sections of a preset; in `tasks`, a value replaces a task, None removes it."""
+def _variant(
+    preset: ExperimentConfig, description: str, **sections: Mapping[str, Any]
+) -> ExperimentConfig:
+    """Changes settings of some sections of a preset; in `tasks`, a value replaces a task, None
+    removes it.
+    """
     tasks = {**preset.tasks, **sections.pop("tasks", {})}
-    changed = {name: replace(getattr(preset, name), **settings) for name, settings in sections.items()}
+    changed = {
+        name: replace(getattr(preset, name), **settings) for name, settings in sections.items()
+    }
     tasks = {name: task for name, task in tasks.items() if task is not None}
     return replace(preset, description=description, tasks=tasks, **changed)
 
@@ -242,7 +259,10 @@ _MANY = {"targets": _TARGETS, "sampling_temperature": 5.0}
 
 def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, ExperimentConfig]:
     """Makes a preset for each target, whose code replaces "{}" in the name."""
-    return {name.format(code): _variant(preset, description, data={"targets": (code,)}) for code in _TARGETS}
+    return {
+        name.format(code): _variant(preset, description, data={"targets": (code,)})
+        for code in _TARGETS
+    }
 
 
 PRESETS: dict[str, ExperimentConfig] = {
@@ -256,7 +276,9 @@ PRESETS: dict[str, ExperimentConfig] = {
         tokenizer={"num_oov_buckets": 1},
     ),
     "many": _variant(
-        _RECIPE, "English, Spanish, French, German and Chinese in one model (2019, footnote 1)", data=_MANY
+        _RECIPE,
+        "English, Spanish, French, German and Chinese in one model (2019, footnote 1)",
+        data=_MANY,
     ),
     **_pairs(
         "translation-ranking-en-{}",
@@ -264,8 +286,12 @@ PRESETS: dict[str, ExperimentConfig] = {
         "the paper's baseline: translation ranking alone; mines hard negatives",
     ),
     # Variants of en-es; data.targets names another language.
-    "no-snli": _variant(_RECIPE, "en-* without inference (2018, table 7)", tasks={"inference": None}),
-    "no-wiki": _variant(_RECIPE, "en-* without quick thought (2018, table 7)", tasks={"quick_thought": None}),
+    "no-snli": _variant(
+        _RECIPE, "en-* without inference (2018, table 7)", tasks={"inference": None}
+    ),
+    "no-wiki": _variant(
+        _RECIPE, "en-* without quick thought (2018, table 7)", tasks={"quick_thought": None}
+    ),
     "no-target-native": _variant(
         _RECIPE,
         "en-* without tasks in the target language alone (2018, tables 7 and 8)",
@@ -275,7 +301,9 @@ PRESETS: dict[str, ExperimentConfig] = {
         },
     ),
     "word-only": _variant(
-        _RECIPE, "en-* on words without their n-grams (2019, sec. 5.1)", tokenizer={"ngram_sizes": ()}
+        _RECIPE,
+        "en-* on words without their n-grams (2019, sec. 5.1)",
+        tokenizer={"ngram_sizes": ()},
     ),
     "sentencepiece": replace(
         _RECIPE,
@@ -295,8 +323,8 @@ PRESETS: dict[str, ExperimentConfig] = {
     "multilingual-e5-best": _E5,
     "multilingual": _MULTILINGUAL,
     "multilingual-large": _MULTILINGUAL_LARGE,
-    # The paper exports its large model with the layers for questions and answers, as every preset here does,
-    # and expects the two to diverge (sec. 4.2 and footnote 10).
+    # The paper exports its large model with the layers for questions and answers, as every preset
+    # here does, and expects the two to diverge (sec. 4.2 and footnote 10).
     "multilingual-qa": _variant(
         _MULTILINGUAL_LARGE,
         "multilingual-large, trained more for questions and answers (Yang, sec. 4.2)",

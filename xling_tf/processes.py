@@ -12,7 +12,9 @@ from typing import Any
 from xling_tf.errors import UserError, library
 
 QUIET_LEVEL = "3"  # of TF_CPP_MIN_LOG_LEVEL, which hides all but fatal errors
-_NOTE = re.compile(rb"WARNING: All log messages before|[IWE]\d{4} |To enable the following instructions")
+_NOTE = re.compile(
+    rb"WARNING: All log messages before|[IWE]\d{4} |To enable the following instructions"
+)
 
 _is_forked = False
 
@@ -20,7 +22,8 @@ _is_forked = False
 def _notice_fork() -> None:
     """Remembers, in a forked process, if its parent had started TensorFlow.
 
-    Private: TensorFlow's eager context. Asking public functions if TensorFlow was started would start it.
+    Private: TensorFlow's eager context. Asking public functions if TensorFlow was started would
+    start it.
     """
     global _is_forked
     context = getattr(sys.modules.get("tensorflow.python.eager.context"), "_context", None)
@@ -32,16 +35,20 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def require_not_forked() -> None:
-    """Raises a `UserError` in a forked process, where TensorFlow waits forever for the parent's threads."""
+    """Raises a `UserError` in a forked process, where TensorFlow waits forever for the parent's
+    threads.
+    """
     if _is_forked:
         raise UserError(
-            "TensorFlow does not work in a process that was forked from one that had used it; load models "
+            "TensorFlow does not work in a process that was forked from one that had used it; "
+            "load models "
             'after the fork (gunicorn without preload_app), or use multiprocessing.get_context("spawn")'
         )
 
 
 def start_tensorflow() -> Any:
-    """Imports TensorFlow, unless `require_not_forked` raises an error, and prepares GPUs for this process.
+    """Imports TensorFlow, unless `require_not_forked` raises an error, and prepares GPUs for this
+    process.
 
     They keep the precision of float32 products, and allocate memory as they need it.
     """
@@ -60,12 +67,16 @@ def start_tensorflow() -> Any:
 def quiet_tensorflow() -> Iterator[None]:
     """Hides what TensorFlow prints to standard error while the block imports it and looks for GPUs.
 
-    Its C++ libraries print notes about missing GPUs before any log level takes effect, so this redirects the
-    standard error of the whole process; afterwards, it prints what is not from them. It does nothing if
-    TF_CPP_MIN_LOG_LEVEL is below 3, or is not set and TensorFlow has been imported.
+    Its C++ libraries print notes about missing GPUs before any log level takes effect, so this
+    redirects the standard error of the whole process; afterwards, it prints what is not from them.
+    It does nothing if TF_CPP_MIN_LOG_LEVEL is below 3, or is not set and TensorFlow has been
+    imported.
     """
-    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "" if "tensorflow" in sys.modules else QUIET_LEVEL)
-    if level != QUIET_LEVEL or sys.stderr is None:  # None: the program was started without standard error
+    level = os.environ.get(
+        "TF_CPP_MIN_LOG_LEVEL", "" if "tensorflow" in sys.modules else QUIET_LEVEL
+    )
+    # None: the program was started without standard error.
+    if level != QUIET_LEVEL or sys.stderr is None:
         yield
         return
     sys.stderr.flush()
@@ -88,5 +99,6 @@ def _prepare_gpus(tf: Any) -> None:
         # TF32 would round the factors to 10 bits.
         tf.config.experimental.enable_tensor_float_32_execution(False)
         for gpu in gpus:
-            with suppress(RuntimeError, ValueError):  # the process has used it, or divided it, before
+            # The process has used it, or divided it, before.
+            with suppress(RuntimeError, ValueError):
                 tf.config.experimental.set_memory_growth(gpu, True)

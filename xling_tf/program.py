@@ -29,7 +29,10 @@ from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 STARTED = time.monotonic()  # programs import this module before TensorFlow
 _PACKAGE = Path(__file__).resolve().parent
 # In a checkout, the programs are beside the package.
-_LOGGED = (str(_PACKAGE), *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")))
+_LOGGED = (
+    str(_PACKAGE),
+    *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")),
+)
 _SECONDS_BETWEEN_LINES = 10.0
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.
@@ -67,7 +70,8 @@ def run(
     Args:
         main: The program.
         again: Says what happens if the same command is started again.
-        extra: The extras, as "bulk,data", whose missing packages are reported before anything is imported.
+        extra: The extras, as "bulk,data", whose missing packages are reported before anything is
+            imported.
         takes_files: True passes the words of the command line that are not flags to `main`.
         known_only: True leaves unknown flags among these words.
     """
@@ -77,17 +81,23 @@ def run(
         if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
-            for module in (module for name in extra.split(",") for module in _MODULES.get(name, ())):
+            for module in (
+                module for name in extra.split(",") for module in _MODULES.get(name, ())
+            ):
                 if find_spec(module) is None:
                     raise missing_package(module, extra)
             main(*argv[1:])
 
-    app.run(start, flags_parser=partial(parse_flags, takes_files=takes_files, known_only=known_only))
+    app.run(
+        start, flags_parser=partial(parse_flags, takes_files=takes_files, known_only=known_only)
+    )
 
 
 @contextmanager
 def one_line_errors(again: str) -> Iterator[None]:
-    """Ends the program with one line after a `UserError`, a full disk or Ctrl-C; see `run` for `again`."""
+    """Ends the program with one line after a `UserError`, a full disk or Ctrl-C; see `run` for
+    `again`.
+    """
     try:
         yield
         if sys.stdout is not None:  # None: the program was started without standard output
@@ -95,7 +105,9 @@ def one_line_errors(again: str) -> Iterator[None]:
     except UserError as error:
         # Flags, where a message of the library names arguments in backticks.
         known = flags.FLAGS
-        message = re.sub("`(\\w+)`", lambda name: f"--{name[1]}" if name[1] in known else name[0], str(error))
+        message = re.sub(
+            "`(\\w+)`", lambda name: f"--{name[1]}" if name[1] in known else name[0], str(error)
+        )
         _exit(f"error: {message}")
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
@@ -188,7 +200,8 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
 def quiet_start() -> Iterator[None]:
     """Sets up this process for TensorFlow, and hides what it prints while the block imports it."""
     os.environ["KERAS_BACKEND"] = "tensorflow"  # the user's may be another
-    # cuDNN would try all its convolutions for each new shape of a batch, which almost every batch has.
+    # cuDNN would try all its convolutions for each new shape of a batch, which almost every batch
+    # has.
     os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", QUIET_LEVEL)
     with quiet_tensorflow():
@@ -199,7 +212,9 @@ def provenance() -> dict[str, Any]:
     """Describes the command, the software and the machine, for result files."""
     versions = {"python": platform.python_version(), "xling_tf": __version__}
     installed = importlib.metadata.distributions()
-    versions |= {package.name: package.version for package in installed if package.name in _PACKAGES}
+    versions |= {
+        package.name: package.version for package in installed if package.name in _PACKAGES
+    }
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     machine = {
         "system": f"{platform.system()} {platform.machine()}",
@@ -215,7 +230,9 @@ def _exit(line: str, status: int = 2) -> NoReturn:
 
 
 def format_table(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """Formats scores by data set and metric as a plain table; counts, named "num_...", have no decimals."""
+    """Formats scores by data set and metric as a plain table; counts, named "num_...", have no
+    decimals.
+    """
     rows = [
         (name, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
         for name, values in scores.items()

@@ -26,7 +26,12 @@ from xling_tf.inputs import (
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, string_tensor, unpickled
 from xling_tf.savedmodel.runtimes import RuntimeModel
-from xling_tf.savedmodel.saved_models import find_model, is_model_folder, load_saved_model, read_info
+from xling_tf.savedmodel.saved_models import (
+    find_model,
+    is_model_folder,
+    load_saved_model,
+    read_info,
+)
 from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
 from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
@@ -40,22 +45,25 @@ _UNSETTABLE = (
 
 
 class SentenceEncoder:
-    """Encodes sentences with an exported model, or with any function from a string tensor to vectors.
+    """Encodes sentences with an exported model, or with any function from a string tensor to
+    vectors.
 
-    Methods and arguments have the names that sentence-transformers uses; an unsupported option raises a
-    `UserError`. Threads may share an encoder; with asyncio, use `asyncio.to_thread(encoder.encode, texts)`.
-    A forked process cannot use TensorFlow if its parent has: load SavedModels after the fork. Exports for
-    ONNX Runtime and LiteRT work on both sides of a fork, and open their file anew. Pickling stores the
-    model's path and `dtype`, not its weights: unpickling loads the model again. Load only models that you
-    trust: their graphs run with the rights of this process.
+    Methods and arguments have the names that sentence-transformers uses; an unsupported option
+    raises a `UserError`. Threads may share an encoder; with asyncio, use
+    `asyncio.to_thread(encoder.encode, texts)`. A forked process cannot use TensorFlow if its parent
+    has: load SavedModels after the fork. Exports for ONNX Runtime and LiteRT work on both sides of
+    a fork, and open their file anew. Pickling stores the model's path and `dtype`, not its weights:
+    unpickling loads the model again. Load only models that you trust: their graphs run with the
+    rights of this process.
 
     Args:
-        model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`; or a
-            folder that `Model.save_pretrained` wrote, whose signatures are traced anew. Exports for ONNX
-            Runtime and LiteRT, which have `encode` but no signatures, work without TensorFlow. Or a `Model`,
-            whose later changes count; or a function from `[n]` strings to `[n, dim]` vectors.
-        dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs that
-            support it. Vectors are float32 either way.
+        model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`;
+            or a folder that `Model.save_pretrained` wrote, whose signatures are traced anew.
+            Exports for ONNX Runtime and LiteRT, which have `encode` but no signatures, work without
+            TensorFlow. Or a `Model`, whose later changes count; or a function from `[n]` strings to
+            `[n, dim]` vectors.
+        dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs
+            that support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
         **options: Other options of sentence-transformers, with values that change nothing, such as
             `device="cpu"` on a machine without a GPU.
@@ -65,7 +73,8 @@ class SentenceEncoder:
         default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
 
     Raises:
-        UserError: There is no such model, it does not support `dtype`, or an option is not supported.
+        UserError: There is no such model, it does not support `dtype`, or an option is not
+            supported.
 
     Example:
         >>> encoder = SentenceEncoder("exported/en-es")  # doctest: +SKIP
@@ -77,8 +86,10 @@ class SentenceEncoder:
     default_prompt_name: str | None
     similarity_fn_name = "cosine"  # the measure that `similarity` computes
     _takes_contexts = False
-    _to_input: Callable[[list[str]], Any] = staticmethod(string_tensor)  # makes a model's input of texts
-    _arguments: tuple[str, str] | None = None  # the constructor's, if the model was loaded by its name
+    # Makes a model's input of texts.
+    _to_input: Callable[[list[str]], Any] = staticmethod(string_tensor)
+    # The constructor's, if the model was loaded by its name.
+    _arguments: tuple[str, str] | None = None
 
     def __init__(
         self,
@@ -95,10 +106,14 @@ class SentenceEncoder:
         info: Mapping[str, Any] = {}
         if isinstance(model, str | os.PathLike):
             name = os.fsdecode(model)  # absolute, for processes with another working folder
-            self._arguments = (name if "://" in name else os.path.abspath(os.path.expanduser(name)), dtype)
+            self._arguments = (
+                name if "://" in name else os.path.abspath(os.path.expanduser(name)),
+                dtype,
+            )
             model, info = _opened(find_model(model))
         embed, raw = model, None
-        if hasattr(model, "encoder_settings"):  # a `Model`: here, `encode` puts prompts before texts
+        # A `Model`: here, `encode` puts prompts before texts.
+        if hasattr(model, "encoder_settings"):
             info, raw, embed = asdict(model.info), model.raw, _scaled(model.raw)
         roles = {"query": "", "document": ""}
         if isinstance(model, RuntimeModel):  # which has no prompt but the default one
@@ -111,13 +126,21 @@ class SentenceEncoder:
             for name, part in parts.items()
         }
         if not callable(model):
-            raise UserError(f"expected a model that can be called with sentences, but got {describe(model)}")
+            raise UserError(
+                f"expected a model that can be called with sentences, but got {describe(model)}"
+            )
         if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
-            raise UserError(f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}")
+            raise UserError(
+                f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}"
+            )
         if dtype == "bfloat16" and device() == "cuda":
-            raise UserError("dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32")
+            raise UserError(
+                "dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32"
+            )
         self._model: Any = model
-        self._in_dtype = in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
+        self._in_dtype = (
+            in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
+        )
         self._embed, self._raw = self._in_dtype(embed, 1), raw
         self._truncate_dim = truncate_dim
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
@@ -129,7 +152,8 @@ class SentenceEncoder:
         """Refuses attributes of sentence-transformers that would change nothing here."""
         if name in _UNSETTABLE:
             raise UserError(
-                f"{name} cannot be set on a loaded model; give it to `load` or `encode` where they take it"
+                f"{name} cannot be set on a loaded model; give it to `load` or `encode` where "
+                "they take it"
             )
         super().__setattr__(name, value)
 
@@ -161,30 +185,32 @@ class SentenceEncoder:
         """Encodes any number of sentences in bounded memory.
 
         Args:
-            inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes; `sentences` is
-                another name of this argument.
-            prompt_name: Name of one of the model's `prompts`, which is put before each input; None for the
-                default prompt.
+            inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes;
+                `sentences` is another name of this argument.
+            prompt_name: Name of one of the model's `prompts`, which is put before each input; None
+                for the default prompt.
             prompt: Text to put before each input instead.
             batch_size: Number of sentences in one call of the model.
             show_progress_bar: True shows a progress bar.
             precision: "float32", "int8", "binary" or "ubinary", see `quantize_units`.
             convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
             convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
-            normalize_embeddings: False returns vectors of the encoder's own lengths, from the signature
-                `raw` of an exported model. True scales them to unit length, the default of all models but
-                functions.
-            truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length again unless
-                `normalize_embeddings` is False. None: the constructor's `truncate_dim`.
+            normalize_embeddings: False returns vectors of the encoder's own lengths, from the
+                signature `raw` of an exported model. True scales them to unit length, the default
+                of all models but functions.
+            truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length
+                again unless `normalize_embeddings` is False. None: the constructor's
+                `truncate_dim`.
             **options: Other options of sentence-transformers, with values that change nothing.
 
         Returns:
-            `[sentences, dim]` float32, or as `precision` says, in the order of the inputs; `[dim]` for a
-            single text. A blank text, without a visible character, has the zero vector (in bits: none is
-            set), which no search finds; the model is not run on it.
+            `[sentences, dim]` float32, or as `precision` says, in the order of the inputs; `[dim]`
+            for a single text. A blank text, without a visible character, has the zero vector (in
+            bits: none is set), which no search finds; the model is not run on it.
 
         Raises:
-            UserError: The inputs are not texts, an option is not supported, or the model has no `raw`.
+            UserError: The inputs are not texts, an option is not supported, or the model has no
+                `raw`.
         """
         texts = options.pop("sentences", None) if inputs is None else inputs
         contexts = options.pop("contexts", None)
@@ -192,7 +218,9 @@ class SentenceEncoder:
         is_raw = normalize_embeddings is not None and not normalize_embeddings
         require_known("precision", precision, PRECISIONS)
         if precision == "int8" and is_raw:
-            raise UserError("precision='int8' needs unit vectors; leave out normalize_embeddings=False")
+            raise UserError(
+                "precision='int8' needs unit vectors; leave out normalize_embeddings=False"
+            )
         named = {"inputs": texts}
         if self._takes_contexts:
             named["contexts"] = "" if contexts is None else contexts
@@ -200,12 +228,16 @@ class SentenceEncoder:
             raise UserError("contexts: this model was trained without them; leave them out")
         columns, is_one = _columns(named)
         is_text = np.array([not is_blank(text) for text in columns[0]], bool)
-        columns = [[text for text, kept in zip(column, is_text, strict=True) if kept] for column in columns]
+        columns = [
+            [text for text, kept in zip(column, is_text, strict=True) if kept] for column in columns
+        ]
         prompt = self._prompt(prompt, prompt_name)
         if prompt:
             columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
         embed = self._embed_raw if is_raw else self._embed
-        has_default = self.prompts.get(self.default_prompt_name or "") or "unprompted" in self._signatures
+        has_default = (
+            self.prompts.get(self.default_prompt_name or "") or "unprompted" in self._signatures
+        )
         if self._signatures and has_default and prompt is not None:
             # The other signatures put the default prompt before texts.
             embed, normalize_embeddings = self._encoder("unprompted")[0], not is_raw
@@ -216,7 +248,9 @@ class SentenceEncoder:
             vectors, count = np.asarray(embed(*tensors), np.float32), len(tensors[0])
             if vectors.ndim != 2 or len(vectors) != count:
                 shape = list(vectors.shape)
-                raise UserError(f"the model gave shape {shape} for {count} texts, not [{count}, dim]")
+                raise UserError(
+                    f"the model gave shape {shape} for {count} texts, not [{count}, dim]"
+                )
             if normalize_embeddings:
                 vectors = unit_vectors(vectors, "vectors")
             if truncate_dim is not None:
@@ -247,7 +281,9 @@ class SentenceEncoder:
         return prompt
 
     def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes questions after the prompt for queries; takes the arguments of `encode` but for prompts."""
+        """Encodes questions after the prompt for queries; takes the arguments of `encode` but for
+        prompts.
+        """
         return SentenceEncoder.encode(self.question_encoder, inputs, *args, **options)
 
     def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
@@ -271,11 +307,13 @@ class SentenceEncoder:
             **inputs: Texts for each of the signature's inputs; a single text is used for every row.
 
         Returns:
-            `[rows, ...]`: an array, or a list of strings; without the axis of rows if all inputs are single
+            `[rows, ...]`: an array, or a list of strings; without the axis of rows if all inputs
+                are single
             texts. If the signature has several outputs, a dictionary of them by name.
 
         Raises:
-            UserError: The model has no such signature, the signature has other inputs, or it rejects these.
+            UserError: The model has no such signature, the signature has other inputs, or it
+                rejects these.
         """
         function = self._signature(signature)
         import tensorflow as tf
@@ -298,13 +336,17 @@ class SentenceEncoder:
             message = first_line(error.message)
             raise UserError(f"the signature {signature} rejects its inputs: {message}") from error
         results: dict[str, Any] = {
-            name: [text.decode("utf-8", "replace") for text in array] if array.dtype == object else array
+            name: [text.decode("utf-8", "replace") for text in array]
+            if array.dtype == object
+            else array
             for name, array in outputs.items()
         }
         results = {name: rows[0] for name, rows in results.items()} if is_one else results
         return results if len(results) > 1 else next(iter(results.values()))
 
-    def probability(self, sentences1: Texts, sentences2: Texts, *, batch_size: int = _BATCH_SIZE) -> Any:
+    def probability(
+        self, sentences1: Texts, sentences2: Texts, *, batch_size: int = _BATCH_SIZE
+    ) -> Any:
         """The probability that two sentences mean the same, assuming that half of all pairs do.
 
         It is calibrated on translations, at the end of a training, or on your own pairs by
@@ -326,7 +368,9 @@ class SentenceEncoder:
                 "expected a calibrated model, with the signature same_meaning; calibrate it with "
                 "xling_tf.calibrate(model, pairs, output=...)"
             )
-        return self.call("same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2)
+        return self.call(
+            "same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2
+        )
 
     similarity = staticmethod(cosine_similarity)
 
@@ -339,9 +383,14 @@ class SentenceEncoder:
             >>> SentenceEncoder.similarity_pairwise(first, second).tolist()
             [0.0, 1.0]
         """
-        first, second = unit_vectors(embeddings1, "embeddings1"), unit_vectors(embeddings2, "embeddings2")
+        first, second = (
+            unit_vectors(embeddings1, "embeddings1"),
+            unit_vectors(embeddings2, "embeddings2"),
+        )
         if first.shape != second.shape:
-            raise UserError(f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}")
+            raise UserError(
+                f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}"
+            )
         # Products of half precision would be rounded before they are added up.
         return np.einsum("nd,nd->n", first.astype(np.float32), second.astype(np.float32))
 
@@ -379,10 +428,14 @@ class SentenceEncoder:
         return self._raw or self._embed
 
     def _encoder(self, name: str) -> tuple[Callable[..., Any], int]:
-        """A signature as a function from texts, and contexts if it takes them; and its number of inputs."""
+        """A signature as a function from texts, and contexts if it takes them; and its number of
+        inputs.
+        """
         function = self._signature(name)
         inputs = function.structured_input_signature[1]
-        names = [input_name for input_name in ("inputs", "input", "context") if input_name in inputs]
+        names = [
+            input_name for input_name in ("inputs", "input", "context") if input_name in inputs
+        ]
 
         def embed(*columns: Any) -> Any:
             return function(**dict(zip(names, columns, strict=True)))["outputs"]
@@ -392,7 +445,9 @@ class SentenceEncoder:
     def _signature(self, name: str) -> Any:
         if name not in self._signatures:
             names = ", ".join(sorted(self._signatures)) or "none"
-            raise UserError(f"the model has no signature {name}, which a task exports; it has {names}")
+            raise UserError(
+                f"the model has no signature {name}, which a task exports; it has {names}"
+            )
         return self._signatures[name]
 
 
@@ -409,12 +464,15 @@ class InnerEncoder(SentenceEncoder):
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._whole, self._name)
 
-    def encode(self, inputs: Texts | None = None, contexts: Texts | None = None, **options: Any) -> Any:  # type: ignore[override]
+    def encode(  # type: ignore[override]
+        self, inputs: Texts | None = None, contexts: Texts | None = None, **options: Any
+    ) -> Any:
         """Encodes questions, or answers in their contexts if the model was trained with them.
 
         Args:
             inputs: One text or several.
-            contexts: A context for each answer, or one for all; None or "": an answer is its own context.
+            contexts: A context for each answer, or one for all; None or "": an answer is its own
+                context.
             **options: Those of `SentenceEncoder.encode`.
 
         Returns:
@@ -424,12 +482,16 @@ class InnerEncoder(SentenceEncoder):
 
     def _prompt(self, prompt: str | None, name: str | None) -> str | None:
         if prompt is not None and any(self.prompts.values()):
-            raise UserError("prompt: questions and documents have the model's own prompts; use `encode`")
+            raise UserError(
+                "prompt: questions and documents have the model's own prompts; use `encode`"
+            )
         return super()._prompt(prompt, name) and prompt
 
     @property
     def _embed_raw(self) -> Callable[..., Any]:
-        raise UserError("normalize_embeddings=False: questions and responses have only unit vectors")
+        raise UserError(
+            "normalize_embeddings=False: questions and responses have only unit vectors"
+        )
 
 
 load = SentenceEncoder  # by the public name
@@ -452,7 +514,9 @@ def _scaled(raw: Callable[[Any], Any]) -> Callable[[Any], NDArray[np.float32]]:
 
 
 def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
-    """Converts inputs to columns of one length, repeating single texts; also returns if all are single."""
+    """Converts inputs to columns of one length, repeating single texts; also returns if all are
+    single.
+    """
     columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
     several = [name for name, texts in inputs.items() if not is_single(texts)]
     for name, column in columns.items():

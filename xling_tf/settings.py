@@ -19,13 +19,14 @@ NONE = ("auto", "none")
 def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> ExperimentConfig:
     """Returns an experiment with some settings changed.
 
-    Overrides of `tokenizer.kind` and `encoder.kind` are applied first, and give the section the defaults of
-    that kind. An override of `initial.model` removes both sections, because they are the model's.
+    Overrides of `tokenizer.kind` and `encoder.kind` are applied first, and give the section the
+    defaults of that kind. An override of `initial.model` removes both sections, because they are
+    the model's.
 
     Args:
         config: The experiment, which is not changed.
-        overrides: "dotted.name=value" each. Commas separate the values of a tuple. The key of a dictionary
-            is the last part of the dotted name.
+        overrides: "dotted.name=value" each. Commas separate the values of a tuple. The key of a
+            dictionary is the last part of the dotted name.
 
     Raises:
         UserError: An override is malformed, names no field, or has a value of another type.
@@ -41,7 +42,9 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
     for override in overrides:
         name, equals, value = map(str.strip, override.partition("="))
         if not equals:
-            raise UserError(f"a setting must be name=value, as in tokenizer.max_tokens=32, got {override!r}")
+            raise UserError(
+                f"a setting must be name=value, as in tokenizer.max_tokens=32, got {override!r}"
+            )
         pairs.append((name, value))
     applied_first = (*(f"{section}.{_KIND}" for section in BY_KIND), "initial.model")
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
@@ -73,7 +76,9 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
         if values.get(section) is not None:
             values[section] = kind_from_dict(registry, values[section])
     tasks = values.get("tasks", {})
-    values["tasks"] = {name: from_mapping(TASKS.config_type(name), task) for name, task in tasks.items()}
+    values["tasks"] = {
+        name: from_mapping(TASKS.config_type(name), task) for name, task in tasks.items()
+    }
     return from_mapping(ExperimentConfig, values)
 
 
@@ -99,7 +104,9 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
     hint, current = hints[first], values[first]
     if first in BY_KIND:
         if current is None:
-            raise UserError(f"{name} must be left out: training starts from a model and uses its {first}")
+            raise UserError(
+                f"{name} must be left out: training starts from a model and uses its {first}"
+            )
         hint = BY_KIND[first].config_type(current[_KIND])
     elif first == "tasks" and rest:
         task, *rest = rest
@@ -125,7 +132,9 @@ def _parse(kind: Any, value: str, name: str) -> Any:
         if kind is bool:
             return _BOOLEANS[value.lower()]
         if get_origin(kind) is tuple:
-            return tuple(get_args(kind)[0](part) for part in map(str.strip, value.split(",")) if part)
+            return tuple(
+                get_args(kind)[0](part) for part in map(str.strip, value.split(",")) if part
+            )
         return kind(value)
     except (KeyError, ValueError) as error:
         expected = getattr(kind, "__name__", str(kind))
@@ -136,13 +145,17 @@ def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
     """Makes a dataclass from the JSON values of its fields; invalid ones raise a `UserError`."""
     hints = get_type_hints(kind)
     if unknown := sorted(set(values) - set(hints)):
-        raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version")
+        raise UserError(
+            f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version"
+        )
     require_types(kind, values)
     return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
 
 
 def require_types(kind: Any, values: Mapping[str, Any]) -> None:
-    """Raises a `UserError` unless the JSON values of a dataclass's fields have the fields' types."""
+    """Raises a `UserError` unless the JSON values of a dataclass's fields have the fields'
+    types.
+    """
     for name, hint in get_type_hints(kind).items():
         if name in values and not _fits(hint, values[name]):
             expected = getattr(hint, "__name__", None) if get_origin(hint) is None else str(hint)
@@ -153,19 +166,25 @@ def require_types(kind: Any, values: Mapping[str, Any]) -> None:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """True if a JSON value has the type of a field; types that are not named here are not checked."""
+    """True if a JSON value has the type of a field; types that are not named here are not
+    checked.
+    """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return any(_fits(one, value) for one in arguments)
     if origin is tuple:
         return isinstance(value, list | tuple) and all(_fits(arguments[0], part) for part in value)
     if origin in (dict, Mapping):
-        return isinstance(value, Mapping) and all(_fits(arguments[1], part) for part in value.values())
+        return isinstance(value, Mapping) and all(
+            _fits(arguments[1], part) for part in value.values()
+        )
     if dataclasses.is_dataclass(hint):
         return isinstance(value, Mapping) or dataclasses.is_dataclass(value)
     # True and False are integers in Python.
     types = {int: Integral, float: Real, bool: bool, str: str, type(None): type(None)}
-    return isinstance(value, types.get(hint, object)) and (hint is bool or not isinstance(value, bool))
+    return isinstance(value, types.get(hint, object)) and (
+        hint is bool or not isinstance(value, bool)
+    )
 
 
 def _from_value(kind: Any, value: Any) -> Any:

@@ -44,7 +44,9 @@ def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Varia
     return named
 
 
-def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str) -> None:
+def assign_weights(
+    variables: Mapping[str, Any], weights: Mapping[str, NDArray[Any]], where: str
+) -> None:
     """Assigns values to the variables of the same names, or to none if `require_shapes` fails."""
     require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():
@@ -54,7 +56,9 @@ def assign_weights(variables: Mapping[str, Any], weights: Mapping[str, NDArray[A
 def require_shapes(
     shapes: Mapping[str, Sequence[int] | None], weights: Mapping[str, NDArray[Any]], where: str
 ) -> None:
-    """Raises a `UserError` if weights are missing, unexpected, or of another shape; None allows any shape."""
+    """Raises a `UserError` if weights are missing, unexpected, or of another shape; None allows any
+    shape.
+    """
     missing = [name for name in shapes if name not in weights]
     unexpected = [name for name in weights if name not in shapes]
     misshapen = [
@@ -64,10 +68,12 @@ def require_shapes(
     ]
     faults = {"missing": missing, "unexpected": unexpected, "of another shape": misshapen}
     if any(faults.values()):
-        described = "; ".join(f"{fault}: {first_names(names, 3)}" for fault, names in faults.items() if names)
+        described = "; ".join(
+            f"{fault}: {first_names(names, 3)}" for fault, names in faults.items() if names
+        )
         raise UserError(
-            f"the weights in {where} do not fit the model that config.json describes ({described}); use "
-            "both from the same model"
+            f"the weights in {where} do not fit the model that config.json describes "
+            f"({described}); use both from the same model"
         )
 
 
@@ -84,13 +90,17 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Returns the values in a safetensors file by name; raises a `UserError` if it cannot be read."""
+    """Returns the values in a safetensors file by name; raises a `UserError` if it cannot be
+    read.
+    """
     try:
         # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
-        message = f"{path} must hold weights, but cannot be read ({error}); restore it from a backup"
+        message = (
+            f"{path} must hold weights, but cannot be read ({error}); restore it from a backup"
+        )
         raise UserError(message) from error
     except (SafetensorError, KeyError, ValueError) as error:
         fault, remedy = f"is damaged ({error})", "download it again, or restore it from a backup"
@@ -114,6 +124,8 @@ def read_saved_model_weights(folder: Path) -> Weights:
         root = {child.local_name: child.node_id for child in graph.nodes[0].children}
         named = graph.nodes[root["named_weights"]].children
         return {
-            child.local_name: reader.get_tensor(graph.nodes[child.node_id].attributes[0].checkpoint_key)
+            child.local_name: reader.get_tensor(
+                graph.nodes[child.node_id].attributes[0].checkpoint_key
+            )
             for child in named
         }

@@ -1,4 +1,6 @@
-"""The sentences of an article, from a page of a dump of Wikipedia (Chidambaram et al. 2018, appendix A.1)."""
+"""The sentences of an article, from a page of a dump of Wikipedia (Chidambaram et al. 2018,
+appendix A.1).
+"""
 
 import html
 import re
@@ -13,8 +15,8 @@ from xling_tf.corpora.sentences import paragraphs, sentences
 
 _NO_TEXT_NAMESPACES = ("-2", "6", "14")  # media, files, categories
 
-# Elements that are not prose. An open comment extends to the end; an open tag must not swallow the next of
-# its kind.
+# Elements that are not prose. An open comment extends to the end; an open tag must not swallow the
+# next of its kind.
 _DROPPED_TAGS = (
     "ce|chem|code|gallery|graph|hiero|imagemap|indicator|inputbox|mapframe|maplink|math|nowiki|poem|pre"
     "|ref|references|score|section|source|style|syntaxhighlight|table|templatestyles|timeline"
@@ -28,7 +30,8 @@ _BRACES = re.compile(r"(?P<opens>\{\{+)|\}\}+")  # of templates and their argume
 _TABLE = re.compile(r"^[ \t:]*(?P<opens>\{)\||^[ \t]*\|\}", re.MULTILINE)
 _LINK = re.compile(r"\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
 _MAX_DEPTH = 5  # of links in captions
-# Prefixes of files and categories that dumps do not list, or that are of other languages than the dump.
+# Prefixes of files and categories that dumps do not list, or that are of other languages than the
+# dump.
 _NO_TEXT_LINKS = frozenset(
     {
         *("file", "image", "media", "category", "imagen", "bild", "datei", "fichier", "archivo"),
@@ -47,7 +50,9 @@ _HOLLOW = re.compile(r"\(\s*[;,:]*\s*\)|(?<=\()\s*[;,:]\s*|\s+(?=[,.;:]\s)")
 
 
 class Page(NamedTuple):
-    """A page of a dump: title, source of the last revision, and why it is not an article (None: it is)."""
+    """A page of a dump: title, source of the last revision, and why it is not an article (None: it
+    is).
+    """
 
     title: str
     text: str
@@ -62,7 +67,9 @@ class Block(NamedTuple):
 
 
 def parse_page(xml: bytes) -> Page:
-    """Reads a page of a MediaWiki dump, from "<page>" to "</page>", or raises a `MalformedLineError`."""
+    """Reads a page of a MediaWiki dump, from "<page>" to "</page>", or raises a
+    `MalformedLineError`.
+    """
     try:
         # Bytes that are not UTF-8 become U+FFFD, so that their sentence is dropped later.
         page = ElementTree.fromstring(xml.decode("utf-8", "replace"))
@@ -82,7 +89,9 @@ def parse_page(xml: bytes) -> Page:
 
 
 def file_prefixes(header: bytes) -> list[str]:
-    """Returns the lower-case names of namespaces whose links show no text, given the start of a dump."""
+    """Returns the lower-case names of namespaces whose links show no text, given the start of a
+    dump.
+    """
     try:
         dump = ElementTree.fromstring(header + b"</mediawiki>")
     except (ElementTree.ParseError, ValueError):
@@ -92,7 +101,9 @@ def file_prefixes(header: bytes) -> list[str]:
 
 
 def article_sentences(page: Page, language: str, file_prefixes: Collection[str] = ()) -> list[str]:
-    """Returns the sentences of an article, with its title and section names, in order and unfiltered."""
+    """Returns the sentences of an article, with its title and section names, in order and
+    unfiltered.
+    """
     lines = [normalise(page.title)]
     for block in prose(page.text, file_prefixes):
         lines += [block.text] if block.level else sentences(block.text, language)
@@ -102,8 +113,9 @@ def article_sentences(page: Page, language: str, file_prefixes: Collection[str] 
 def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
     r"""Extracts the paragraphs and section names of a page, in order.
 
-    Templates, tables, references, formulas, comments, files, categories and sections without text are
-    removed; links become their text. The time is linear in the length, whatever the source holds.
+    Templates, tables, references, formulas, comments, files, categories and sections without text
+    are removed; links become their text. The time is linear in the length, whatever the source
+    holds.
 
     Example:
         >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):

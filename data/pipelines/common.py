@@ -37,7 +37,9 @@ def dropping(records: str) -> Iterator[None]:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Finds the files that match patterns (each at least one), on any file system that Beam knows."""
+    """Finds the files that match patterns (each at least one), on any file system that Beam
+    knows.
+    """
     paths: dict[str, None] = {}
     for pattern in patterns:
         try:
@@ -82,12 +84,13 @@ def prepare(
     """Runs a pipeline and publishes the shards of its corpus.
 
     Shards are written to a hidden folder. When all are complete, they are moved to
-    `<output>/<corpus>-00000-of-000NN<suffix>`, in place of earlier shards of the corpus. If there is nothing
-    to write, the earlier shards stay. If a run was killed while it moved the shards, the next one first
-    moves the others.
+    `<output>/<corpus>-00000-of-000NN<suffix>`, in place of earlier shards of the corpus. If there
+    is nothing to write, the earlier shards stay. If a run was killed while it moved the shards, the
+    next one first moves the others.
 
     Args:
-        name: Path of the corpus in the data folder, with the suffix: "conversations/reddit.en.tsv.gz".
+        name: Path of the corpus in the data folder, with the suffix:
+            "conversations/reddit.en.tsv.gz".
         lines: Makes the lines; a document is one element with a line feed after each sentence.
         output: The data folder.
         options: Beam's options.
@@ -144,9 +147,11 @@ def prepare(
 
 
 def _move_shards(staging: str, output: str, stem: str, suffix: str) -> None:
-    """Moves the shards that are complete, over earlier ones, and then deletes those that are too many.
+    """Moves the shards that are complete, over earlier ones, and then deletes those that are too
+    many.
 
-    A kill loses nothing, because the list of shards stays until all is done, and the next call goes on.
+    A kill loses nothing, because the list of shards stays until all is done, and the next call goes
+    on.
     """
     with FileSystems.open(FileSystems.join(staging, _COMPLETE)) as file:
         names = file.read().decode().split("\n")
@@ -172,4 +177,6 @@ def _counted(line: str) -> str:
 
 def _shards(folder: str, stem: str, suffix: str) -> list[str]:
     pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
-    return sorted(file.path for match in FileSystems.match([pattern]) for file in match.metadata_list)
+    return sorted(
+        file.path for match in FileSystems.match([pattern]) for file in match.metadata_list
+    )

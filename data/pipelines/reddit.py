@@ -1,4 +1,6 @@
-"""Makes pairs of a comment and its reply from Reddit's dumps (Chidambaram et al. 2018, appendix A.1)."""
+"""Makes pairs of a comment and its reply from Reddit's dumps (Chidambaram et al. 2018, appendix
+A.1).
+"""
 
 import html
 import json
@@ -20,7 +22,9 @@ _COMMENT = "t1_"  # prefix of the full name of a comment; submissions have t3_
 
 
 class Comment(NamedTuple):
-    """A comment: its full name and that of its parent, the name of the user, and the text on one line."""
+    """A comment: its full name and that of its parent, the name of the user, and the text on one
+    line.
+    """
 
     name: str
     parent: str
@@ -62,7 +66,9 @@ def kept_comments(line: bytes) -> Iterator[Comment]:
 
 
 def parse_comment(line: bytes) -> Comment:
-    """Reads a line of a dump of comments (RC_2016-01 and the like), or raises a `MalformedLineError`."""
+    """Reads a line of a dump of comments (RC_2016-01 and the like), or raises a
+    `MalformedLineError`.
+    """
     try:
         row = json.loads(line)
         fields = [row[key] for key in ("id", "parent_id", "author", "body")]
@@ -74,7 +80,9 @@ def parse_comment(line: bytes) -> Comment:
     name, parent, author, body = fields
     # Half a surrogate pair, from a cut emoji, has no UTF-8; and a corpus must not hold NUL.
     text = body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    return Comment(_COMMENT + name.removeprefix(_COMMENT), parent, author, normalise(html.unescape(text)))
+    return Comment(
+        _COMMENT + name.removeprefix(_COMMENT), parent, author, normalise(html.unescape(text))
+    )
 
 
 def comment_fault(comment: Comment) -> str | None:
@@ -93,11 +101,16 @@ def comment_fault(comment: Comment) -> str | None:
 
 
 def pairs(name: str, joined: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yields a comment (not in "messages" if it was dropped) with each of its different "replies"."""
+    """Yields a comment (not in "messages" if it was dropped) with each of its different
+    "replies".
+    """
     messages, replies = sorted(joined["messages"]), sorted(set(joined["replies"]))
     count("replies", len(joined["replies"]))
     if messages:
-        count("replies dropped: repeated under the same comment", len(joined["replies"]) - len(replies))
+        count(
+            "replies dropped: repeated under the same comment",
+            len(joined["replies"]) - len(replies),
+        )
         yield from (f"{messages[0]}\t{reply}" for reply in replies)
     else:
         count("replies dropped: their comment was dropped", len(joined["replies"]))

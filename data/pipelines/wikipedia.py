@@ -1,4 +1,6 @@
-"""Makes documents of contiguous sentences from Wikipedia's XML dumps (Chidambaram et al. 2018, sec. A.1)."""
+"""Makes documents of contiguous sentences from Wikipedia's XML dumps (Chidambaram et al. 2018, sec.
+A.1).
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -78,14 +80,14 @@ def _pages(path: str) -> Iterator[tuple[Page, Collection[str]]]:
                 prefixes = prefixes or ()
     if not has_end:
         raise UserError(
-            f"{path} must be a whole dump of MediaWiki, but does not end with {_DUMP_END.decode()}; "
-            "download it again"
+            f"{path} must be a whole dump of MediaWiki, but does not end with "
+            f"{_DUMP_END.decode()}; download it again"
         )
 
 
 def _runs(sentences: Iterable[str]) -> Iterator[list[str]]:
-    # The paper drops no sentence, short or long. Only what no reader sees is dropped here, and splits the
-    # document, because its neighbours are not contiguous.
+    # The paper drops no sentence, short or long. Only what no reader sees is dropped here, and
+    # splits the document, because its neighbours are not contiguous.
     runs: list[list[str]] = [[]]
     for sentence in sentences:
         if not sentence or has_leftovers(sentence):
@@ -101,7 +103,9 @@ def _runs(sentences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def documents(title: str, versions: Iterable[list[list[str]]]) -> Iterator[str]:
-    """Yields the documents of the lexicographically first article of a title, the same on every runner."""
+    """Yields the documents of the lexicographically first article of a title, the same on every
+    runner.
+    """
     first, *others = sorted(versions)
     if others:
         count("articles dropped: title seen before", len(others))

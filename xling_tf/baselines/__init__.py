@@ -1,6 +1,7 @@
 """What only a paper's baseline needs: its kinds, presets, word vectors and evaluation.
 
-`xling_tf.config.baselines` imports this package when a name is not known without it; nothing else does.
+`xling_tf.config.baselines` imports this package when a name is not known without it; nothing else
+does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +16,12 @@ def register() -> None:
     rueckle2018.register()
 
 
-def fit_vectors(names: Sequence[str], translations: Mapping[str, Any], config: Any, seed: int) -> Any:
-    """Makes the word vectors of `initial.vectors` from pairs of texts for each pair of languages."""
+def fit_vectors(
+    names: Sequence[str], translations: Mapping[str, Any], config: Any, seed: int
+) -> Any:
+    """Makes the word vectors of `initial.vectors` from pairs of texts for each pair of
+    languages.
+    """
     from xling_tf.baselines.rueckle2018 import word_vectors
 
     bitext = word_vectors.Bitext.read(translations, config, seed)

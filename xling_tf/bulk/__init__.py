@@ -1,4 +1,6 @@
-"""Encoding of files of any size: texts in, vectors out, in Arrow record batches that engines share too."""
+"""Encoding of files of any size: texts in, vectors out, in Arrow record batches that engines share
+too.
+"""
 
 from xling_tf.errors import library
 

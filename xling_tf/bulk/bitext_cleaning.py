@@ -17,7 +17,8 @@ from xling_tf.files import require_writable_file
 from xling_tf.search.neighbours import nearest, unit_vectors
 from xling_tf.search.search import NUM_NEIGHBOURS, margins, mean_scores
 
-# Number of pairs among which neighbours are searched; this takes as long as encoding by the average of words.
+# Number of pairs among which neighbours are searched; this takes as long as encoding by the average
+# of words.
 _PAIRS_AT_ONCE = 8192
 
 
@@ -33,9 +34,9 @@ def clean_bitext(
 ) -> dict[str, int]:
     """Copies the pairs of a file that look like translations, in their order.
 
-    A pair must look like two sentences of the expected languages, with lengths and numbers that agree, and
-    its margin (Artetxe and Schwenk 2019, eq. 2) must reach a threshold. The margin's neighbours are searched
-    among 8,192 pairs of the file.
+    A pair must look like two sentences of the expected languages, with lengths and numbers that
+    agree, and its margin (Artetxe and Schwenk 2019, eq. 2) must reach a threshold. The margin's
+    neighbours are searched among 8,192 pairs of the file.
 
     Args:
         encode: Returns the vectors `[texts, dim]` of texts.
@@ -61,12 +62,16 @@ def clean_bitext(
     def kept() -> Iterator[str]:
         pairs = (pair for pair, _ in reading)
         while part := list(islice(pairs, _PAIRS_AT_ONCE)):
-            normal = [TranslationPair(normalise(pair.source), normalise(pair.target)) for pair in part]
+            normal = [
+                TranslationPair(normalise(pair.source), normalise(pair.target)) for pair in part
+            ]
             faults = [bitext_fault(pair, source, target) for pair in normal]
             sound = [pair for pair, fault in zip(part, faults, strict=True) if not fault]
             counts.update(f"dropped: {fault}" for fault in faults if fault)
             is_kept = _margins(encode, sound) >= threshold
-            counts.update({"kept": int(is_kept.sum()), "dropped: low margin": int((~is_kept).sum())})
+            counts.update(
+                {"kept": int(is_kept.sum()), "dropped: low margin": int((~is_kept).sum())}
+            )
             for pair in compress(sound, is_kept):
                 yield f"{pair.source}\t{pair.target}"
             report(f"{reading.num_records:,} pairs")

@@ -1,4 +1,6 @@
-"""Mines translations out of two folders of vectors, larger than memory, in runs that can be continued."""
+"""Mines translations out of two folders of vectors, larger than memory, in runs that can be
+continued.
+"""
 
 import json
 import sys
@@ -22,7 +24,14 @@ from xling_tf.corpora.line_files import require_name_of_lines, write_lines
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
 from xling_tf.inputs import is_blank
-from xling_tf.search.neighbours import Neighbours, best_neighbours, chunks, index_kind, nearest, unit_vectors
+from xling_tf.search.neighbours import (
+    Neighbours,
+    best_neighbours,
+    chunks,
+    index_kind,
+    nearest,
+    unit_vectors,
+)
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
@@ -51,18 +60,19 @@ def mine_translations(
 ) -> dict[str, int]:
     """Finds the translations in two folders of vectors, most of whose sentences may have none.
 
-    It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is searched
-    approximately: by product codes (Jégou et al. 2011) in clusters of vectors, and by the cosines of the
-    nearest of these. Of equal sentences, only the first counts, and blank ones are in no pair.
+    It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is
+    searched approximately: by product codes (Jégou et al. 2011) in clusters of vectors, and by the
+    cosines of the nearest of these. Of equal sentences, only the first counts, and blank ones are
+    in no pair.
 
-    What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a kill, and
-    a call with another threshold only writes the output again.
+    What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a
+    kill, and a call with another threshold only writes the output again.
 
     Args:
         source: A folder of `encode_files`, in float32 or int8.
         target: Another one, of the same model, dimension and precision.
-        output: The file to write, best pairs first: lines of the score, the source and the target, separated
-            by tabs, as LASER writes them.
+        output: The file to write, best pairs first: lines of the score, the source and the target,
+            separated by tabs, as LASER writes them.
         threshold: Smallest margin of a pair.
         memory: Memory to use, in GiB.
         report: Called with the state, for logs.
@@ -86,12 +96,15 @@ def mine_translations(
     return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
 
 
-def mining_blocks(source: Path, target: Path, output: Path, *, memory: float = 4.0) -> list[partial[None]]:
+def mining_blocks(
+    source: Path, target: Path, output: Path, *, memory: float = 4.0
+) -> list[partial[None]]:
     """Returns the search of `mine_translations` in parts, to call in any order and on any machines.
 
-    Each part searches one block of candidates; it is a function without arguments, which can be pickled. All
-    machines need the folders under the same paths. A part that was interrupted continues when it is called
-    again. Afterwards, `mine_translations` with the same arguments chooses the pairs.
+    Each part searches one block of candidates; it is a function without arguments, which can be
+    pickled. All machines need the folders under the same paths. A part that was interrupted
+    continues when it is called again. Afterwards, `mine_translations` with the same arguments
+    chooses the pairs.
 
     Example (docs/scale.md has Spark's and Beam's):
         >>> search = ray.remote(lambda block: block())  # doctest: +SKIP
@@ -106,20 +119,27 @@ def mining_blocks(source: Path, target: Path, output: Path, *, memory: float = 4
     ]
 
 
-def _search_block(source: Path, target: Path, output: Path, memory: float, number: int, begin: int) -> None:
+def _search_block(
+    source: Path, target: Path, output: Path, memory: float, number: int, begin: int
+) -> None:
     search = _plan(source, target, output, memory)[number]
     search.run(lambda state: None, begin, begin + search.shards_at_once)
 
 
 def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
-    """Says what `mine_translations` would search, in how many blocks, and the disk that this takes."""
+    """Says what `mine_translations` would search, in how many blocks, and the disk that this
+    takes.
+    """
     searches = _plan(source, target, Path("unwritten"), memory)
     sizes = [len(search.queries) for search in searches]
-    blocks = [-(-search.candidates.folder.num_shards // search.shards_at_once) for search in searches]
-    gigabytes = 12e-9 * NUM_NEIGHBOURS * np.dot(sizes, blocks)  # 4 bytes for a score, 8 for a number
+    blocks = [
+        -(-search.candidates.folder.num_shards // search.shards_at_once) for search in searches
+    ]
+    # 4 bytes for a score, 8 for a number.
+    gigabytes = 12e-9 * NUM_NEIGHBOURS * np.dot(sizes, blocks)
     return (
-        f"{sizes[0]:,} distinct sentences are searched in {blocks[0]} blocks of the other side, {sizes[1]:,} "
-        f"in {blocks[1]}; the neighbours take {gigabytes:.2g} GB beside the output"
+        f"{sizes[0]:,} distinct sentences are searched in {blocks[0]} blocks of the other side, "
+        f"{sizes[1]:,} in {blocks[1]}; the neighbours take {gigabytes:.2g} GB beside the output"
     )
 
 
@@ -138,13 +158,17 @@ def _prepare(output: Path, search: "_Search") -> Path:
 
 
 def _plan(source: Path, target: Path, output: Path, memory: float) -> tuple["_Search", "_Search"]:
-    """Returns the searches from the source and from the target, which keep their results beside `output`."""
+    """Returns the searches from the source and from the target, which keep their results beside
+    `output`.
+    """
     work = output.with_name(f"{output.name}.neighbours")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
     first, second = (_Side(folder) for folder in folders)
     room = memory * _GIB - _PROGRAM_BYTES - _BYTES_PER_ROW * (len(first) + len(second))
-    return _Search(first, second, work / "forward", room), _Search(second, first, work / "backward", room)
+    return _Search(first, second, work / "forward", room), _Search(
+        second, first, work / "backward", room
+    )
 
 
 class _Side:
@@ -152,7 +176,8 @@ class _Side:
 
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
-        # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40 runs.
+        # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40
+        # runs.
         texts = (self.texts(shard).to_pylist() for shard in range(folder.num_shards))
         blank: set[int] = set()  # the hashes of blank texts, which are in no pair
         hashes = []
@@ -163,7 +188,8 @@ class _Side:
         rows = np.sort(np.unique(every, return_index=True)[1])
         self.rows = rows[~np.isin(every[rows], [*blank])]  # the row of each number in the folder
         self._shard_starts = np.cumsum([0, *map(len, hashes)])
-        self.starts = np.searchsorted(self.rows, self._shard_starts)  # numbers at which shards begin
+        # Numbers at which shards begin.
+        self.starts = np.searchsorted(self.rows, self._shard_starts)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -187,7 +213,9 @@ class _Side:
         return pa.concat_arrays(parts).take(pa.array(positions))
 
     def vectors(self, shard: int) -> NDArray[Any]:
-        """Returns the vectors of a shard's sentences, without repeated ones, in the folder's precision."""
+        """Returns the vectors of a shard's sentences, without repeated ones, in the folder's
+        precision.
+        """
         vectors, numbers = self.folder.vectors(shard), slice(*self.starts[shard : shard + 2])
         rows = self.rows[numbers] - self._shard_starts[shard]
         return vectors if len(rows) == len(vectors) else vectors[rows]
@@ -213,8 +241,8 @@ class _Search:
         if self.shards_at_once < 1:
             more = (row_bytes * shard_rows - room) / _GIB
             raise UserError(
-                f"shards of {shard_rows:,} rows need {more:.2g} GiB more; raise `memory`, or encode with a "
-                "smaller `rows_per_shard`"
+                f"shards of {shard_rows:,} rows need {more:.2g} GiB more; raise `memory`, or "
+                "encode with a smaller `rows_per_shard`"
             )
 
     def run(self, report: Callable[[str], None], begin: int = 0, end: int = sys.maxsize) -> None:
@@ -222,11 +250,13 @@ class _Search:
         end = min(end, self.candidates.folder.num_shards)
         files = [self._whole_files(shard) for shard in range(self.queries.folder.num_shards)]
         done = [_first_gap(begin, searched) for searched in files]
-        # An earlier run, perhaps with another `memory`, may have searched later shards for some queries: a
-        # block ends there, so that all queries continue from the same place.
+        # An earlier run, perhaps with another `memory`, may have searched later shards for some
+        # queries: a block ends there, so that all queries continue from the same place.
         places = [*done, *(begin for searched in files for begin, _ in searched)]
         while (first := min(done, default=end)) < end:
-            last = min(first + self.shards_at_once, end, *(place for place in places if place > first))
+            last = min(
+                first + self.shards_at_once, end, *(place for place in places if place > first)
+            )
             block = None  # frees the last one
             block = _Block(self.candidates, first, last, self._kind)
             for shard in np.flatnonzero(np.equal(done, first)).tolist():
@@ -234,24 +264,35 @@ class _Search:
                 report(f"{state}, queries of {shard} of {len(done)}")
                 found = block.nearest(self.queries.vectors(shard), self._k)
                 name = f"{self.prefix.name}-{shard:05}-{first:05}-{last:05}.npz"
-                with replacing(self.prefix.with_name(name)) as temporary, temporary.open("wb") as file:
+                with (
+                    replacing(self.prefix.with_name(name)) as temporary,
+                    temporary.open("wb") as file,
+                ):
                     np.savez(file, scores=found.scores, indices=found.indices)
                 done[shard] = _first_gap(last, files[shard])
 
     def __iter__(self) -> Iterator[Neighbours]:
-        """Yields what has been found for the sentences of each shard; nothing without candidates."""
+        """Yields what has been found for the sentences of each shard; nothing without
+        candidates.
+        """
         for shard in range(self.queries.folder.num_shards if self._k else 0):
             parts = list(map(_read, self._files(shard).values()))
-            scores, indices = (np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+            scores, indices = (
+                np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
+            )
             yield best_neighbours(scores, indices, self._k)
 
     def _files(self, shard: int) -> dict[tuple[int, int], Path]:
-        """Returns the files of a shard of queries by the first and last of the shards of candidates."""
+        """Returns the files of a shard of queries by the first and last of the shards of
+        candidates.
+        """
         paths = sorted(self.prefix.parent.glob(f"{self.prefix.name}-{shard:05}-*.npz"))
         return {(int(path.stem[-11:-6]), int(path.stem[-5:])): path for path in paths}
 
     def _whole_files(self, shard: int) -> dict[tuple[int, int], Path]:
-        """Works like `_files`, without those that a loss of power left empty or cut, which it removes."""
+        """Works like `_files`, without those that a loss of power left empty or cut, which it
+        removes.
+        """
         files, rows = self._files(shard), int(np.diff(self.queries.starts)[shard])
         for place, path in [*files.items()]:
             try:
@@ -297,7 +338,9 @@ class _Block:
             part[:] = _units(vectors) if kind == "flat" else vectors
             filled += len(vectors)
         lengths = [np.linalg.norm(_floats(part), axis=1) for part in chunks(self._vectors)]
-        self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), _NO_LENGTH).astype(np.float32)
+        self._lengths = np.maximum(np.concatenate(lengths or [np.zeros(0)]), _NO_LENGTH).astype(
+            np.float32
+        )
         self._index = self._index_of_codes() if kind == "ivf" and rows else None
 
     def nearest(self, queries: NDArray[Any], k: int) -> Neighbours:
@@ -337,7 +380,9 @@ class _Block:
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             part = slice(start, start + _QUERIES_AT_ONCE)
             vectors = _floats(self._vectors[candidates[part]])
-            scores[part] = (vectors @ queries[part, :, np.newaxis])[:, :, 0] / self._lengths[candidates[part]]
+            scores[part] = (vectors @ queries[part, :, np.newaxis])[:, :, 0] / self._lengths[
+                candidates[part]
+            ]
         # Zero vectors are nobody's neighbours and have none, as in `nearest`.
         is_zero = (self._lengths[candidates] <= _NO_LENGTH) | ~queries.any(axis=1, keepdims=True)
         candidates[is_zero] = -1
@@ -351,7 +396,8 @@ def _num_clusters(rows: int) -> int:
 def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
     """Returns vectors in float32; an int8 value n stands for n + 0.5, the middle of its interval.
 
-    The zero vector has the two values in the middle, 0 and -1, which no unit vector has in all places.
+    The zero vector has the two values in the middle, 0 and -1, which no unit vector has in all
+    places.
     """
     if vectors.dtype != np.int8:
         return vectors
@@ -369,7 +415,10 @@ def _padded(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _write(
-    output: Path, sides: Sequence[_Side], margins: NDArray[np.float64], rows: Sequence[NDArray[np.int64]]
+    output: Path,
+    sides: Sequence[_Side],
+    margins: NDArray[np.float64],
+    rows: Sequence[NDArray[np.int64]],
 ) -> None:
     """Writes pairs of sentences, some at a time, by their numbers."""
 
@@ -377,7 +426,9 @@ def _write(
         for start in range(0, len(margins), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
             texts = (
-                compute.replace_substring_regex(side.texts_of(numbers[part]), r"[\t\r\n]+", " ").to_pylist()
+                compute.replace_substring_regex(
+                    side.texts_of(numbers[part]), r"[\t\r\n]+", " "
+                ).to_pylist()
                 for side, numbers in zip(sides, rows, strict=True)
             )
             for margin, source, target in zip(margins[part].tolist(), *texts, strict=True):
@@ -387,17 +438,25 @@ def _write(
 
 
 def _require_comparable(*folders: VectorFolder) -> None:
-    """Raises a `UserError` unless two folders have texts, and vectors whose cosines mean something."""
+    """Raises a `UserError` unless two folders have texts, and vectors whose cosines mean
+    something.
+    """
     for name in ("model", "dim", "precision"):
         if len({folder.description[name] for folder in folders}) > 1:
-            values = " and ".join(f"{folder.path} has {folder.description[name]}" for folder in folders)
-            raise UserError(f"both folders must have vectors of one {name}, but {values}; encode one again")
+            values = " and ".join(
+                f"{folder.path} has {folder.description[name]}" for folder in folders
+            )
+            raise UserError(
+                f"both folders must have vectors of one {name}, but {values}; encode one again"
+            )
     for folder in folders:
         columns, name = (folder.description[setting] for setting in ("columns", "text_column"))
         if columns is not None and name not in columns:
             raise UserError(
-                f"{folder.path} must have the texts beside the vectors, but was encoded without them; encode "
-                f"again with the `columns` {','.join([*columns, name])}"
+                f"{folder.path} must have the texts beside the vectors, but was encoded without "
+                f"them; encode again with the `columns` {','.join([*columns, name])}"
             )
         if folder.description["precision"] not in ("float32", "int8"):
-            raise UserError(f"expected vectors in float32 or int8, but {folder.path} has bits; encode again")
+            raise UserError(
+                f"expected vectors in float32 or int8, but {folder.path} has bits; encode again"
+            )

@@ -1,4 +1,6 @@
-"""Encodes the texts of Arrow record batches: the one function that files, Spark, Ray and Beam all call."""
+"""Encodes the texts of Arrow record batches: the one function that files, Spark, Ray and Beam all
+call.
+"""
 
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -39,7 +41,8 @@ def encode_batches(
     Args:
         batches: Record batches with a column of texts.
         model: An encoder, or the name of a model, which is loaded once in each process: as
-            `SentenceEncoder` takes it, or the URL of an archive that fsspec opens (`gs://bucket/en-es.tar.gz`).
+            `SentenceEncoder` takes it, or the URL of an archive that fsspec opens
+            (`gs://bucket/en-es.tar.gz`).
         text_column: Name of the column of texts.
         vector_column: Name of the new column: fixed-size lists of float32, int8 or uint8.
         **options: Those of `SentenceEncoder.encode`, such as `precision="int8"`.
@@ -78,10 +81,15 @@ def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    message = f"expected texts in the column {name}, but it holds {column.type}; choose another column"
+    message = (
+        f"expected texts in the column {name}, but it holds {column.type}; choose another column"
+    )
     with as_user_error(message, pa.ArrowNotImplementedError):
-        column = column.cast(pa.large_binary())  # from strings, null, and any of Arrow's types of bytes
-    with as_user_error(f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid):
+        # From strings, null, and any of Arrow's types of bytes.
+        column = column.cast(pa.large_binary())
+    with as_user_error(
+        f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid
+    ):
         return column.cast(pa.large_string())
 
 
@@ -103,7 +111,9 @@ def load_once(model: str) -> SentenceEncoder:
 
 
 def model_archive(model: str | PathLike[str]) -> Path:
-    """Packs a model's folder into an archive, to send it to workers; its name differs between models."""
+    """Packs a model's folder into an archive, to send it to workers; its name differs between
+    models.
+    """
     folder = find_model(model).absolute()
     return _packed(folder, f"{model_name(model)}-{checksum(folder)[:8]}")
 
@@ -111,6 +121,7 @@ def model_archive(model: str | PathLike[str]) -> Path:
 @cache
 def _packed(folder: Path, name: str) -> Path:
     archive = folder_of_this_process() / f"{name}.tar"
-    with tarfile.open(archive, "w", dereference=True) as file:  # files of Hugging Face's cache are links
+    # Files of Hugging Face's cache are links.
+    with tarfile.open(archive, "w", dereference=True) as file:
         file.add(folder, folder.name)
     return archive

@@ -1,4 +1,6 @@
-"""Reads texts from files of any common format, local or remote, as Arrow record batches in bounded memory."""
+"""Reads texts from files of any common format, local or remote, as Arrow record batches in bounded
+memory.
+"""
 
 import csv
 import json
@@ -50,13 +52,17 @@ class _FinalError(UserError):
 
 
 def find_files(patterns: Sequence[str]) -> list[InputFile]:
-    """Finds the files that match patterns, each at least one, in the order of patterns and names."""
+    """Finds the files that match patterns, each at least one, in the order of patterns and
+    names.
+    """
     files: dict[str, InputFile] = {}
     for pattern in patterns:
         message = f"{pattern} cannot be looked up: {{error}}; correct the name"
         with as_user_error(message, ImportError, OSError, ValueError):
             system, path = url_to_fs(pattern)
-            matches = {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
+            matches = (
+                {path: system.info(path)} if system.isfile(path) else system.glob(path, detail=True)
+            )
         matches = {path: info for path, info in sorted(matches.items()) if info["type"] == "file"}
         if not matches:
             raise UserError(f"expected files, but {pattern!r} matches none; correct it")
@@ -89,10 +95,12 @@ class TextFiles:
     files: Sequence[InputFile]
     text_column: str  # the only column of plain lines
     columns: Sequence[str] | None = None  # to keep; None keeps all
-    header: bool = True  # False: tables do not begin with the names of their columns: they are f0, f1, ...
+    # False: tables do not begin with the names of their columns: they are f0, f1, ...
+    header: bool = True
     skip_damaged: bool = False  # skips and counts damaged rows, and the rest of damaged files
     schema: pa.Schema | None = None  # the columns' types, which the first rows set
-    counts: Counter[str] = field(default_factory=Counter)  # "empty texts", "damaged rows", "damaged files"
+    # "empty texts", "damaged rows", "damaged files".
+    counts: Counter[str] = field(default_factory=Counter)
     bytes_read: int = 0
 
     def batches(self, skip: int = 0) -> Iterator[pa.RecordBatch]:
@@ -110,7 +118,8 @@ class TextFiles:
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
         reader, bytes_before, row = _reader(file.name), self.bytes_read, 0
-        # Other systems than this machine may tell more of a single file than of those that match a pattern.
+        # Other systems than this machine may tell more of a single file than of those that match a
+        # pattern.
         state = (file.size, file.version) if file.is_local else _current(file)
         try:
             with file.open() as stream:
@@ -137,7 +146,9 @@ class TextFiles:
     def _damaged(self, kind: str, message: str) -> None:
         """Counts a damaged "row" or "file", or raises an error."""
         if not self.skip_damaged:
-            raise _FinalError(f"{message}; repair the file, or skip what is damaged with `skip_damaged`")
+            raise _FinalError(
+                f"{message}; repair the file, or skip what is damaged with `skip_damaged`"
+            )
         self.counts[f"damaged {kind}s"] += 1
         if kind == "file" or self.counts[f"damaged {kind}s"] == 1:
             logging.warning("%s; skipped", message)
@@ -147,24 +158,35 @@ class TextFiles:
         wanted = list(dict.fromkeys([self.text_column, *(self.columns or [])]))
         if missing := [column for column in wanted if column not in columns]:
             names = ", ".join(columns)
-            raise _FinalError(f"{name}: expected the column {missing[0]}, but has only {names}; name another")
+            raise _FinalError(
+                f"{name}: expected the column {missing[0]}, but has only {names}; name another"
+            )
         chosen = list(columns) if self.columns is None else wanted
         if repeated := [column for column in chosen if columns.count(column) > 1]:
             raise _FinalError(
-                f"{name} must have one column {repeated[0]!r}, but has more; rename it, or use `columns`"
+                f"{name} must have one column {repeated[0]!r}, but has more; rename it, or use "
+                "`columns`"
             )
         return chosen
 
     def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Brings a batch's columns into the order and types of the first; a null type becomes strings."""
+        """Brings a batch's columns into the order and types of the first; a null type becomes
+        strings.
+        """
         if self.schema is None:
-            fields = {key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)}
+            fields = {
+                key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)
+            }
             fields |= {key: t.value_type for key, t in fields.items() if types.is_dictionary(t)}
-            self.schema = pa.schema({f: pa.string() if types.is_null(t) else t for f, t in fields.items()})
-        before, here = (", ".join(f"{f.name} {f.type}" for f in s) for s in (self.schema, batch.schema))
+            self.schema = pa.schema(
+                {f: pa.string() if types.is_null(t) else t for f, t in fields.items()}
+            )
+        before, here = (
+            ", ".join(f"{f.name} {f.type}" for f in s) for s in (self.schema, batch.schema)
+        )
         message = (
-            f"{name} must have the columns of the rows before, {before}, but has {here}; choose common ones "
-            "with `columns`"
+            f"{name} must have the columns of the rows before, {before}, but has {here}; choose "
+            "common ones with `columns`"
         )
         with as_user_error(message, KeyError, pa.ArrowException):
             if self.columns is None and len(batch.schema) != len(self.schema):
@@ -175,7 +197,9 @@ class TextFiles:
     def _parsed(
         self, blocks: Iterable[list[Any]], parse: Callable[[list[Any]], list[Any]], name: str
     ) -> Iterator[list[Any]]:
-        """Yields blocks of parsed rows; rows alone where `parse` raises a `UserError` are damaged."""
+        """Yields blocks of parsed rows; rows alone where `parse` raises a `UserError` are
+        damaged.
+        """
         before = 0
         for block in blocks:
             try:
@@ -244,9 +268,16 @@ class TextFiles:
             for key in columns:
                 try:
                     arrays[key] = pa.array([row.get(key) for row in rows])
-                except (pa.ArrowException, OverflowError) as error:  # not damage: the rows are sound
-                    expected = f"{name} must have one type in the field {key}, but: {one_line(error)}"
-                    advice = "choose other fields with `columns`, or write all its values as strings"
+                except (
+                    pa.ArrowException,
+                    OverflowError,
+                ) as error:  # not damage: the rows are sound
+                    expected = (
+                        f"{name} must have one type in the field {key}, but: {one_line(error)}"
+                    )
+                    advice = (
+                        "choose other fields with `columns`, or write all its values as strings"
+                    )
                     raise _FinalError(f"{expected}; {advice}") from error
             yield pa.record_batch(arrays)
 
@@ -273,8 +304,8 @@ def _require_unchanged(file: InputFile, state: tuple[int, str]) -> None:
     """Raises an error if a file has changed: rows of two contents would be those of neither."""
     if _current(file) != state:
         raise _FinalError(
-            f"{file.name} must stay the same until it is read, but was changed; start again, into another "
-            "folder, when nothing writes to it"
+            f"{file.name} must stay the same until it is read, but was changed; start again, into "
+            "another folder, when nothing writes to it"
         )
 
 
@@ -320,7 +351,9 @@ def _require_utf8(cells: Iterable[str], place: str = "") -> None:
 
 
 def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] | UserError]:
-    """Yields the cells of each row of a table, [] for an empty line, and the fault of a damaged row."""
+    """Yields the cells of each row of a table, [] for an empty line, and the fault of a damaged
+    row.
+    """
     too_long = UserError("the next row is longer than 4 MiB, or has an open quote")
 
     def lines() -> Iterator[str]:
@@ -351,7 +384,9 @@ def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] |
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Casts a column to the type of earlier rows, or raises an `ArrowInvalid` if values could change."""
+    """Casts a column to the type of earlier rows, or raises an `ArrowInvalid` if values could
+    change.
+    """
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     both = column.type, kind
@@ -364,7 +399,9 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
-    """Parses a line of JSON, None if it is empty; raises a `UserError` for no object with a text or null."""
+    """Parses a line of JSON, None if it is empty; raises a `UserError` for no object with a text or
+    null.
+    """
     if not text.strip():
         return None
     with suppress(RecursionError, ValueError):

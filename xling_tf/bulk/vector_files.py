@@ -1,4 +1,6 @@
-"""Encodes files into a folder of shards, which can be continued after a kill, and reads such folders."""
+"""Encodes files into a folder of shards, which can be continued after a kill, and reads such
+folders.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,25 +47,29 @@ def encode_files(
 ) -> dict[str, int]:
     """Encodes the texts of files into a folder of shards, in bounded memory.
 
-    The rows keep their order. A shard appears once it is complete. Called again after a kill, it reads the
-    rows of whole shards again, continues after them, and the result is the same. Texts that occur twice
-    within 16,384 rows are encoded once.
+    The rows keep their order. A shard appears once it is complete. Called again after a kill, it
+    reads the rows of whole shards again, continues after them, and the result is the same. Texts
+    that occur twice within 16,384 rows are encoded once.
 
     Args:
         model: The exported model, as `SentenceEncoder` takes it.
-        patterns: Names of files, local or as fsspec takes them (`s3://bucket/*.parquet`), with wildcards.
-        output: The folder for `shard-00000.parquet` and so on, with the columns and the column "vector",
-            fixed-size lists.
+        patterns: Names of files, local or as fsspec takes them (`s3://bucket/*.parquet`), with
+            wildcards.
+        output: The folder for `shard-00000.parquet` and so on, with the columns and the column
+            "vector", fixed-size lists.
         text_column: Name of the column of texts.
         columns: Names of the columns to carry along; None: all.
-        header: Whether tables (.tsv, .csv) begin with the names of their columns; if not: f0, f1, ...
-        skip_damaged: True skips and counts damaged rows and files, instead of raising a `UserError`.
+        header: Whether tables (.tsv, .csv) begin with the names of their columns; if not: f0, f1,
+            ...
+        skip_damaged: True skips and counts damaged rows and files, instead of raising a
+            `UserError`.
         rows_per_shard: Number of rows of each shard but the last.
         report: Called with the state, for logs, after each chunk.
         **options: Those of `SentenceEncoder.encode`: `precision`, `truncate_dim`, `prompt_name`.
 
     Returns:
-        The numbers of "rows" and of "empty texts", "damaged rows" and "damaged files", where there are any.
+        The numbers of "rows" and of "empty texts", "damaged rows" and "damaged files", where there
+        are any.
 
     Raises:
         UserError: The input, the folder or an option is not as expected, or a file is damaged.
@@ -105,7 +111,9 @@ def encode_files(
         # On errors, the stack discards the unfinished shard.
         with ExitStack() as shard:
             for batch in _ahead(encode_batches(chunks, encoder, text_column, **options)):
-                write = write or shard.enter_context(_shard_writer(output, number, settings, batch.schema))
+                write = write or shard.enter_context(
+                    _shard_writer(output, number, settings, batch.schema)
+                )
                 rows += len(batch)
                 write(batch)
                 if rows % rows_per_shard == 0:
@@ -114,9 +122,13 @@ def encode_files(
                 estimate = round(rows * sum(file.size for file in files) / max(1, texts.bytes_read))
                 total = max(rows, estimate)  # sizes may be unknown
                 rate = (rows - before) / max(1e-9, time.monotonic() - begin)
-                report(f"{rows:,} of about {total:,} sentences, {rows / total:.0%}, {rate:,.0f} rows/s")
+                report(
+                    f"{rows:,} of about {total:,} sentences, {rows / total:.0%}, {rate:,.0f} rows/s"
+                )
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
-        write_json(output / _DESCRIPTION, {**settings, "shards": number + bool(write), "counts": counts})
+        write_json(
+            output / _DESCRIPTION, {**settings, "shards": number + bool(write), "counts": counts}
+        )
         return counts
 
 
@@ -125,13 +137,18 @@ class VectorFolder:
     """The finished output of `encode_files`."""
 
     path: Path
-    description: Mapping[str, Any]  # "model" (a checksum), "precision", "dim", "counts" and other settings
+    # "model" (a checksum), "precision", "dim", "counts" and other settings.
+    description: Mapping[str, Any]
 
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
-        """Opens a folder; raises a `UserError` if it is not the finished output of `encode_files`."""
+        """Opens a folder; raises a `UserError` if it is not the finished output of
+        `encode_files`.
+        """
         if not (description := read_json_dict(path / _DESCRIPTION)):
-            raise UserError(f"expected a folder that `xling-tf encode` has written, but {path} is not one")
+            raise UserError(
+                f"expected a folder that `xling-tf encode` has written, but {path} is not one"
+            )
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description)
@@ -147,7 +164,8 @@ class VectorFolder:
 
     def vectors(self, shard: int) -> NDArray[Any]:
         """Returns the vectors `[rows, dim]` of a shard."""
-        if self.description["format"] == "npy":  # earlier versions could write the vectors beside the columns
+        # Earlier versions could write the vectors beside the columns.
+        if self.description["format"] == "npy":
             return np.load(_shard(self.path, shard).with_suffix(".npy"), mmap_mode="r")
         return vectors_of(pa.concat_arrays(self.columns(shard, [VECTORS])[VECTORS].chunks))
 
@@ -205,9 +223,11 @@ def _rows_of(path: Path) -> int | None:
 
 
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the description of the file's folder; in an empty folder, writes these settings as such.
+    """Returns the description of the file's folder; in an empty folder, writes these settings as
+    such.
 
-    Raises a `UserError` if the settings differ, because work in the folder then cannot be continued.
+    Raises a `UserError` if the settings differ, because work in the folder then cannot be
+    continued.
     """
     if not (description := _require_continuable(path, settings)):
         write_json(path, description := {**settings})
@@ -222,25 +242,30 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
     for name, value in settings.items():
         if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
-            raise UserError(f"{folder} is for {values}; give another `output`, or remove the folder")
+            raise UserError(
+                f"{folder} is for {values}; give another `output`, or remove the folder"
+            )
     return description
 
 
 def _whole_shards(folder: Path, settings: Mapping[str, Any]) -> tuple[int, int]:
     """Returns the number of shards before the first that is missing or not full, and of their rows.
 
-    That one is written again: the last one of all may have fewer rows, but so may one that lost some.
+    That one is written again: the last one of all may have fewer rows, but so may one that lost
+    some.
     """
     rows = settings["rows_per_shard"]
     number = next(number for number in count() if _rows_of(_shard(folder, number)) != rows)
     return number, number * rows
 
 
-def _chunks(batches: Iterator[pa.RecordBatch], text_column: str, shard_rows: int) -> Iterator[pa.RecordBatch]:
+def _chunks(
+    batches: Iterator[pa.RecordBatch], text_column: str, shard_rows: int
+) -> Iterator[pa.RecordBatch]:
     """Joins and cuts batches into those that are encoded at once.
 
-    Where it cuts depends on the rows since the shard's beginning and not on the batches' sizes, so that a
-    continued encoding has the same vectors to the last bit.
+    Where it cuts depends on the rows since the shard's beginning and not on the batches' sizes, so
+    that a continued encoding has the same vectors to the last bit.
     """
     parts: list[pa.RecordBatch] = []
     rows = size = 0  # of the parts

@@ -1,1 +1,3 @@
-"""Corpora: types of records, readers, the data folder, the store on disk, and the held-out split."""
+"""Corpora: types of records, readers, the data folder, the store on disk, and the held-out
+split.
+"""

@@ -19,20 +19,22 @@ _MIN_LETTERS = 0.5
 _MAX_LENGTH_RATIO = 2.2
 _LENGTH_SLACK = 12  # characters; short sentences differ more
 _MAX_SHARED_WORDS = 0.6
-# Characters of a language for one of English. Medians of the messages of Home Assistant 2026.11 that have
-# 20 characters or more in English: .31 and .32 in Chinese (two scripts, 15,742 and 22,898 messages), .53 in
-# Japanese (20,168; sentences, with fewer foreign words, are near .4) and .52 in Korean (22,916). Languages
-# with an alphabet, the scripts of India, Khmer and Burmese are between .75 and 1.25 and need no figure.
+# Characters of a language for one of English. Medians of the messages of Home Assistant 2026.11
+# that have 20 characters or more in English: .31 and .32 in Chinese (two scripts, 15,742 and 22,898
+# messages), .53 in Japanese (20,168; sentences, with fewer foreign words, are near .4) and .52 in
+# Korean (22,916). Languages with an alphabet, the scripts of India, Khmer and Burmese are between
+# .75 and 1.25 and need no figure.
 _CHARACTERS_PER_ENGLISH = {"zh": 0.33, "yue": 0.33, "ja": 0.45, "ko": 0.5}
-# In 345 corpora of manuals, menus, games, novels, subtitles and web pages, at most 3.5% of the texts were
-# taken for another language.
+# In 345 corpora of manuals, menus, games, novels, subtitles and web pages, at most 3.5% of the
+# texts were taken for another language.
 _MAX_FOREIGN = 0.1
 _MIN_RECOGNISED = 30  # texts; fewer say nothing about a corpus
 _MAX_UNTRANSLATED = 0.1
 _MIN_DIFFERENT = 0.5
 
-# The most widespread languages, which `language_of` recognises besides the expected ones. Each further
-# language adds mistakes on short texts: with all 139, 2% of sentences of 20 to 40 letters; with these, 0.2%.
+# The most widespread languages, which `language_of` recognises besides the expected ones. Each
+# further language adds mistakes on short texts: with all 139, 2% of sentences of 20 to 40 letters;
+# with these, 0.2%.
 _WIDESPREAD = {
     *("ar", "bg", "cs", "da", "de", "el", "en", "es", "fa", "fi", "fr", "he", "hi", "hu", "id"),
     *("it", "ja", "ko", "nl", "pl", "pt", "ro", "ru", "sv", "th", "tr", "uk", "vi", "zh"),
@@ -43,12 +45,13 @@ _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
-# In the scripts from Arabic to Burmese, joiners are part of the spelling of words, such as Persian plurals.
+# In the scripts from Arabic to Burmese, joiners are part of the spelling of words, such as Persian
+# plurals.
 _INVISIBLE = re.compile(
     "[\0\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]|(?<![\u0600-\u1aff])[\u200c\u200d]"
 )
-# Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do not match.
-# Marks above U+FFFF, of rare scripts, would make matching four times as slow.
+# Combining marks, such as the vowel signs of Hindi: parts of words that `\w` and `str.isalpha` do
+# not match. Marks above U+FFFF, of rare scripts, would make matching four times as slow.
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
 WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
 # Marks after anything else, such as the one that asks for a colourful emoji, are not letters.
@@ -65,8 +68,8 @@ _LEFTOVER = re.compile(
 def normalise(text: str) -> str:
     """Returns a text in NFC, on one line, with single spaces and without invisible characters.
 
-    Joiners stay in the scripts that spell words with them. Halves of surrogate pairs, which JSON and HTML
-    entities can spell, become U+FFFD.
+    Joiners stay in the scripts that spell words with them. Halves of surrogate pairs, which JSON
+    and HTML entities can spell, become U+FFFD.
     """
     try:
         text.encode()
@@ -90,12 +93,16 @@ def num_letters(text: str) -> int:
 def lengths_agree(source: str, target: str, source_language: str, target_language: str) -> bool:
     """Returns True if one text is neither too long nor too short for a translation of the other."""
     sides = ((source, source_language), (target, target_language))
-    lengths = [len(text) / _CHARACTERS_PER_ENGLISH.get(without_country(code), 1.0) for text, code in sides]
+    lengths = [
+        len(text) / _CHARACTERS_PER_ENGLISH.get(without_country(code), 1.0) for text, code in sides
+    ]
     return max(lengths) <= _MAX_LENGTH_RATIO * min(lengths) + _LENGTH_SLACK
 
 
 def form_fault(text: str) -> str | None:
-    """Returns why a normalised text is no sentence in any language: empty, too long, markup, or None."""
+    """Returns why a normalised text is no sentence in any language: empty, too long, markup, or
+    None.
+    """
     if not text:
         return "empty"
     if len(text) > MAX_CHARACTERS:
@@ -111,7 +118,9 @@ def has_leftovers(text: str) -> bool:
 
 
 def translation_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why one text does not look like a translation of the other, or None."""
+    """Returns the first reason why one text does not look like a translation of the other, or
+    None.
+    """
     if pair.source.lower() == pair.target.lower():
         return "same on both sides"
     if not lengths_agree(pair.source, pair.target, source, target):
@@ -132,8 +141,14 @@ def _is_recognisable(language: str) -> bool:
 
 
 def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why normalised sentences of any languages are no translations, or None."""
-    if fault := form_fault(pair.source) or form_fault(pair.target) or translation_fault(pair, source, target):
+    """Returns the first reason why normalised sentences of any languages are no translations, or
+    None.
+    """
+    if (
+        fault := form_fault(pair.source)
+        or form_fault(pair.target)
+        or translation_fault(pair, source, target)
+    ):
         return fault
     for text, language in ((pair.source, source), (pair.target, target)):
         recognised = language_of(text, (source, target))
@@ -151,7 +166,8 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:
-    """Returns the language of a sentence by py3langid (Lui and Baldwin 2012), expected or widespread.
+    """Returns the language of a sentence by py3langid (Lui and Baldwin 2012), expected or
+    widespread.
 
     It is a code without a country, and None if the text is too short or the language uncertain.
     """
@@ -176,12 +192,16 @@ def _identifier(expected: frozenset[str]) -> Any:
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
-    """Yields a phrase for each fault in a sample of a corpus: other languages, equal sides, repeats."""
+    """Yields a phrase for each fault in a sample of a corpus: other languages, equal sides,
+    repeats.
+    """
     for language, side in columns_of(languages):
         fields = (field for record in records for field in tuple(record)[side])
         texts = dict.fromkeys(field for field in fields if isinstance(field, str))
         if _is_recognisable(language):
-            recognised = (language_of(text, languages.split("-")) for text in list(texts)[:SAMPLE_SIZE])
+            recognised = (
+                language_of(text, languages.split("-")) for text in list(texts)[:SAMPLE_SIZE]
+            )
             counts = Counter(filter(None, recognised))
             total = counts.total()
             del counts[without_country(language)]

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-# The roles of columns in pairs by their names, which are in lower case and without spaces and punctuation.
+# The roles of columns in pairs by their names, which are in lower case and without spaces and
+# punctuation.
 _ROLES = re.compile(
     r"(?P<first>anchor|query|question|source|src|first|message|premise|(?:sentence|text|question)[1a])"
     r"|(?P<second>pos|positive|answer|target|tgt|second|response|reply|hypothesis|document|passage"
@@ -25,7 +26,14 @@ _OTHER_NAMES = {
     "response": ("reply",),
     "sentence1": ("sentencea", "text1", "texta", "question1"),
     "sentence2": ("sentenceb", "text2", "textb", "question2"),
-    "score": ("similarityscore", "similarity", "relatednessscore", "relatedness", "label", "isduplicate"),
+    "score": (
+        "similarityscore",
+        "similarity",
+        "relatednessscore",
+        "relatedness",
+        "label",
+        "isduplicate",
+    ),
 }
 _LANGUAGE_NAMES = {
     **{"afrikaans": "af", "albanian": "sq", "amharic": "am", "arabic": "ar", "armenian": "hy"},
@@ -33,7 +41,14 @@ _LANGUAGE_NAMES = {
     **{"bulgarian": "bg", "burmese": "my", "catalan": "ca", "chinese": "zh", "croatian": "hr"},
     **{"czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo"},
     **{"estonian": "et", "finnish": "fi", "french": "fr", "galician": "gl", "georgian": "ka"},
-    **{"german": "de", "greek": "el", "gujarati": "gu", "hausa": "ha", "hebrew": "he", "hindi": "hi"},
+    **{
+        "german": "de",
+        "greek": "el",
+        "gujarati": "gu",
+        "hausa": "ha",
+        "hebrew": "he",
+        "hindi": "hi",
+    },
     **{"hungarian": "hu", "icelandic": "is", "indonesian": "id", "irish": "ga", "italian": "it"},
     **{"japanese": "ja", "kannada": "kn", "kazakh": "kk", "khmer": "km", "korean": "ko"},
     **{"kurdish": "ku", "lao": "lo", "latin": "la", "latvian": "lv", "lithuanian": "lt"},
@@ -42,7 +57,14 @@ _LANGUAGE_NAMES = {
     **{"polish": "pl", "portuguese": "pt", "punjabi": "pa", "romanian": "ro", "russian": "ru"},
     **{"serbian": "sr", "sinhala": "si", "slovak": "sk", "slovenian": "sl", "somali": "so"},
     **{"spanish": "es", "swahili": "sw", "swedish": "sv", "tagalog": "tl", "tamil": "ta"},
-    **{"telugu": "te", "thai": "th", "turkish": "tr", "ukrainian": "uk", "urdu": "ur", "uzbek": "uz"},
+    **{
+        "telugu": "te",
+        "thai": "th",
+        "turkish": "tr",
+        "ukrainian": "uk",
+        "urdu": "ur",
+        "uzbek": "uz",
+    },
     **{"vietnamese": "vi", "welsh": "cy", "yoruba": "yo", "zulu": "zu"},
 }
 _LANGUAGES = frozenset(_LANGUAGE_NAMES.values())
@@ -58,7 +80,9 @@ def name_key(name: Any) -> str:
 
 
 def role_of(name: Any) -> str | None:
-    """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if unknown."""
+    """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if
+    unknown.
+    """
     match = _ROLES.fullmatch(name_key(name))
     return match and match.lastgroup
 
@@ -69,25 +93,35 @@ def is_row_number(name: Any) -> bool:
 
 
 def language_in(name: Any) -> str:
-    """Returns the language that the name of a column may stand for, in lower case; "" if there is none.
+    """Returns the language that the name of a column may stand for, in lower case; "" if there is
+    none.
 
     Example:
         >>> [language_in(name) for name in ("Spanish", "text_es", "es-ES", "translation.zh_Hans", "title")]
         ['es', 'es', 'es_es', 'zh_hans', '']
     """
-    words = [word for word in re.split(r"[\W_]+", str(name).lower()) if word and word not in _OTHER_WORDS]
+    words = [
+        word for word in re.split(r"[\W_]+", str(name).lower()) if word and word not in _OTHER_WORDS
+    ]
     language, *region = words or [""]
     code = [_LANGUAGE_NAMES.get(language, language), *(_SCRIPTS.get(word, word) for word in region)]
-    return "_".join(code) if re.fullmatch(r"[a-z]{2,3}(_([a-z]{2}|[a-z]{4}|\d{3}))?", "_".join(code)) else ""
+    return (
+        "_".join(code)
+        if re.fullmatch(r"[a-z]{2,3}(_([a-z]{2}|[a-z]{4}|\d{3}))?", "_".join(code))
+        else ""
+    )
 
 
 def is_header(cells: Iterable[Any]) -> bool:
     """Returns True if all cells of a first row are names of columns."""
-    return all(role_of(c) or name_key(c) == "context" or (name_key(c) and is_row_number(c)) for c in cells)
+    return all(
+        role_of(c) or name_key(c) == "context" or (name_key(c) and is_row_number(c)) for c in cells
+    )
 
 
 def roles_of(names: Sequence[Any], order: Sequence[str] = ()) -> list[str | None]:
-    """Returns the role of each column, see `role_of`; without any, two languages are "first" and "second".
+    """Returns the role of each column, see `role_of`; without any, two languages are "first" and
+    "second".
 
     They are in the order of the columns, or in `order`, if columns are named by these languages.
 
@@ -128,8 +162,8 @@ def find_columns(
 
     A language is also found by its English name, with a region, and beside words such as "text".
 
-    Returns the place of each column, None for an optional one (of the last) that is missing; None instead of
-    a list if a column is missing, if two have its name, or if one stands for two.
+    Returns the place of each column, None for an optional one (of the last) that is missing; None
+    instead of a list if a column is missing, if two have its name, or if one stands for two.
 
     Example:
         >>> find_columns(["id", "es", "en"], ["source", "target"], others=["en", "es"])

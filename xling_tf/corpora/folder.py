@@ -34,15 +34,19 @@ from xling_tf.files import NOTES, first_names
 
 # Everyday sentences, chats, stories and questions, written for this project, for trial runs.
 SAMPLE_FOLDER: Path = Path(__file__).parent / "sample"
-# The folder into which data/default.py writes the default corpora, and their languages besides English.
+# The folder into which data/default.py writes the default corpora, and their languages besides
+# English.
 _PREPARED = Path("data/prepared")
 DEFAULT_TARGETS: tuple[str, ...] = ("es", "fr", "de", "zh")
-# The hyphen of "pt-BR", where file names need "pt_BR" because hyphens separate the languages of a pair.
+# The hyphen of "pt-BR", where file names need "pt_BR" because hyphens separate the languages of a
+# pair.
 _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1,3}(?:[.-]|$))")
 
 
 class CorpusFile(NamedTuple):
-    """A file, or two of translated scored pairs, whose name says that it holds a corpus or a shard."""
+    """A file, or two of translated scored pairs, whose name says that it holds a corpus or a
+    shard.
+    """
 
     kind: str
     name: str
@@ -100,8 +104,8 @@ class FileCorpus(Corpus):
 def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[Corpus]:
     """Finds the corpora of the languages of a config; see `load_folder`.
 
-    Without a folder, these are the sample if the config asks for it, or else the default corpora, which
-    data/default.py writes to `data/prepared` in the working folder.
+    Without a folder, these are the sample if the config asks for it, or else the default corpora,
+    which data/default.py writes to `data/prepared` in the working folder.
     """
     options |= {"source": config.source, "all_pairs": config.all_pairs}
     if data or config.sample:
@@ -111,8 +115,8 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
         folder = _PREPARED / f"{config.source}-{target}"
         if not folder.is_dir():
             raise UserError(
-                f"the default corpora of {folder} are missing; prepare them with python data/default.py "
-                f"--target {target}, or give a folder of corpora"
+                f"the default corpora of {folder} are missing; prepare them with python "
+                f"data/default.py --target {target}, or give a folder of corpora"
             )
         for corpus in load_folder(folder, targets=[target], **options):
             # The folders of all pairs hold the same corpora in the source language.
@@ -148,9 +152,10 @@ def load_folder(
 ) -> list[Corpus]:
     """Finds the corpora of a data folder in some languages, ordered by type, layout and name.
 
-    These are translations between the source and a target, in either direction of the file name; natural
-    language inference in the source language (the paper trains on English, Chidambaram et al. 2019,
-    sec. 3.1); and all other types in the source and the targets. They are read when they are iterated.
+    These are translations between the source and a target, in either direction of the file name;
+    natural language inference in the source language (the paper trains on English, Chidambaram et
+    al. 2019, sec. 3.1); and all other types in the source and the targets. They are read when they
+    are iterated.
     """
     logging.info("corpora of %s", folder)
     languages = (source, *targets)
@@ -169,29 +174,40 @@ def load_folder(
             raise _no_translations(folder, files, source, target)
         if with_mined and not any((folder / MINED_FOLDER).glob(f"[!.]*.{source}-{target}.tsv.gz")):
             raise UserError(
-                f"tasks.translation_ranking.hard_negatives needs files in {folder / MINED_FOLDER}, but there "
-                f"is none for {source}-{target}; {mining_command(folder, source, target)}, or set it to 0"
+                "tasks.translation_ranking.hard_negatives needs files in "
+                f"{folder / MINED_FOLDER}, but there is none for {source}-{target}; "
+                f"{mining_command(folder, source, target)}, or set it to 0"
             )
     shards: defaultdict[tuple[Any, ...], list[CorpusFile]] = defaultdict(list)
     for file in used:
         shards[file.kind, file.pattern, file.languages].append(file)
     _require_complete(shards.values())
-    corpora = [_corpus(parts, languages, folder if with_mined else None) for parts in shards.values()]
+    corpora = [
+        _corpus(parts, languages, folder if with_mined else None) for parts in shards.values()
+    ]
     if with_mined:
         joined = {corpus.mined for corpus in corpora}
         pairs = tuple(f".{source}-{target}." for target in targets)
         mined = [path for path in _files_of(folder / MINED_FOLDER) if path.suffix != ".json"]
-        unmatched = [path.name for path in mined if path not in joined and any(p in path.name for p in pairs)]
+        unmatched = [
+            path.name for path in mined if path not in joined and any(p in path.name for p in pairs)
+        ]
         _warn_of_unread(folder / MINED_FOLDER, unmatched)
     return [*corpora]
 
 
 def _scored_across(files: Sequence[CorpusFile], source: str) -> Iterator[CorpusFile]:
-    """Pairs files of scored sentences in the source language with translations that have the same scores."""
+    """Pairs files of scored sentences in the source language with translations that have the same
+    scores.
+    """
     scored = [file for file in files if file.kind == "similarity" and file.num_shards == 1]
     for file, other in permutations(scored, 2):
         is_same = (file.name, file.split) == (other.name, other.split)
-        if is_same and file.languages == (source,) and _scores(*file.paths) == _scores(*other.paths):
+        if (
+            is_same
+            and file.languages == (source,)
+            and _scores(*file.paths) == _scores(*other.paths)
+        ):
             languages, paths = (source, *other.languages), (*file.paths, *other.paths)
             yield file._replace(languages=languages, paths=paths, read=read_similarity_across)
 
@@ -209,23 +225,29 @@ def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:
         if num_missing := file.num_shards - len(present):
             first = next(number for number in range(file.num_shards) if number not in present)
             raise UserError(
-                f"{file.pattern} must be {file.num_shards} shards, but {num_missing} of them are missing "
-                f"(first {first:05}); download or make them again"
+                f"{file.pattern} must be {file.num_shards} shards, but {num_missing} of them are "
+                f"missing (first {first:05}); download or make them again"
             )
         key = (file.kind, file.name, *sorted(file.languages), file.split)
         if (other := seen.setdefault(key, file.pattern)) != file.pattern:
-            raise UserError(f"{other} and {file.pattern} have the same name; delete or rename one of them")
+            raise UserError(
+                f"{other} and {file.pattern} have the same name; delete or rename one of them"
+            )
 
 
 def discover(folder: Path) -> Iterator[CorpusFile]:
-    """Finds the corpus files of a data folder, in all languages, ordered by type, layout and name."""
+    """Finds the corpus files of a data folder, in all languages, ordered by type, layout and
+    name.
+    """
     require_data_folder(folder)
     for record_type in RECORD_TYPES.values():
         for layout in record_type.layouts:
             for path in chain.from_iterable(_files_of(folder / place) for place in layout.folders):
                 if match := layout.pattern.fullmatch(path.name):
                     parts = match.groupdict()
-                    languages = tuple(parts[s] for s in ("source", "target") if s in parts) or ("en",)
+                    languages = tuple(parts[s] for s in ("source", "target") if s in parts) or (
+                        "en",
+                    )
                     read = layout.read
                     if "languages" in inspect.signature(read).parameters:
                         read = partial(read, languages=languages)
@@ -241,7 +263,9 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                     )
 
 
-def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None) -> FileCorpus:
+def _corpus(
+    shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path | None
+) -> FileCorpus:
     file = shards[0]
     languages = "-".join(sorted(file.languages, key=order.index))
     mined = None
@@ -261,7 +285,10 @@ def _corpus(shards: Sequence[CorpusFile], order: Sequence[str], mined_in: Path |
 
 
 def _log_unread(
-    folder: Path, files: Sequence[CorpusFile], unused: Sequence[CorpusFile], languages: Sequence[str]
+    folder: Path,
+    files: Sequence[CorpusFile],
+    unused: Sequence[CorpusFile],
+    languages: Sequence[str],
 ) -> None:
     """Logs which files are not trained on; warns of those that may be meant for training."""
     in_others = []
@@ -273,26 +300,41 @@ def _log_unread(
         except UserError as error:
             logging.warning("%s is not read: %s", file.pattern, error)
     if in_others:
-        logging.info("not used for %s: %s", ", ".join(languages), first_names([*dict.fromkeys(in_others)]))
+        logging.info(
+            "not used for %s: %s", ", ".join(languages), first_names([*dict.fromkeys(in_others)])
+        )
     known = {path for file in files for path in file.paths}
-    places = dict.fromkeys(p for t in RECORD_TYPES.values() for layout in t.layouts for p in layout.folders)
+    places = dict.fromkeys(
+        p for t in RECORD_TYPES.values() for layout in t.layouts for p in layout.folders
+    )
     known |= {folder / place.split("/")[0] for place in (MINED_FOLDER, *places)}
     for place in places:
         # Tables in eval/ are for evaluation.
-        other = re.compile(NOTES.pattern + (rf"|.*\.(?i:tsv){PACKED}" if place.startswith("eval/") else ""))
+        other = re.compile(
+            NOTES.pattern + (rf"|.*\.(?i:tsv){PACKED}" if place.startswith("eval/") else "")
+        )
         unknown = [path.name for path in _entries(folder / place) if path not in known]
         _warn_of_unread(folder / place, [name for name in unknown if not other.fullmatch(name)])
 
 
 def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:
-    names = [f"{name} (call it {new})" if (new := _REGION.sub("_", name)) != name else name for name in names]
+    names = [
+        f"{name} (call it {new})" if (new := _REGION.sub("_", name)) != name else name
+        for name in names
+    ]
     if names:
-        logging.warning("not read in %s: %s; see docs/data.md for the layout", folder, first_names(names))
+        logging.warning(
+            "not read in %s: %s; see docs/data.md for the layout", folder, first_names(names)
+        )
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Returns the entries of a folder, sorted, without hidden ones; none if there is no such folder."""
-    return sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
+    """Returns the entries of a folder, sorted, without hidden ones; none if there is no such
+    folder.
+    """
+    return (
+        sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
+    )
 
 
 def _files_of(folder: Path) -> list[Path]:
@@ -303,10 +345,14 @@ def _files_of(folder: Path) -> list[Path]:
 def require_data_folder(folder: Path) -> None:
     """Raises a `UserError` unless there is such a folder."""
     if not folder.is_dir():
-        raise UserError(f"the data folder {folder} is not a folder; docs/data.md describes its files")
+        raise UserError(
+            f"the data folder {folder} is not a folder; docs/data.md describes its files"
+        )
 
 
-def _no_translations(folder: Path, files: Sequence[CorpusFile], source: str, target: str) -> UserError:
+def _no_translations(
+    folder: Path, files: Sequence[CorpusFile], source: str, target: str
+) -> UserError:
     pairs = sorted({"-".join(file.languages) for file in files if file.kind == "parallel"})
     for language in (source, target):
         require_known(language, {"LANGUAGE", *(code for file in files for code in file.languages)})

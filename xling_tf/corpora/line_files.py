@@ -18,7 +18,8 @@ from xling_tf.files import replacing
 
 # Regular expression of a language code in a file name: "es", "pt_BR", "zh_Hans".
 LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
-# Languages and scripts without spaces between words: Chinese, Japanese and Thai. Korean uses spaces.
+# Languages and scripts without spaces between words: Chinese, Japanese and Thai. Korean uses
+# spaces.
 _UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
 UNSPACED_RANGES = (
     ("\u0e00", "\u0e7f"),  # Thai
@@ -28,8 +29,8 @@ UNSPACED_RANGES = (
     ("\U00020000", "\U0003ffff"),
 )
 
-# Bytes. A model reads a few hundred tokens of a text, so a longer line is not a sentence: the file has no
-# line feeds, or is a decompression bomb.
+# Bytes. A model reads a few hundred tokens of a text, so a longer line is not a sentence: the file
+# has no line feeds, or is a decompression bomb.
 MAX_LINE = 1 << 20
 # A text has at most this many times the bytes of its NFC: a decomposed "ΐ" has 3.5 times as many.
 MAX_EXPANSION = 4
@@ -60,10 +61,12 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
-    r"""Yields the number of each line, from 1, and its stripped NFC text, or the reason for having none.
+    r"""Yields the number of each line, from 1, and its stripped NFC text, or the reason for having
+    none.
 
-    Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped, because they may
-    delimit an empty column. The file may be compressed; a few MiB of it are in memory.
+    Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
+    because they may delimit an empty column. The file may be compressed; a few MiB of it are in
+    memory.
     """
     number = 0
     try:
@@ -72,7 +75,9 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
                 yield from enumerate(map(_text, block), number + 1)
                 number += len(block)
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}; correct the path") from error
+        raise UserError(
+            f"{path} cannot be read: {error.strerror or error}; correct the path"
+        ) from error
 
 
 def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
@@ -86,8 +91,11 @@ def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def split_blocks(pieces: Iterable[bytes], separator: bytes, limit: int) -> Iterator[list[bytes | None]]:
-    r"""Splits a stream at separators; yields the records that end in each piece, None for too long ones.
+def split_blocks(
+    pieces: Iterable[bytes], separator: bytes, limit: int
+) -> Iterator[list[bytes | None]]:
+    r"""Splits a stream at separators; yields the records that end in each piece, None for too long
+    ones.
 
     Example:
         >>> list(split_blocks([b"one\ntw", b"o\nthree and more\nend"], b"\n", 5))
@@ -102,7 +110,8 @@ def split_blocks(pieces: Iterable[bytes], separator: bytes, limit: int) -> Itera
         end = pending.rfind(separator, begin)
         if end >= 0:
             records: list[bytes | None] = [
-                None if len(record) > limit else record for record in bytes(pending[:end]).split(separator)
+                None if len(record) > limit else record
+                for record in bytes(pending[:end]).split(separator)
             ]
             if is_too_long:
                 records[0] = None
@@ -118,20 +127,48 @@ def split_blocks(pieces: Iterable[bytes], separator: bytes, limit: int) -> Itera
 
 # Formats that have other contents than lines of cells between tabs, or that only readers know.
 _OTHER_FORMATS = {
-    *(".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather", ".orc", ".avro", ".xls"),
-    *(".xlsx", ".ods", ".xml", ".tmx", ".html", ".zip", ".7z", ".rar", ".tar", ".tgz", ".lz4", ".deflate"),
+    *(
+        ".csv",
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".parquet",
+        ".arrow",
+        ".feather",
+        ".orc",
+        ".avro",
+        ".xls",
+    ),
+    *(
+        ".xlsx",
+        ".ods",
+        ".xml",
+        ".tmx",
+        ".html",
+        ".zip",
+        ".7z",
+        ".rar",
+        ".tar",
+        ".tgz",
+        ".lz4",
+        ".deflate",
+    ),
 }
 _PACKERS = {".gz", ".bz2", ".xz", ".lzma", ".zst", ".zstd"}
 
 
 def require_name_of_lines(path: Path) -> None:
-    """Raises a `UserError` if the name of an output promises another format than lines between tabs."""
+    """Raises a `UserError` if the name of an output promises another format than lines between
+    tabs.
+    """
     endings = [ending.lower() for ending in path.suffixes[-2:]]
     if endings and endings[-1] in (".zst", ".zstd"):
         library("zstandard", "zstandard, for .zst files,", "bulk")
     named = endings[:-1] if endings and endings[-1] in _PACKERS else endings
     if named and (wrong := named[-1]) in _OTHER_FORMATS:
-        raise UserError(f"`output` is for lines of text; name it .tsv or .tsv.gz, not {wrong}: {path.name}")
+        raise UserError(
+            f"`output` is for lines of text; name it .tsv or .tsv.gz, not {wrong}: {path.name}"
+        )
 
 
 def _packing(file: BinaryIO, name: str) -> Any:
@@ -154,12 +191,17 @@ def _packing(file: BinaryIO, name: str) -> Any:
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes lines to a file that appears whole or not at all, compressed as its name says."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, temporary.open("wb") as file, _packing(file, path.name) as output:
+    with (
+        replacing(path) as temporary,
+        temporary.open("wb") as file,
+        _packing(file, path.name) as output,
+    ):
         for line in lines:
             output.write(f"{line}\n".encode())
 
 
-# What surrounds a text: white space, which `str.strip` strips, and byte-order marks, which it does not.
+# What surrounds a text: white space, which `str.strip` strips, and byte-order marks, which it does
+# not.
 _AROUND = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 
 
@@ -206,4 +248,8 @@ def decoded(raw: bytes | None) -> str | Unreadable:
 
 def _text(raw: bytes | None) -> str | Unreadable:
     text = decoded(raw)
-    return text if isinstance(text, Unreadable) else unicodedata.normalize("NFC", text).strip(" \r\ufeff")
+    return (
+        text
+        if isinstance(text, Unreadable)
+        else unicodedata.normalize("NFC", text).strip(" \r\ufeff")
+    )

@@ -1,9 +1,9 @@
 """Reads pairs of texts from any table, file or sequence, for every function that takes pairs.
 
 The names of columns say what they hold; numbers of rows are left out. Two columns that are named by
-languages are a pair, as are the texts of `translation: {"en": ..., "es": ...}`. Without names, two texts are
-a pair, and three are a text, the right and a wrong one, as in sentence-transformers; anything else needs
-names.
+languages are a pair, as are the texts of `translation: {"en": ..., "es": ...}`. Without names, two
+texts are a pair, and three are a text, the right and a wrong one, as in sentence-transformers;
+anything else needs names.
 """
 
 import math
@@ -46,7 +46,8 @@ class Pair(NamedTuple):
 
 
 def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
-    """Reads pairs of texts from rows, a table or the path of a table; all have a score, or none has.
+    """Reads pairs of texts from rows, a table or the path of a table; all have a score, or none
+    has.
 
     Columns that are named by languages alone are in the order of `languages`, or else in their own.
 
@@ -63,7 +64,9 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     roles = _roles(names, languages) or _roles_of_texts(table)
     score_name = dict(zip(roles, names, strict=False)).get("score", "")
     features = getattr(pairs, "features", None)  # of a Hugging Face dataset
-    classes = getattr(features.get(score_name), "names", ()) if isinstance(features, Mapping) else ()
+    classes = (
+        getattr(features.get(score_name), "names", ()) if isinstance(features, Mapping) else ()
+    )
     result, numbers = [], set()
     for number, row in enumerate(table, 1):
         cells: dict[str, list[Any]] = {"first": [], "second": [], "wrong": [], "score": []}
@@ -76,7 +79,10 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
         wrong = [text for text in cells["wrong"] if not _is_missing(text)]
         texts = [*cells["first"], *cells["second"], *wrong]
         scores = [_score(value, classes) for value in cells["score"]]
-        if not all(isinstance(text, str) and not is_blank(text) for text in texts) or None in scores:
+        if (
+            not all(isinstance(text, str) and not is_blank(text) for text in texts)
+            or None in scores
+        ):
             raise _not_a_pair(number, row)
         first, second, *wrong = map(encodable, texts)
         result.append(Pair(first, second, scores[0] if scores else None, tuple(wrong)))
@@ -84,8 +90,8 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     is_inference = "hypothesis" in map(name_key, names) or max(_INFERENCE) in numbers
     if name_key(score_name) == "label" and is_inference and numbers <= _INFERENCE and not classes:
         raise UserError(
-            f"expected scores, but the column {score_name} has classes of inference (0 is entailment); if "
-            "they are scores, call the column score"
+            f"expected scores, but the column {score_name} has classes of inference (0 is "
+            "entailment); if they are scores, call the column score"
         )
     return result
 
@@ -95,19 +101,26 @@ def _as_rows(pairs: Any, languages: Sequence[str]) -> tuple[list[str], list[list
     names: Any = None
     if isinstance(pairs, str | os.PathLike):
         first = header_of(Path(pairs))
-        names = [name for name, role in zip(first, _roles(first, languages), strict=False) if role] or None
+        names = [
+            name for name, role in zip(first, _roles(first, languages), strict=False) if role
+        ] or None
         table: list[Any] = read_table(Path(pairs), names or _UNNAMED[: len(first)])
     elif hasattr(pairs, "itertuples"):  # pandas
         names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
     elif hasattr(pairs, "to_pydict"):  # Arrow, where several columns may have one name
-        names, table = pairs.schema.names, [*zip(*(c.to_pylist() for c in pairs.columns), strict=True)]
+        names, table = (
+            pairs.schema.names,
+            [*zip(*(c.to_pylist() for c in pairs.columns), strict=True)],
+        )
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         with as_user_error("expected columns of equal length, but {error}", ValueError):
             names, table = [*pairs], [*zip(*map(as_python, pairs.values()), strict=True)]
     else:
         rows = [*pairs] if isinstance(pairs, ItemsView) else as_python(pairs)
         if isinstance(rows, bytes | Mapping | Set) or not isinstance(rows, Iterable):
-            raise UserError(f"expected pairs in a list of rows, a table or its path, got {describe(pairs)}")
+            raise UserError(
+                f"expected pairs in a list of rows, a table or its path, got {describe(pairs)}"
+            )
         table = [*map(as_python, rows)]
     if not table:
         raise UserError("expected pairs, but there are none; an iterator gives its rows only once")
@@ -138,7 +151,8 @@ def _roles(names: Sequence[str], languages: Sequence[str]) -> list[str | None]:
     if not any(roles) and len(by_language) < 3:
         return []
     counts = [roles.count(role) for role in ("first", "second", "score")]
-    chosen = by_language if any(roles) and not any(map(role_of, names)) else []  # or one of more languages
+    # Or one of more languages.
+    chosen = by_language if any(roles) and not any(map(role_of, names)) else []
     unknown = [
         name
         for place, (name, role) in enumerate(zip(names, roles, strict=True))
@@ -146,7 +160,9 @@ def _roles(names: Sequence[str], languages: Sequence[str]) -> list[str | None]:
     ]
     is_ambiguous = "score" in roles and "wrong" in roles
     if counts not in ([1, 1, 0], [1, 1, 1]) or unknown or is_ambiguous:
-        raise UserError(f"expected two columns of texts, got {', '.join(names)}; choose two and {_ADVICE}")
+        raise UserError(
+            f"expected two columns of texts, got {', '.join(names)}; choose two and {_ADVICE}"
+        )
     return roles
 
 
@@ -157,21 +173,30 @@ def _roles_of_texts(table: Sequence[list[Any]]) -> list[str | None]:
             f"expected pairs, but the first row names columns, {describe(table[0])}; leave it out"
         )
     for number, row in enumerate(table, 1):
-        if not 2 <= len(row) <= 3 or len(row) != len(table[0]) or not all(isinstance(c, str) for c in row):
+        if (
+            not 2 <= len(row) <= 3
+            or len(row) != len(table[0])
+            or not all(isinstance(c, str) for c in row)
+        ):
             raise UserError(
-                "expected rows of two texts, or of three (a text, the right and a wrong one), but pair "
-                f"{number} is {describe(row)}; for scores or more texts, give a table and {_ADVICE}"
+                "expected rows of two texts, or of three (a text, the right and a wrong one), but "
+                f"pair {number} is {describe(row)}; for scores or more texts, give a table and "
+                f"{_ADVICE}"
             )
     for index, column in enumerate(zip(*table, strict=True), 1):
         cells = column[1:] or column  # the first may be a name that is not known
-        if len(table[0]) == 3 and all(_score(c) is not None or name_key(c) in _OTHER_CLASSES for c in cells):
+        if len(table[0]) == 3 and all(
+            _score(c) is not None or name_key(c) in _OTHER_CLASSES for c in cells
+        ):
             kind = f"column {index} has numbers or classes, such as {cells[-1]!r}"
             raise UserError(f"expected texts, but {kind}; {_ADVICE}")
     return ["first", "second", "wrong"]
 
 
 def _is_missing(value: Any) -> bool:
-    return is_blank(value) if isinstance(value, str) else str(value) in ("None", "nan", "<NA>", "NaT")
+    return (
+        is_blank(value) if isinstance(value, str) else str(value) in ("None", "nan", "<NA>", "NaT")
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -194,6 +219,7 @@ def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
 
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f"pair {number} must be two texts that are not empty, and perhaps wrong texts or a score (a finite "
-        f"number, or a class as duplicate or not_duplicate), got {describe(row)}; correct it, or leave it out"
+        f"pair {number} must be two texts that are not empty, and perhaps wrong texts or a score "
+        f"(a finite number, or a class as duplicate or not_duplicate), got {describe(row)}; "
+        "correct it, or leave it out"
     )

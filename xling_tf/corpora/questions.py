@@ -16,7 +16,9 @@ _NEIGHBOURS = 2
 
 
 class SquadQuestion(NamedTuple):
-    """A question to a paragraph, and the distinct sentences in which an annotated answer begins, if any."""
+    """A question to a paragraph, and the distinct sentences in which an annotated answer begins, if
+    any.
+    """
 
     key: str
     text: str
@@ -41,7 +43,8 @@ def read_questions(path: Path) -> Reading[QuestionAnswer]:
 
 
 def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
-    """Reads questions and sentences that answer them, in the order of documents of unknown paragraphs.
+    """Reads questions and sentences that answer them, in the order of documents of unknown
+    paragraphs.
 
     The context of an answer is its first occurrence with the two answers on each side.
     """
@@ -57,8 +60,8 @@ def read_squad(path: Path, languages: Sequence[str]) -> Reading[QuestionAnswer]:
     """Reads JSON of SQuAD's layout; see `read_paragraphs`.
 
     The context is the whole paragraph (Yang et al. 2019, footnote 4 and sec. 5.3). A question with
-    annotations in several sentences gives a record for each. Questions without an answer, of which SQuAD v2
-    has many, are left out and counted.
+    annotations in several sentences gives a record for each. Questions without an answer, of which
+    SQuAD v2 has many, are left out and counted.
     """
 
     def rows(reading: Reading[QuestionAnswer]) -> Iterator[tuple[QuestionAnswer, None]]:
@@ -80,9 +83,9 @@ def read_squad(path: Path, languages: Sequence[str]) -> Reading[QuestionAnswer]:
 def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
     """Reads the paragraphs of JSON of SQuAD v1.1's layout.
 
-    The answer of a question is the sentence in which an annotated answer begins, as in the ReQA evaluation
-    suite (Yang et al. 2019, sec. 5.3); several annotations may give several sentences. Paragraphs without
-    `sentence_breaks` (XQuAD-R) are split by the rules of the language.
+    The answer of a question is the sentence in which an annotated answer begins, as in the ReQA
+    evaluation suite (Yang et al. 2019, sec. 5.3); several annotations may give several sentences.
+    Paragraphs without `sentence_breaks` (XQuAD-R) are split by the rules of the language.
     """
     paragraphs: list[Paragraph] = []
     try:
@@ -90,8 +93,8 @@ def read_paragraphs(path: Path, language: str) -> list[Paragraph]:
             paragraphs += (_paragraph(paragraph, language) for paragraph in article["paragraphs"])
     except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} must be JSON in the layout of SQuAD v1.1, but is not: {repr(error)[:200]} at paragraph "
-            f"{len(paragraphs) + 1}; give the file as published"
+            f"{path} must be JSON in the layout of SQuAD v1.1, but is not: {repr(error)[:200]} at "
+            f"paragraph {len(paragraphs) + 1}; give the file as published"
         ) from error
     return paragraphs
 

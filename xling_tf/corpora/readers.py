@@ -33,12 +33,16 @@ R = TypeVar("R", bound=Record)
 
 
 class MalformedLineError(Exception):
-    """Raised for a line or row without a record; the message is the reason under which it is counted."""
+    """Raised for a line or row without a record; the message is the reason under which it is
+    counted.
+    """
 
 
 @dataclass(eq=False)
 class Reading(Generic[R]):
-    """The records of a file, which is read while they are consumed, and the count of the lines left out."""
+    """The records of a file, which is read while they are consumed, and the count of the lines left
+    out.
+    """
 
     path: Path
     expected: str  # the content that the file should have, for messages
@@ -46,7 +50,8 @@ class Reading(Generic[R]):
     rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]]
     num_records: int = 0  # read so far
     malformed: Counter[str] = field(default_factory=Counter)  # lines left out so far, by reason
-    first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)  # the first line numbers, by reason
+    # The first line numbers, by reason.
+    first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[R, str | None]]:
         """Reads the file; raises a `UserError` if the file cannot be read to its end."""
@@ -86,7 +91,9 @@ class Reading(Generic[R]):
 
     def _left_out(self) -> str:
         first = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
-        return "; ".join(f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items())
+        return "; ".join(
+            f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items()
+        )
 
 
 def read_records(
@@ -99,8 +106,8 @@ def read_records(
 ) -> Reading[R]:
     """Reads a table of one record a row, see `read_columns`.
 
-    `make` takes the cells, and returns the record or raises a `MalformedLineError`. Only the cells of the
-    `optional` columns may be empty.
+    `make` takes the cells, and returns the record or raises a `MalformedLineError`. Only the cells
+    of the `optional` columns may be empty.
     """
     num_texts = len(columns) - optional
 
@@ -139,16 +146,20 @@ def read_snli(path: Path) -> Reading[InferencePair]:
 
 
 def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
-    # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out (sec. 2.2).
+    # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out
+    # (sec. 2.2).
     if label not in NLI_LABELS:
-        raise MalformedLineError("no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}")
+        raise MalformedLineError(
+            "no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}"
+        )
     return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
 
 
 def read_similarity(path: Path, scale: Sequence[float] = ()) -> Reading[SimilarityPair]:
     """Reads pairs of sentences that people scored, such as STS Benchmark, SICK or your own.
 
-    The scores may have any scale: a record has its score in percent of the range of the file, or of `scale`.
+    The scores may have any scale: a record has its score in percent of the range of the file, or of
+    `scale`.
     """
 
     def in_percent(scored: list[tuple[str, str, float]]) -> list[SimilarityPair]:
@@ -159,7 +170,9 @@ def read_similarity(path: Path, scale: Sequence[float] = ()) -> Reading[Similari
 
 
 def score_scale(paths: Iterable[Path]) -> list[float]:
-    """Returns the lowest and the highest score of the shards of a corpus; none if they have no score."""
+    """Returns the lowest and the highest score of the shards of a corpus; none if they have no
+    score.
+    """
     scores: list[float] = []
     for path in paths:
         found = [row[2] for row, _ in read_records(path, SCORED_COLUMNS, _scored)]
@@ -178,11 +191,15 @@ def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
 
 
 def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPair]:
-    """Reads pairs across languages: sentence1 of a table, sentence2 of the same row of its translation."""
+    """Reads pairs across languages: sentence1 of a table, sentence2 of the same row of its
+    translation.
+    """
 
     def across(pairs: list[SimilarityPair]) -> list[SimilarityPair]:
         others = read_similarity(translated)
-        return [p._replace(second=other.second) for p, (other, _) in zip(pairs, others, strict=True)]
+        return [
+            p._replace(second=other.second) for p, (other, _) in zip(pairs, others, strict=True)
+        ]
 
     return read_similarity(path).converted(across)
 
@@ -194,10 +211,11 @@ def percentages(scores: list[float], scale: Sequence[float] = ()) -> list[int]:
 
 
 def read_documents(path: Path) -> Reading[SentenceTriplet]:
-    """Reads the contiguous triplets of documents: a sentence a line, a blank line between documents.
+    """Reads the contiguous triplets of documents: a sentence a line, a blank line between
+    documents.
 
-    The key of a document is its digest; the digest of a document beyond 32 MiB covers its first 32 MiB. No
-    triplet spans a line that cannot be read.
+    The key of a document is its digest; the digest of a document beyond 32 MiB covers its first 32
+    MiB. No triplet spans a line that cannot be read.
     """
 
     def rows(reading: Reading[SentenceTriplet]) -> Iterator[tuple[SentenceTriplet, str]]:
@@ -215,9 +233,9 @@ def triplets(document: Sequence[str]) -> Iterator[SentenceTriplet]:
 
 
 def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[str]]]:
-    # Yields the key and the sentences of each document, with "" in place of a line that cannot be read. A
-    # document that is too large for memory comes in parts with the same key; neighbouring parts share two
-    # sentences.
+    # Yields the key and the sentences of each document, with "" in place of a line that cannot be
+    # read. A document that is too large for memory comes in parts with the same key; neighbouring
+    # parts share two sentences.
     document: list[str] = []
     key, size = "", 0
     for number, line in read_lines(path):
@@ -243,18 +261,22 @@ def _digest(document: list[str]) -> str:
 
 
 def mined_path(data: Path, name: str, languages: str) -> Path:
-    """Returns the path of the mined negatives of a corpus, given its data folder, name and "en-es"."""
+    """Returns the path of the mined negatives of a corpus, given its data folder, name and
+    "en-es".
+    """
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
 
 
 def read_mined(path: Path) -> Iterator[TranslationPair]:
-    """Yields the pairs of a mined file, in the corpus' order; a line without negatives raises an error."""
+    """Yields the pairs of a mined file, in the corpus' order; a line without negatives raises an
+    error.
+    """
     for number, line in read_every_line(path):
         cells = line.split("\t")
         if len(cells) < 3 or not all(cells):
             raise UserError(
-                f"{path} must hold lines of source TAB target TAB negative ..., but line {number} is "
-                f"{line[:80]!r}; delete the file and mine it again with data/hard_negatives.py"
+                f"{path} must hold lines of source TAB target TAB negative ..., but line {number} "
+                f"is {line[:80]!r}; delete the file and mine it again with data/hard_negatives.py"
             )
         yield TranslationPair(cells[0], cells[1], tuple(cells[2:]))
 
@@ -272,14 +294,15 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
     if next_mined:
         languages = path.name.removesuffix(".tsv.gz").rpartition(".")[2].split("-")
         raise UserError(
-            f"{next_mined.source[:80]!r} of {path} is not in the corpus at that place: the corpus changed; "
-            + mining_command(path.parents[1], *languages)
+            f"{next_mined.source[:80]!r} of {path} is not in the corpus at that place: the corpus "
+            "changed; " + mining_command(path.parents[1], *languages)
         )
 
 
 def mining_command(data: Path, source: str, target: str) -> str:
     """Returns the advice for users who lack mined negatives."""
     return (
-        f"mine with `python data/hard_negatives.py --model exported/translation-ranking-{source}-{target} "
-        f"--data {data} --source {source} --target {target}`"
+        "mine with `python data/hard_negatives.py --model "
+        f"exported/translation-ranking-{source}-{target} --data {data} --source {source} --target "
+        f"{target}`"
     )

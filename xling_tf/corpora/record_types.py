@@ -1,4 +1,6 @@
-"""The table of record types. A new type is one row: folder, store, split and messages look it up here."""
+"""The table of record types. A new type is one row: folder, store, split and messages look it up
+here.
+"""
 
 from xling_tf.corpora import questions, readers, records
 from xling_tf.corpora.line_files import LANGUAGE
@@ -40,8 +42,8 @@ RECORD_TYPES: dict[str, RecordType] = {
             record=records.ResponsePair,
             layouts=(FileLayout(("conversations",), _ONE, readers.read_conversations),),
             split_by="message",
-            # A reply is the next message of a dialogue. If messages were hidden as well, a fifth of the
-            # conversations would leave training.
+            # A reply is the next message of a dialogue. If messages were hidden as well, a fifth of
+            # the conversations would leave training.
             hidden=("response",),
         ),
         RecordType(
@@ -63,8 +65,12 @@ RECORD_TYPES: dict[str, RecordType] = {
                 FileLayout(("questions",), _ONE, questions.read_questions),
                 FileLayout(("questions",), _ONE, questions.read_squad, "json"),
                 # The other published file, dev-v1.1.json, is for evaluation.
-                FileLayout((".", "questions"), r"(?P<name>train-v1\.1)", questions.read_squad, "json"),
-                FileLayout(("conversations",), _QUESTION_SENTENCE, questions.read_question_sentences),
+                FileLayout(
+                    (".", "questions"), r"(?P<name>train-v1\.1)", questions.read_squad, "json"
+                ),
+                FileLayout(
+                    ("conversations",), _QUESTION_SENTENCE, questions.read_question_sentences
+                ),
                 FileLayout(("conversations",), _QUESTION_PASSAGE, questions.read_questions),
             ),
             # All questions to a paragraph are in the same part.

@@ -1,4 +1,6 @@
-"""The records that tasks train on, the description of their types, and the base class of corpora."""
+"""The records that tasks train on, the description of their types, and the base class of
+corpora.
+"""
 
 import re
 from abc import ABC, abstractmethod
@@ -45,7 +47,9 @@ class InferencePair(NamedTuple):
 
 
 class QuestionAnswer(NamedTuple):
-    """A question, its answer, and the answer's paragraph (or the answer: Yang et al. 2019, listing 2)."""
+    """A question, its answer, and the answer's paragraph (or the answer: Yang et al. 2019, listing
+    2).
+    """
 
     question: str
     answer: str
@@ -71,8 +75,8 @@ class FileLayout:
     """Files of a data folder that hold one type of record."""
 
     folders: tuple[str, ...]  # relative to the data folder
-    # A regular expression of the file names without shard, ending and compression. The groups are `name`, the
-    # languages `source` and `target` (without them, English), and `split`.
+    # A regular expression of the file names without shard, ending and compression. The groups are
+    # `name`, the languages `source` and `target` (without them, English), and `split`.
     stem: str
     # Takes the path, and perhaps the `languages`; returns a `Reading`.
     read: Callable[..., Any]
@@ -87,19 +91,26 @@ class FileLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordType:
-    """A type of record: its fields, its files, and how it is split into training and held-out records."""
+    """A type of record: its fields, its files, and how it is split into training and held-out
+    records.
+    """
 
     name: str  # the `kind` of its corpora and tasks, and its folder in a data folder
     description: str  # plural noun for messages, such as "translations"
-    record: type[Any]  # a named tuple: texts, then perhaps `negatives` (more texts) and `label` (an integer)
+    # A named tuple: texts, then perhaps `negatives` (more texts) and `label` (an integer).
+    record: type[Any]
     layouts: tuple[FileLayout, ...]
     split_by: str | None  # the field whose hash decides if a record is held out; None: its document
-    template: str = "NAME.{source}.tsv"  # the usual file name, for messages; may have `{target}`, too
-    # The fields whose held-out texts are kept out of training records of the same type. Those of any field
-    # are kept out of records of other types. `corpora.split` has an exception for texts that many share.
+    # The usual file name, for messages; may have `{target}`, too.
+    template: str = "NAME.{source}.tsv"
+    # The fields whose held-out texts are kept out of training records of the same type. Those of
+    # any field are kept out of records of other types. `corpora.split` has an exception for texts
+    # that many share.
     hidden: tuple[str, ...] = ()
-    is_bilingual: bool = False  # a corpus has two languages; the first field is in the first of them
-    is_symmetric: bool = False  # the order of the first two fields says nothing: each decides like `split_by`
+    # A corpus has two languages; the first field is in the first of them.
+    is_bilingual: bool = False
+    # The order of the first two fields says nothing: each decides like `split_by`.
+    is_symmetric: bool = False
     num_contexts: int = 0  # how many of the last text fields do not count for a record's length
 
     @cached_property
@@ -117,7 +128,9 @@ class RecordType:
         return (*record[: len(self.fields)], *getattr(record, "negatives", ()))
 
     def make(self, texts: Sequence[str], label: int) -> Record:
-        """Makes a record of its texts (fields, then negatives) and its label, if the type has one."""
+        """Makes a record of its texts (fields, then negatives) and its label, if the type has
+        one.
+        """
         count = len(self.fields)
         more = {"negatives": tuple(texts[count:]), "label": label}
         return self.record(*texts[:count], *(more[name] for name in self.record._fields[count:]))
@@ -131,12 +144,15 @@ class RecordType:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(ABC):
-    """Records of one type, from files, from a library or from memory; perhaps more than fit in memory."""
+    """Records of one type, from files, from a library or from memory; perhaps more than fit in
+    memory.
+    """
 
     name: str  # the file name up to the languages
     kind: str  # the name of a `RecordType`
     languages: str  # "en-es" for translations, "en" for everything else
-    split: str = ""  # "train", "dev", "dev_matched", "dev_mismatched" or "test" if the publisher split it
+    # "train", "dev", "dev_matched", "dev_mismatched" or "test" if the publisher split it.
+    split: str = ""
 
     @property
     def title(self) -> str:

@@ -17,7 +17,9 @@ _SPACE = re.compile(r"[^\S\n]")
 
 
 def paragraphs(text: str) -> list[str]:
-    """Returns the paragraphs of a text (separated by empty lines), each on one line, without bullets."""
+    """Returns the paragraphs of a text (separated by empty lines), each on one line, without
+    bullets.
+    """
     lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
     return [line for line in lines if line]
 
@@ -43,18 +45,24 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
         [(0, 5), (5, 9)]
     """
     splitter = library("sentencex", "sentencex", "data")
-    boundaries = splitter.get_sentence_boundaries(without_country(language), _SPACE.sub(" ", paragraph))
+    boundaries = splitter.get_sentence_boundaries(
+        without_country(language), _SPACE.sub(" ", paragraph)
+    )
     return [(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
 
 
 def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
-    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each side."""
+    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each
+    side.
+    """
     around: dict[str, str] = {}
     for index, sentence in enumerate(sentences):
         if sentence not in around:
             window = sentences[max(0, index - num_neighbours) : index + num_neighbours + 1]
             # No space follows the wide full stop of Chinese.
             is_wide = (unicodedata.east_asian_width(text[-1:] or " ") in "WF" for text in window)
-            spaced = (text if wide else f"{text} " for text, wide in zip(window, is_wide, strict=True))
+            spaced = (
+                text if wide else f"{text} " for text, wide in zip(window, is_wide, strict=True)
+            )
             around[sentence] = "".join(spaced).strip()
     return around

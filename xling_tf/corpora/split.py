@@ -1,14 +1,16 @@
-"""The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by the hash of a record's normalised text.
+"""The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by the hash of a record's normalised
+text.
 
-That alone does not keep a held-out sentence out of training: it may also be in a document or be a reply.
-So a record leaves training if one of its texts is held out with a record of another type, or if one of
-its `RecordType.hidden` fields has the text of a hidden field of a held-out record of the same type. Both
-rules remove mined negatives too, but keep their record. Sentences that differ in a word remain.
+That alone does not keep a held-out sentence out of training: it may also be in a document or be a
+reply. So a record leaves training if one of its texts is held out with a record of another type, or
+if one of its `RecordType.hidden` fields has the text of a hidden field of a held-out record of the
+same type. Both rules remove mined negatives too, but keep their record. Sentences that differ in a
+word remain.
 
-Questions that share a few answers would all leave training in this way. So there is one exception: if a
-corpus would lose more than a twentieth of its training records because of texts that did not decide that
-a record of the same type and languages is held out (such as answers), the corpus keeps these records.
-What decided (the questions) stays hidden, and the held-out part is the same.
+Questions that share a few answers would all leave training in this way. So there is one exception:
+if a corpus would lose more than a twentieth of its training records because of texts that did not
+decide that a record of the same type and languages is held out (such as answers), the corpus keeps
+these records. What decided (the questions) stays hidden, and the held-out part is the same.
 """
 
 import hashlib
@@ -24,8 +26,8 @@ from numpy.typing import NDArray
 from xling_tf.corpora.records import Corpus, RecordType
 
 HELD_OUT_FRACTION = 0.1
-# The largest share of a corpus that leaves training for texts that it shares with held-out records, if
-# they did not decide that these are held out.
+# The largest share of a corpus that leaves training for texts that it shares with held-out records,
+# if they did not decide that these are held out.
 MOST_LEFT_OUT = 0.05
 _FEW = 2  # so few records may leave a corpus of any size
 _HASH_BYTES = 8
@@ -47,7 +49,8 @@ class HashedCorpus(NamedTuple):
     texts: NDArray[np.uint64]  # [texts of all corpora]
     first: NDArray[np.int64]  # [records], the position of each record's first text in `texts`
     num_texts: NDArray[np.int32]  # [records]
-    documents: NDArray[np.uint64]  # [records], of each record's document; empty if the type has none
+    # [records], of each record's document; empty if the type has none.
+    documents: NDArray[np.uint64]
 
     def column(self, field: str) -> NDArray[np.uint64]:
         """Returns the `[records]` hashes of a text field."""
@@ -58,10 +61,13 @@ class Division(NamedTuple):
     """The parts of the records of a corpus, and why some of them are not in training."""
 
     parts: NDArray[np.int8]  # [records], values of `Part`
-    num_texts: NDArray[np.int32]  # [records], that may be used: fewer if a negative is a held-out text
-    num_shared: int  # records left out, as they share a text with a held-out record of their own type
+    # [records], that may be used: fewer if a negative is a held-out text.
+    num_texts: NDArray[np.int32]
+    # Records left out, as they share a text with a held-out record of their own type.
+    num_shared: int
     num_kept: int  # records in training although they share a text with one: the exception
-    num_elsewhere: int  # records left out, as one of their texts is held out with a record of another type
+    # Records left out, as one of their texts is held out with a record of another type.
+    num_elsewhere: int
 
 
 class _HeldOut(NamedTuple):
@@ -85,7 +91,9 @@ def normalised(text: str) -> str:
 
 def text_hash(text: str) -> int:
     """Hashes the normalised text to 64 bits."""
-    return int.from_bytes(hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES).digest())
+    return int.from_bytes(
+        hashlib.blake2b(normalised(text).encode(), digest_size=_HASH_BYTES).digest()
+    )
 
 
 def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -94,17 +102,22 @@ def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
-    """Returns True if the hash of a text is in the held-out fraction, and so in every larger fraction."""
+    """Returns True if the hash of a text is in the held-out fraction, and so in every larger
+    fraction.
+    """
     return text_hash(text) < fraction * 256**_HASH_BYTES
 
 
 def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
     """Divides all corpora of a training into training and held-out records.
 
-    If the publisher split a corpus (`Corpus.split`), that split is used: test files are in neither part, and
-    a training file is split by hash only if there is no development file of the same name.
+    If the publisher split a corpus (`Corpus.split`), that split is used: test files are in neither
+    part, and a training file is split by hash only if there is no development file of the same
+    name.
     """
-    with_dev = {(c.corpus.name, c.corpus.languages) for c in corpora if c.corpus.split.startswith("dev")}
+    with_dev = {
+        (c.corpus.name, c.corpus.languages) for c in corpora if c.corpus.split.startswith("dev")
+    }
     parts = [_parts_alone(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
     by_type: defaultdict[str, list[int]] = defaultdict(list)
     for place, hashed in enumerate(corpora):
@@ -116,9 +129,13 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
         same = [(corpora[place], parts[place], held_out[place]) for place in places]
         divided, secret[name], hidden[name] = _divide_type(same)
         divisions |= zip(places, divided, strict=True)
-    elsewhere = {name: _distinct(t for other, t in secret.items() if other != name) for name in by_type}
+    elsewhere = {
+        name: _distinct(t for other, t in secret.items() if other != name) for name in by_type
+    }
     return [
-        _without_leaks(c, divisions[place], hidden[c.record_type.name], elsewhere[c.record_type.name])
+        _without_leaks(
+            c, divisions[place], hidden[c.record_type.name], elsewhere[c.record_type.name]
+        )
         for place, c in enumerate(corpora)
     ]
 
@@ -134,8 +151,8 @@ def _divide_type(
     by_languages: defaultdict[str, list[_HeldOut]] = defaultdict(list)
     for hashed, _, texts in same:
         by_languages[hashed.corpus.languages].append(texts)
-    # The exception is for corpora in the same languages: scored pairs across languages have the sentences
-    # of those in one language, though few are repeated in either.
+    # The exception is for corpora in the same languages: scored pairs across languages have the
+    # sentences of those in one language, though few are repeated in either.
     limits = {}
     for languages, near in by_languages.items():
         shared = _without(_HeldOut.joined(near).others, together.deciding)
@@ -159,12 +176,18 @@ def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
     if published is not None:
         return np.full(len(hashed.first), published, np.int8)
     deciding = hashed.record_type.deciding
-    keys = np.min([hashed.column(field) for field in deciding], axis=0) if deciding else hashed.documents
+    keys = (
+        np.min([hashed.column(field) for field in deciding], axis=0)
+        if deciding
+        else hashed.documents
+    )
     return np.where(keys < _limit(hashed.record_type), Part.HELD_OUT, Part.TRAIN).astype(np.int8)
 
 
 def _limit(record_type: RecordType) -> np.uint64:
-    """Returns the hash below which a deciding text is held out, so that a tenth of the records is."""
+    """Returns the hash below which a deciding text is held out, so that a tenth of the records
+    is.
+    """
     share = 1 - (1 - HELD_OUT_FRACTION) ** (1 / max(1, len(record_type.deciding)))
     return np.uint64(share * 256**_HASH_BYTES)
 
@@ -192,9 +215,13 @@ def _without(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArr
 
 
 def _without_shared(
-    hashed: HashedCorpus, parts: NDArray[np.int8], never: NDArray[np.uint64], shared: NDArray[np.uint64]
+    hashed: HashedCorpus,
+    parts: NDArray[np.int8],
+    never: NDArray[np.uint64],
+    shared: NDArray[np.uint64],
 ) -> tuple[Division, NDArray[np.uint64]]:
-    """Removes records with a text that is `never` in training, or that is shared, unless these are too many.
+    """Removes records with a text that is `never` in training, or that is shared, unless these are
+    too many.
 
     Also returns the texts of the records that stay nevertheless.
     """
@@ -218,7 +245,10 @@ def _without_shared(
 
 
 def _without_leaks(
-    hashed: HashedCorpus, division: Division, hidden: NDArray[np.uint64], elsewhere: NDArray[np.uint64]
+    hashed: HashedCorpus,
+    division: Division,
+    hidden: NDArray[np.uint64],
+    elsewhere: NDArray[np.uint64],
 ) -> Division:
     """Removes records whose text is held out with another type, and negatives that are held out."""
     parts, num_texts = division.parts, division.num_texts

@@ -22,7 +22,15 @@ from xling_tf.corpora.cleaning import SAMPLE_SIZE, corpus_faults
 from xling_tf.corpora.line_files import UNSPACED_RANGES
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Record, RecordType, columns_of
-from xling_tf.corpora.split import MOST_LEFT_OUT, Division, HashedCorpus, Part, divide, text_hash, text_hashes
+from xling_tf.corpora.split import (
+    MOST_LEFT_OUT,
+    Division,
+    HashedCorpus,
+    Part,
+    divide,
+    text_hash,
+    text_hashes,
+)
 from xling_tf.errors import UserError
 from xling_tf.files import file_digest, read_json, recover_folder, replacing_folder
 from xling_tf.program import progress
@@ -31,9 +39,10 @@ from xling_tf.program import progress
 STORE_VERSION = 11
 _CONTENT = "content.json"
 _TEXTS = "texts"
-# The texts of all records are in one file, one after another; neighbouring records share texts, as the
-# triplets of a document do. The files of numbers and their types: of each text its begin (and the end of the
-# last text), number of tokens, hash; of each record its first text, number of texts, label, `Part`.
+# The texts of all records are in one file, one after another; neighbouring records share texts, as
+# the triplets of a document do. The files of numbers and their types: of each text its begin (and
+# the end of the last text), number of tokens, hash; of each record its first text, number of texts,
+# label, `Part`.
 _NUMBERS = {
     "text_starts": "q",
     "num_tokens": "h",
@@ -51,20 +60,26 @@ _MAX_TOKENS = 256  # one endless line must not fill a batch of its own
 
 
 class CorpusStore:
-    """Reads a store, whose files are mapped into memory; the folder may be deleted once it is open."""
+    """Reads a store, whose files are mapped into memory; the folder may be deleted once it is
+    open.
+    """
 
     def __init__(self, folder: Path) -> None:
         with (folder / _TEXTS).open("rb") as file:
             is_empty = not os.fstat(file.fileno()).st_size
             self._bytes = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         numbers = (_numbers(folder, name) for name in _NUMBERS)
-        self.text_starts, self.num_tokens, self.hash, self.first_text, self.num_texts, *others = numbers
+        self.text_starts, self.num_tokens, self.hash, self.first_text, self.num_texts, *others = (
+            numbers
+        )
         self.label, part = others
         corpora, begin = [], 0
         for entry in read_json(folder / _CONTENT)["corpora"]:
             end = begin + entry["num_records"]
             train, held_out = (
-                StoredRecords(self, RECORD_TYPES[entry["kind"]], begin + np.flatnonzero(part[begin:end] == p))
+                StoredRecords(
+                    self, RECORD_TYPES[entry["kind"]], begin + np.flatnonzero(part[begin:end] == p)
+                )
                 for p in (Part.TRAIN, Part.HELD_OUT)
             )
             corpora.append(StoredCorpus(**entry, train=train, held_out=held_out))
@@ -78,7 +93,10 @@ class CorpusStore:
     def texts(self, positions: NDArray[np.int64]) -> NDArray[np.object_]:
         """Reads the `[n]` UTF-8 bytes of texts, by their `[n]` positions among all."""
         texts = np.empty(len(positions), object)
-        starts, ends = self.text_starts[positions].tolist(), self.text_starts[positions + 1].tolist()
+        starts, ends = (
+            self.text_starts[positions].tolist(),
+            self.text_starts[positions + 1].tolist(),
+        )
         texts[:] = [self._bytes[start:end] for start, end in zip(starts, ends, strict=True)]
         return texts
 
@@ -129,25 +147,35 @@ class StoredRecords(Sequence[Record]):
         index = int(self.indices[place])
         first = int(self.store.first_text[index])
         texts = self.store.texts(np.arange(first, first + int(self.store.num_texts[index])))
-        return self.record_type.make([text.decode() for text in texts], int(self.store.label[index]))
+        return self.record_type.make(
+            [text.decode() for text in texts], int(self.store.label[index])
+        )
 
     def column(self, field: str) -> NDArray[np.object_]:
         """Returns `[records]` UTF-8 bytes of a text field."""
-        return self.store.texts(self.store.first_text[self.indices] + self.record_type.fields.index(field))
+        return self.store.texts(
+            self.store.first_text[self.indices] + self.record_type.fields.index(field)
+        )
 
     def negatives(self, number: int, missing: NDArray[np.object_]) -> NDArray[np.object_]:
-        """Returns `[records]` UTF-8 bytes of a negative by its number from 0; `missing` fills the gaps."""
+        """Returns `[records]` UTF-8 bytes of a negative by its number from 0; `missing` fills the
+        gaps.
+        """
         place, column = len(self.record_type.fields) + number, missing.copy()
         has = self.store.num_texts[self.indices] > place
         column[has] = self.store.texts(self.store.first_text[self.indices[has]] + place)
         return column
 
     def positions(self, num_last: int = 0) -> Iterator[NDArray[np.int64]]:
-        """Yields the positions of the first texts of the records, then of the second texts, and so on.
+        """Yields the positions of the first texts of the records, then of the second texts, and so
+        on.
 
         A record with fewer texts is left out; so are the last `num_last` texts of each record.
         """
-        first, count = self.store.first_text[self.indices], self.store.num_texts[self.indices] - num_last
+        first, count = (
+            self.store.first_text[self.indices],
+            self.store.num_texts[self.indices] - num_last,
+        )
         for place in range(np.max(count, initial=0)):
             yield first[count > place] + place
 
@@ -168,7 +196,9 @@ class StoredRecords(Sequence[Record]):
 
     @property
     def text_hashes(self) -> Iterator[NDArray[np.uint64]]:
-        """Yields the `text_hash` of the first texts of the records, then of the second texts, and so on."""
+        """Yields the `text_hash` of the first texts of the records, then of the second texts, and
+        so on.
+        """
         return (self.store.hash[positions] for positions in self.positions())
 
 
@@ -191,10 +221,13 @@ def join(parts: Sequence[StoredRecords]) -> StoredRecords:
     return StoredRecords(parts[0].store, parts[0].record_type, indices)
 
 
-def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]) -> CorpusStore:
+def open_store(
+    folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]
+) -> CorpusStore:
     """Opens the store of some corpora; writes it first if the folder does not hold exactly these.
 
-    Logs what seems wrong with the corpora. If `accept` raises an error, an earlier store stays in place.
+    Logs what seems wrong with the corpora. If `accept` raises an error, an earlier store stays in
+    place.
     """
     recover_folder(folder)
     versions = [[corpus.title, corpus.version()] for corpus in corpora]
@@ -205,10 +238,15 @@ def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[Corpus
         accept(store)
         return store
     try:
-        with progress(f"reading {len(corpora)} corpora into {folder}"), replacing_folder(folder) as temporary:
+        with (
+            progress(f"reading {len(corpora)} corpora into {folder}"),
+            replacing_folder(folder) as temporary,
+        ):
             content["corpora"] = _write(temporary, corpora)
             if [[corpus.title, corpus.version()] for corpus in corpora] != versions:
-                raise UserError("a corpus changed while it was read; start again when its file is complete")
+                raise UserError(
+                    "a corpus changed while it was read; start again when its file is complete"
+                )
             content["files"] = _digests(temporary)
             (temporary / _CONTENT).write_text(json.dumps(content, indent=1), encoding="utf-8")
             store = CorpusStore(temporary)
@@ -217,11 +255,15 @@ def open_store(folder: Path, corpora: Sequence[Corpus], accept: Callable[[Corpus
         return store
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"{folder} cannot be written: {reason}; make room, or choose another") from error
+        raise UserError(
+            f"{folder} cannot be written: {reason}; make room, or choose another"
+        ) from error
 
 
 def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> CorpusStore:
-    """Opens a store that disappears with the process, in `parent` or the system's temporary folder."""
+    """Opens a store that disappears with the process, in `parent` or the system's temporary
+    folder.
+    """
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         return open_store(Path(folder) / "store", corpora, lambda store: None)
 
@@ -232,7 +274,9 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     first, hashes = _numbers(folder, "first_text"), _numbers(folder, "hash")
     count, part = (np.array(_numbers(folder, name)) for name in ("num_texts", "part"))
     hashed = [
-        HashedCorpus(corpus, RECORD_TYPES[corpus.kind], hashes, first[place], count[place], documents)
+        HashedCorpus(
+            corpus, RECORD_TYPES[corpus.kind], hashes, first[place], count[place], documents
+        )
         for corpus, place, documents, _ in written
     ]
     entries = []
@@ -247,22 +291,28 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
 
 
 def _report(title: str, division: Division, num_cut: int) -> None:
-    """Logs what is not in training because it shares texts with held-out records, or is in it although."""
+    """Logs what is not in training because it shares texts with held-out records, or is in it
+    although.
+    """
     num_train = int(np.sum(division.parts == Part.TRAIN))
     num_before = num_train + division.num_shared + division.num_elsewhere
     if division.num_kept:
         message = (
-            "%s: %d of %d training records share texts with held-out records, such as answers; they stay, as "
-            "they are more than %d%%, so that only the other texts of held-out records are new to the model"
+            "%s: %d of %d training records share texts with held-out records, such as answers; "
+            "they stay, as they are more than %d%%, so that only the other texts of held-out "
+            "records are new to the model"
         )
         logging.info(message, title, division.num_kept, num_before, round(100 * MOST_LEFT_OUT))
     if division.num_shared:
-        message = "%s: %d of %d training records are left out: they share texts with held-out records"
+        message = (
+            "%s: %d of %d training records are left out: they share texts with held-out records"
+        )
         log = logging.warning if division.num_shared > MOST_LEFT_OUT * num_before else logging.info
         log(message, title, division.num_shared, num_before)
     if division.num_elsewhere:
         message = (
-            "%s: %d of %d training records are left out: their texts are held out in data of other kinds"
+            "%s: %d of %d training records are left out: their texts are held out in data of "
+            "other kinds"
         )
         logging.info(message, title, division.num_elsewhere, num_before)
     if num_cut:
@@ -273,7 +323,9 @@ def _report(title: str, division: Division, num_cut: int) -> None:
 def _write_records(
     folder: Path, corpora: Sequence[Corpus]
 ) -> list[tuple[Corpus, slice, NDArray[np.uint64], str]]:
-    """Returns each corpus with the place of its records, the hashes of their documents, and a digest."""
+    """Returns each corpus with the place of its records, the hashes of their documents, and a
+    digest.
+    """
     written = []
     num_records = num_texts = num_bytes = 0
     with ExitStack() as stack:
@@ -312,9 +364,11 @@ def _write_records(
 
 
 def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list[int]]]:
-    """Yields blocks of the records' texts; a text that a record shares with the one before comes once."""
-    # Each block also has `[records, 3]` integers (numbers of shared texts and of all texts, label), and the
-    # hashes of the records' documents, if the type has documents.
+    """Yields blocks of the records' texts; a text that a record shares with the one before comes
+    once.
+    """
+    # Each block also has `[records, 3]` integers (numbers of shared texts and of all texts, label),
+    # and the hashes of the records' documents, if the type has documents.
     last: tuple[str, ...] = ()
     last_key, document = None, 0
     records = iter(corpus)
@@ -342,7 +396,9 @@ def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
         >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
         [6, 1]
     """
-    return np.array([min(max(1, len(_TOKEN.findall(text))), _MAX_TOKENS) for text in texts], np.int16)
+    return np.array(
+        [min(max(1, len(_TOKEN.findall(text))), _MAX_TOKENS) for text in texts], np.int16
+    )
 
 
 def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
@@ -355,7 +411,8 @@ def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
             logging.warning("%s: %s; correct or remove the corpus", corpus.title, fault)
         if corpus.split in ("", "train") and not len(stored.train):
             message = (
-                "%s: none of its %d records is left for training: %d are held out, others share their texts"
+                "%s: none of its %d records is left for training: %d are held out, others share "
+                "their texts"
             )
             logging.warning(message, corpus.title, count, len(stored.held_out))
         begin += count
@@ -369,11 +426,15 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
         content = read_json(folder / _CONTENT)
         if not expected.items() <= content.items():
             return False
-        damaged = [name for name, digest in _digests(folder).items() if digest != content["files"][name]]
+        damaged = [
+            name for name, digest in _digests(folder).items() if digest != content["files"][name]
+        ]
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         damaged = [repr(error)]
     if damaged:
-        logging.warning("the store %s is damaged (%s): the corpora are read again", folder, damaged[0])
+        logging.warning(
+            "the store %s is damaged (%s): the corpora are read again", folder, damaged[0]
+        )
     return not damaged
 
 

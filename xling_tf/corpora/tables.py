@@ -47,8 +47,9 @@ def read_columns(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the number of each row of a table, and its `stripped` cells in the order of `columns`.
 
-    The first line may name the columns, in any order and among others; otherwise the table has exactly these
-    columns. JSON lines and Parquet files name them always. The file may be compressed.
+    The first line may name the columns, in any order and among others; otherwise the table has
+    exactly these columns. JSON lines and Parquet files name them always. The file may be
+    compressed.
 
     Args:
         path: The table, in the format of its name's ending; or a file of lines for each column.
@@ -87,17 +88,23 @@ def read_columns(
 
 
 def read_table(
-    path: Path | tuple[Path, ...], columns: Sequence[str], *, others: Sequence[str] = (), optional: int = 0
+    path: Path | tuple[Path, ...],
+    columns: Sequence[str],
+    *,
+    others: Sequence[str] = (),
+    optional: int = 0,
 ) -> list[tuple[str, ...]]:
-    """Reads the rows of a table, see `read_columns`; one that cannot be used raises a `UserError`."""
+    """Reads the rows of a table, see `read_columns`; one that cannot be used raises a
+    `UserError`.
+    """
     name = path if isinstance(path, Path) else " and ".join(map(str, path))
 
     def refuse(reason: str, number: int) -> None:
         is_encoded = reason == Unreadable.NOT_UTF8
         advice = "convert it with `iconv -f ENCODING -t UTF-8`" if is_encoded else "correct it"
         raise UserError(
-            f"{name} must have the columns {', '.join(columns)}, in this order or named in line 1; line "
-            f"{number}: {reason}; {advice}"
+            f"{name} must have the columns {', '.join(columns)}, in this order or named in line "
+            f"1; line {number}: {reason}; {advice}"
         )
 
     read = read_columns(path, columns, refuse, others=others, optional=optional)
@@ -108,7 +115,9 @@ def read_table(
 
 
 def header_of(path: Path) -> list[str]:
-    """Returns the names of the columns, or what the first line has in their place; none of a faulty file."""
+    """Returns the names of the columns, or what the first line has in their place; none of a faulty
+    file.
+    """
     with suppress(UserError):
         _, names, row = next(_rows(path), (0, (), ()))
         return [*names] or ([] if isinstance(row, Unreadable) else [*row])
@@ -130,7 +139,9 @@ def _side_by_side(paths: tuple[Path, ...]) -> Iterator[_Row]:
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in lines:
             short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
-            raise UserError(f"{short} ends before line {number}, but {names} must have as many lines")
+            raise UserError(
+                f"{short} ends before line {number}, but {names} must have as many lines"
+            )
         texts = [text for _, text in lines]
         yield number, (), next((text for text in texts if isinstance(text, Unreadable)), texts)
 
@@ -145,14 +156,17 @@ _csv_limit = Lock()
 
 
 def _csv(path: Path) -> Iterator[_Row]:
-    """Yields rows under the numbers of their first lines; of a faulty row, every line that it takes."""
+    """Yields rows under the numbers of their first lines; of a faulty row, every line that it
+    takes.
+    """
     rows = csv.reader((f"{line}\n" for _, line in read_every_line(path)), strict=True)
     while True:
         first = rows.line_num + 1
         try:
             row = _next_csv_row(rows)
         except csv.Error:
-            # A quote that does not close takes all lines up to the next one, or to the longest cell.
+            # A quote that does not close takes all lines up to the next one, or to the longest
+            # cell.
             lines = range(first, rows.line_num + 1)
             reason = Unreadable.OPEN_QUOTE if len(lines) > 1 else Unreadable.NOT_CSV
             yield from ((number, (), reason) for number in lines)
@@ -163,7 +177,9 @@ def _csv(path: Path) -> Iterator[_Row]:
 
 
 def _next_csv_row(rows: Iterator[list[str]]) -> list[str] | None:
-    """Returns the next row, with cells as long as the lines of other formats; None after the last."""
+    """Returns the next row, with cells as long as the lines of other formats; None after the
+    last.
+    """
     with _csv_limit:
         usual = csv.field_size_limit(MAX_LINE)
         try:
@@ -178,14 +194,18 @@ def _json_lines(path: Path) -> Iterator[_Row]:
             row = line if isinstance(line, Unreadable) else flattened(json_object(line))
         except (ValueError, RecursionError):
             row = Unreadable.NOT_JSON
-        yield (number, (), row) if isinstance(row, Unreadable) else (number, (*row,), [*row.values()])
+        yield (
+            (number, (), row) if isinstance(row, Unreadable) else (number, (*row,), [*row.values()])
+        )
 
 
 def _parquet(path: Path) -> Iterator[_Row]:
     parquet = library("pyarrow.parquet", "pyarrow, for .parquet files,", "bulk")
     with as_user_error(f"{path} cannot be read: {{error}}; correct it", OSError, ValueError):
         file = parquet.ParquetFile(path)
-        columns = ([column.to_pylist() for column in batch.columns] for batch in file.iter_batches(1024))
+        columns = (
+            [column.to_pylist() for column in batch.columns] for batch in file.iter_batches(1024)
+        )
         rows = chain.from_iterable(zip(*batch, strict=True) for batch in columns)
         names = (*file.schema_arrow.names,)
         for number, row in enumerate(rows, 1):
@@ -201,7 +221,8 @@ NESTED = {"translation", "translations"}
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row with a column for each language of its translations, named as `datasets` names it.
+    """Returns a row with a column for each language of its translations, named as `datasets` names
+    it.
 
     Example:
         >>> flattened({"id": 1, "translation": {"en": "one", "es": "uno"}})
@@ -222,8 +243,8 @@ _READERS = {"tsv": _tsv, "csv": _csv, "jsonl": _json_lines, "parquet": _parquet}
 def _text(value: Any, column: str) -> str | Unreadable:
     """Returns the value of a JSON or Parquet file as a cell of a TSV file.
 
-    None and NaN, which pandas writes for a missing value, are empty cells. Bytes are UTF-8. Numbers and
-    booleans are no texts, but may be scores, labels or numbers of rows.
+    None and NaN, which pandas writes for a missing value, are empty cells. Bytes are UTF-8. Numbers
+    and booleans are no texts, but may be scores, labels or numbers of rows.
     """
     if isinstance(value, bytes):
         value = decoded(value)
@@ -234,7 +255,9 @@ def _text(value: Any, column: str) -> str | Unreadable:
     is_missing = value is None or (isinstance(value, float) and math.isnan(value))
     holds_text = role_of(column) in ("first", "second", "wrong") or column == "context"
     holds_text |= is_language(column) and not is_row_number(column)
-    if isinstance(value, dict | list) or (holds_text and not (is_missing or isinstance(value, str))):
+    if isinstance(value, dict | list) or (
+        holds_text and not (is_missing or isinstance(value, str))
+    ):
         return Unreadable.NOT_TEXT
     text = as_cell(unicodedata.normalize("NFC", "" if is_missing else str(value)))
     # JSON can spell half a surrogate pair, and NUL, which no line of a TSV file may have.

@@ -1,4 +1,6 @@
-"""The training texts of a model as short hashes, to measure how much of other data the model has seen."""
+"""The training texts of a model as short hashes, to measure how much of other data the model has
+seen.
+"""
 
 import io
 import zlib
@@ -18,10 +20,11 @@ TRAINED_ON = "trained_on.npz"
 
 
 class TrainedOn(NamedTuple):
-    """Hashes of the texts of training records, and of each record's first two texts as an unordered pair.
+    """Hashes of the texts of training records, and of each record's first two texts as an unordered
+    pair.
 
-    Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability of n / 2^32,
-    which is 0.06% for 2.5 million texts.
+    Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability of
+    n / 2^32, which is 0.06% for 2.5 million texts.
     """
 
     texts: NDArray[np.uint32]  # [texts], ascending
@@ -39,20 +42,34 @@ class TrainedOn(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "TrainedOn | None":
-        """Reads the file from the folder of a run or of an exported model; returns None if it is missing."""
+        """Reads the file from the folder of a run or of an exported model; returns None if it is
+        missing.
+        """
         path = folder / TRAINED_ON
         if not path.is_file():
             return None
         try:
             with path.open("rb") as file, np.load(file) as gaps:
                 return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
-        except (EOFError, LookupError, OSError, TypeError, ValueError, BadZipFile, zlib.error) as error:
-            raise UserError(f"{path} is damaged ({error}); restore it from a copy, or remove it") from error
+        except (
+            EOFError,
+            LookupError,
+            OSError,
+            TypeError,
+            ValueError,
+            BadZipFile,
+            zlib.error,
+        ) as error:
+            raise UserError(
+                f"{path} is damaged ({error}); restore it from a copy, or remove it"
+            ) from error
 
     def to_bytes(self) -> bytes:
         """Returns the content of the file for `read`: the gaps between hashes, compressed."""
         file = io.BytesIO()
-        gaps = {name: np.diff(hashes, prepend=np.uint32(0)) for name, hashes in self._asdict().items()}
+        gaps = {
+            name: np.diff(hashes, prepend=np.uint32(0)) for name, hashes in self._asdict().items()
+        }
         np.savez_compressed(file, **gaps)
         return file.getvalue()
 
@@ -68,7 +85,9 @@ class TrainedOn(NamedTuple):
         """Returns the share of pairs (at least one) whose texts were in one training record."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         hashes = dict(zip(texts, text_hashes(texts), strict=True))
-        first, second = (np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True))
+        first, second = (
+            np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True)
+        )
         return _share(first + second, self.pairs)
 
 

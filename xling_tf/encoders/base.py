@@ -16,13 +16,15 @@ from xling_tf.layers.embeddings import sum_groups
 from xling_tf.processes import require_not_forked
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
-# Number of tokens encoded at once in an exported graph, padding included. It bounds the memory, fits a CPU's
-# caches, and keeps a GPU busy (docs/results.md, "On a GPU").
+# Number of tokens encoded at once in an exported graph, padding included. It bounds the memory,
+# fits a CPU's caches, and keeps a GPU busy (docs/results.md, "On a GPU").
 _MICRO_BATCHES = {"CPU": 2048, "GPU": 65_536}
 
 
 class WordVectors(NamedTuple):
-    """The word vectors that a training starts from (`initial.vectors`), concatenated over vector spaces."""
+    """The word vectors that a training starts from (`initial.vectors`), concatenated over vector
+    spaces.
+    """
 
     words: list[str]  # the most frequent words of the translations first
     rows: NDArray[np.float32]  # [words, sum(dims)], zeros where a space lacks a word
@@ -31,34 +33,40 @@ class WordVectors(NamedTuple):
 
 
 class TokenEncoder(keras.Model, ABC):
-    """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes sentences.
+    """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes
+    sentences.
 
-    A new kind of encoder is a subclass and a row of `xling_tf.config.ENCODERS`. Its constructor takes the
-    sizes and the fields of its settings by keyword, all of which become attributes. It sets `embedding`, and
-    implements `encode_tokens`.
+    A new kind of encoder is a subclass and a row of `xling_tf.config.ENCODERS`. Its constructor
+    takes the sizes and the fields of its settings by keyword, all of which become attributes. It
+    sets `embedding`, and implements `encode_tokens`.
     """
 
     config_type: ClassVar[type[Any]]  # the dataclass of its settings
-    # The constructor's other arguments: "num_words", "num_ngrams" and "max_tokens" of the tokenizer, and
-    # "space_dims", the widths of the spaces of word vectors.
+    # The constructor's other arguments: "num_words", "num_ngrams" and "max_tokens" of the
+    # tokenizer, and "space_dims", the widths of the spaces of word vectors.
     sizes: ClassVar[tuple[str, ...]] = ("num_words",)
     num_ngrams = 0
     embedding: Any  # the layer of the embedding tables, with an attribute `tables`
     hidden_dim: int  # width of the sentence vectors
-    # Number of groups of similar length in which a training step on a CPU encodes a batch's sentences. More
-    # groups compute less on padding, but the graph has a copy of the encoder for each.
+    # Number of groups of similar length in which a training step on a CPU encodes a batch's
+    # sentences. More groups compute less on padding, but the graph has a copy of the encoder for
+    # each.
     length_groups: ClassVar[int] = 1
-    # False if the layers are those of another part of an encoder, too; true if not, and if the encoder, as a
-    # `bow_encoder`, has `assign_teacher_words`.
+    # False if the layers are those of another part of an encoder, too; true if not, and if the
+    # encoder, as a `bow_encoder`, has `assign_teacher_words`.
     is_separate: ClassVar[bool] = True
-    # Name in `importers.bert.FAMILIES` of the same architecture in transformers; "" if there is none.
+    # Name in `importers.bert.FAMILIES` of the same architecture in transformers; "" if there is
+    # none.
     transformers_family: ClassVar[str] = ""
     # Formats of `exporters` that cannot express the encoder, and what they expect instead.
     unsupported: ClassVar[Mapping[str, str]] = {"model2vec": "an average of word vectors"}
 
     def __init__(self, **kwargs: Any) -> None:
         # JSON makes lists of tuples.
-        kwargs = {name: tuple(value) if isinstance(value, list) else value for name, value in kwargs.items()}
+        kwargs = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in kwargs.items()
+        }
         names = [field.name for field in dataclasses.fields(self.config_type)]
         settings = self.config_type(**{name: kwargs.pop(name) for name in names if name in kwargs})
         sizes = {name: kwargs.pop(name) for name in self.sizes if name in kwargs}
@@ -72,9 +80,13 @@ class TokenEncoder(keras.Model, ABC):
 
     @abstractmethod
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """Encodes `[batch, length, any]` embedded words as `[batch, hidden_dim]` float32, not normalised."""
+        """Encodes `[batch, length, any]` embedded words as `[batch, hidden_dim]` float32, not
+        normalised.
+        """
 
-    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+    def encode(
+        self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False
+    ) -> Tensor:
         """Encodes sentences of words that are embedded once each; calls `encode_tokens` by default.
 
         Args:
@@ -89,7 +101,9 @@ class TokenEncoder(keras.Model, ABC):
         return self.encode_tokens(tf.gather(words, tokens), lengths, training)
 
     def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
-        """Averages the embedded words of texts, for heads that take a bag of words; see `average_words`."""
+        """Averages the embedded words of texts, for heads that take a bag of words; see
+        `average_words`.
+        """
         return average_words(words, positions, training)
 
     def call(self, features: TokenFeatures, training: bool = False) -> Tensor:
@@ -100,10 +114,12 @@ class TokenEncoder(keras.Model, ABC):
 
     @property
     def bow_encoder(self) -> Any:
-        """The part of the encoder that averages words, which the first phase of a training trains alone.
+        """The part of the encoder that averages words, which the first phase of a training trains
+        alone.
 
-        It has what a task uses of an encoder: `embed_words`, `encode`, `average`, `dense_variables`,
-        `hidden_dim`, `length_groups` and `is_separate`. None if the encoder has no such part.
+        It has what a task uses of an encoder: `embed_words`, `encode`, `average`,
+        `dense_variables`, `hidden_dim`, `length_groups` and `is_separate`. None if the encoder has
+        no such part.
         """
         return None
 
@@ -119,8 +135,11 @@ class TokenEncoder(keras.Model, ABC):
         return [v for v in self.trainable_variables if id(v) not in tables]
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """Initialises the first rows of the table; words that a space lacks keep their random rows."""
-        # `[words, any]` rows of all spaces together, and `[words, spaces]`, true if the space has the word.
+        """Initialises the first rows of the table; words that a space lacks keep their random
+        rows.
+        """
+        # `[words, any]` rows of all spaces together, and `[words, spaces]`, true if the space has
+        # the word.
         table = self.embedding.words.table
         values = tf.convert_to_tensor(table.value).numpy().copy()
         values[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
@@ -135,7 +154,9 @@ class TokenEncoder(keras.Model, ABC):
 
     def build_variables(self) -> None:
         """Creates every variable by encoding a sentence of two words."""
-        self(TokenFeatures(self.example_words(), np.zeros((1, 2), np.int32), np.full(1, 2, np.int32)))
+        self(
+            TokenFeatures(self.example_words(), np.zeros((1, 2), np.int32), np.full(1, 2, np.int32))
+        )
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
@@ -177,8 +198,11 @@ def build_encoder(settings: Mapping[str, Any]) -> TokenEncoder:
     return encoder
 
 
-def average_words(words: tf.Tensor, positions: tf.RaggedTensor, training: bool = False) -> tf.Tensor:
-    """Averages the word vectors of each text (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
+def average_words(
+    words: tf.Tensor, positions: tf.RaggedTensor, training: bool = False
+) -> tf.Tensor:
+    """Averages the word vectors of each text (Iyyer et al. 2015, "Deep Unordered Composition", eq.
+    2).
 
     Memory grows with the distinct words only: their vectors are not copied to each position.
 
@@ -203,25 +227,30 @@ def average_words(words: tf.Tensor, positions: tf.RaggedTensor, training: bool =
 def in_micro_batches(
     encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
 ) -> tf.Tensor:
-    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar length."""
+    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar
+    length.
+    """
 
     def in_chunks(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.Tensor:
         def add_chunk(
             chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            # The next k sentences, padded to the longest of them, have k times its number of tokens.
+            # The next k sentences, padded to the longest of them, have k times its number of
+            # tokens.
             ahead = lengths[begin : begin + limit]
             fits = ahead * tf.range(1, tf.size(ahead) + 1) <= limit
             end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))
             return chunk + 1, end, encodings.write(chunk, encode(tokens[begin:end]))
 
         # Of the device that runs the graph, which another one may have made.
-        limit = tf.gather([*_MICRO_BATCHES.values()], tf.raw_ops.DeviceIndex(device_names=[*_MICRO_BATCHES]))
+        limit = tf.gather(
+            [*_MICRO_BATCHES.values()], tf.raw_ops.DeviceIndex(device_names=[*_MICRO_BATCHES])
+        )
         encodings = tf.TensorArray(
             tf.float32, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, dim]
         )
-        # By default TensorFlow runs ten iterations at once, in ten times the memory. An empty batch is one
-        # chunk too, so that the result has its shape.
+        # By default TensorFlow runs ten iterations at once, in ten times the memory. An empty batch
+        # is one chunk too, so that the result has its shape.
         _, _, encodings = tf.while_loop(
             lambda chunk, begin, _: (begin < tf.size(lengths)) | (chunk < 1),
             add_chunk,
@@ -236,6 +265,8 @@ def in_micro_batches(
 def shortest_first(
     encode: Callable[[Any, tf.Tensor], tf.Tensor], tokens: Any, lengths: tf.Tensor
 ) -> tf.Tensor:
-    """Calls `encode` with sentences, sorted by their lengths, and these; returns rows in the given order."""
+    """Calls `encode` with sentences, sorted by their lengths, and these; returns rows in the given
+    order.
+    """
     order = tf.argsort(lengths, stable=True)
     return tf.gather(encode(tf.gather(tokens, order), tf.gather(lengths, order)), tf.argsort(order))

@@ -19,14 +19,16 @@ _STDDEV = 0.02  # of initial embeddings, as in the code of Devlin et al. 2019
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class BertEncoder(TokenEncoder):
-    """Encodes sentences with a BERT (Devlin et al. 2019), and pools its outputs (Reimers and Gurevych 2019).
+    """Encodes sentences with a BERT (Devlin et al. 2019), and pools its outputs (Reimers and
+    Gurevych 2019).
 
     Sums of word and position embeddings are normalised; each block normalises the sums after its
-    sub-layers. All tokens are in the first segment, whose embedding is added to the position embeddings.
+    sub-layers. All tokens are in the first segment, whose embedding is added to the position
+    embeddings.
 
     Args:
-        **kwargs: `num_words`, `max_tokens` (special tokens included), the fields of `BertConfig`, and
-            arguments of every Keras layer.
+        **kwargs: `num_words`, `max_tokens` (special tokens included), the fields of `BertConfig`,
+            and arguments of every Keras layer.
 
     Raises:
         UserError: Sentences may have more tokens than there are positions.
@@ -47,8 +49,9 @@ class BertEncoder(TokenEncoder):
         super().__init__(**kwargs)
         if self.max_tokens > self.max_positions:
             raise UserError(
-                f"the encoder has positions for {self.max_positions} tokens, but tokenizer.max_tokens is "
-                f"{self.max_tokens}: cut sentences at {self.max_positions} tokens or fewer"
+                f"the encoder has positions for {self.max_positions} tokens, but "
+                f"tokenizer.max_tokens is {self.max_tokens}: cut sentences at "
+                f"{self.max_positions} tokens or fewer"
             )
         dim = self.embedding_dim
         self.hidden_dim = (dim, *self.dense_dims)[-1]
@@ -59,7 +62,9 @@ class BertEncoder(TokenEncoder):
         # In float32, because their outputs are the sentence vectors.
         self.dense = [
             keras.layers.Dense(dim, ACTIVATIONS[name], dtype="float32", name=f"dense_{index}")
-            for index, (dim, name) in enumerate(zip(self.dense_dims, self.dense_activations, strict=True))
+            for index, (dim, name) in enumerate(
+                zip(self.dense_dims, self.dense_activations, strict=True)
+            )
         ]
 
     def make_layers(self) -> None:
@@ -89,8 +94,12 @@ class BertEncoder(TokenEncoder):
         """See `TokenEncoder.encode_tokens`."""
         return self.pool(*self.hidden_states(inputs, lengths, training))
 
-    def hidden_states(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
-        """Returns the outputs of the last block, `[batch, length, embedding_dim]`, and the mask of tokens."""
+    def hidden_states(
+        self, inputs: Tensor, lengths: Tensor, training: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the outputs of the last block, `[batch, length, embedding_dim]`, and the mask of
+        tokens.
+        """
         is_token = token_mask(inputs, lengths)
         attention_bias = ops.expand_dims(ops.where(is_token, 0.0, MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions)[: ops.shape(inputs)[1]]

@@ -10,11 +10,17 @@ from keras import ops
 from xling_tf.config import CnnConfig
 from xling_tf.encoders.base import TokenEncoder, average_words
 from xling_tf.layers.base import LayerNorm
-from xling_tf.layers.convolution import EPSILON, ConvolutionBranch, NormalizedProjection, ResidualFeedforward
+from xling_tf.layers.convolution import (
+    EPSILON,
+    ConvolutionBranch,
+    NormalizedProjection,
+    ResidualFeedforward,
+)
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_mean, token_mask
 
-# About that of the published table: tokens' embeddings and their convolutions then have similar lengths.
+# About that of the published table: tokens' embeddings and their convolutions then have similar
+# lengths.
 _TABLE_STDDEV = 0.3
 
 
@@ -22,9 +28,10 @@ _TABLE_STDDEV = 0.3
 class CnnEncoder(TokenEncoder):
     """Encodes sentences with convolutions of several widths (Yang et al. 2019, sec. 3.3).
 
-    Each width above 1 has a branch of convolutions; width 1 is the embedding of the token itself. The
-    outputs are normalised, averaged over the tokens and passed through feed-forward layers. The average is
-    multiplied by the square root of the length, because the published module divides the sum by that root.
+    Each width above 1 has a branch of convolutions; width 1 is the embedding of the token itself.
+    The outputs are normalised, averaged over the tokens and passed through feed-forward layers. The
+    average is multiplied by the square root of the length, because the published module divides the
+    sum by that root.
 
     Args:
         **kwargs: `num_words`, the fields of `CnnConfig`, and arguments of every Keras layer.
@@ -41,14 +48,19 @@ class CnnEncoder(TokenEncoder):
         )
         widths = [width for width in self.filter_widths if width > 1]
         self.projections = [
-            NormalizedProjection(num_filters, dtype=dtype, name=f"projection_{width}") for width in widths
+            NormalizedProjection(num_filters, dtype=dtype, name=f"projection_{width}")
+            for width in widths
         ]
         self.branches = [
-            ConvolutionBranch(num_filters, width, self.num_layers, dtype=dtype, name=f"branch_{width}")
+            ConvolutionBranch(
+                num_filters, width, self.num_layers, dtype=dtype, name=f"branch_{width}"
+            )
             for width in widths
         ]
         self.norm = LayerNorm(epsilon=EPSILON, dtype=dtype, name="norm")
-        self.pooled_projection = keras.layers.Dense(self.hidden_dim, dtype=dtype, name="pooled_projection")
+        self.pooled_projection = keras.layers.Dense(
+            self.hidden_dim, dtype=dtype, name="pooled_projection"
+        )
         self.feedforward = ResidualFeedforward(
             self.intermediate_dim, self.hidden_dim, dtype=dtype, name="feedforward"
         )
@@ -59,17 +71,20 @@ class CnnEncoder(TokenEncoder):
         return _WithoutConvolutions(self)
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
-        """See `TokenEncoder.embed_words`: returns the embedding of each piece, then the branches' inputs."""
+        """See `TokenEncoder.embed_words`: returns the embedding of each piece, then the branches'
+        inputs.
+        """
         rows = self.embedding(words)
         inputs = [projection(rows, training=training) for projection in self.projections]
-        # With axis -1, TensorFlow could not compute the gradient in an exported model, where the rank of the
-        # sparse gradient from the following look-up is unknown.
+        # With axis -1, TensorFlow could not compute the gradient in an exported model, where the
+        # rank of the sparse gradient from the following look-up is unknown.
         return ops.concatenate([ops.cast(rows, self.compute_dtype), *inputs], axis=1)
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
         is_token = token_mask(inputs, lengths)
-        # `split` rather than slices: the gradient of each slice would be as wide as the whole tensor.
+        # `split` rather than slices: the gradient of each slice would be as wide as the whole
+        # tensor.
         starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
         words, *parts = ops.split(inputs, starts, axis=-1) if starts else [inputs]
         mask = ops.expand_dims(is_token, axis=-1)
@@ -79,13 +94,17 @@ class CnnEncoder(TokenEncoder):
         return self.encode_average(masked_mean(tokens, is_token), lengths)
 
     def encode_average(self, average: Tensor, lengths: Tensor) -> Tensor:
-        """Maps the average of a sentence's tokens, `[batch, any]`, to `[batch, hidden_dim]` float32."""
+        """Maps the average of a sentence's tokens, `[batch, any]`, to `[batch, hidden_dim]`
+        float32.
+        """
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
         return self.feedforward(ops.cast(self.pooled_projection(average), "float32") * roots)
 
 
 class _WithoutConvolutions:
-    """A CNN as if its convolutions were zero: an average of words, which trains several times as fast."""
+    """A CNN as if its convolutions were zero: an average of words, which trains several times as
+    fast.
+    """
 
     length_groups = 1
     is_separate = False
@@ -100,7 +119,9 @@ class _WithoutConvolutions:
         of_branches = {id(v) for branch in self._cnn.branches for v in branch.trainable_variables}
         return [v for v in self._cnn.dense_variables if id(v) not in of_branches]
 
-    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+    def encode(
+        self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False
+    ) -> Tensor:
         """See `TokenEncoder.encode`."""
         words = self._cnn.norm(words, training=training)
         positions = tf.RaggedTensor.from_tensor(tokens, lengths)

@@ -14,8 +14,8 @@ from xling_tf.encoders.bert import BertEncoder
 from xling_tf.layers.base import ACTIVATIONS, Dense, Layer, LayerNorm, softmax
 from xling_tf.layers.pooling import MASKED, token_mask
 
-# Texts of more tokens than this number of windows are computed in blocks, whose neighbours are moved to them;
-# for shorter ones, a mask over all pairs of tokens takes less time.
+# Texts of more tokens than this number of windows are computed in blocks, whose neighbours are
+# moved to them; for shorter ones, a mask over all pairs of tokens takes less time.
 _WINDOWS = 8
 
 
@@ -24,18 +24,19 @@ class _Sight(NamedTuple):
 
     cos: Tensor  # of the positions' angles, [length, 1, 1, head_dim / 2] float32
     sin: Tensor
-    # Hides padding and what is outside the window: [batch, 1, any, length]; for the windows of a text in
-    # blocks [batch, 1, blocks, size, 3 * size], of a block and its neighbours.
+    # Hides padding and what is outside the window: [batch, 1, any, length]; for the windows of a
+    # text in blocks [batch, 1, blocks, size, 3 * size], of a block and its neighbours.
     bias: Tensor
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class ModernBertEncoder(BertEncoder):
-    """Encodes sentences with a ModernBERT (Warner et al. 2024, sec. 2), and pools its outputs as a BERT's.
+    """Encodes sentences with a ModernBERT (Warner et al. 2024, sec. 2), and pools its outputs as a
+    BERT's.
 
-    Queries and keys are rotated by their positions (Su et al. 2021, "RoFormer", eq. 34). The first of every
-    `global_attn_every_n_layers` layers attends to the whole text; in the others, a token attends to the
-    nearest `local_attention // 2` tokens on each side.
+    Queries and keys are rotated by their positions (Su et al. 2021, "RoFormer", eq. 34). The first
+    of every `global_attn_every_n_layers` layers attends to the whole text; in the others, a token
+    attends to the nearest `local_attention // 2` tokens on each side.
 
     Args:
         **kwargs: As of `BertEncoder`, with the fields of `ModernBertConfig`.
@@ -69,7 +70,9 @@ class ModernBertEncoder(BertEncoder):
         ]
         self.final_norm = LayerNorm(**norm, name="final_norm")
 
-    def hidden_states(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> tuple[Tensor, Tensor]:
+    def hidden_states(
+        self, inputs: Tensor, lengths: Tensor, training: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """See `BertEncoder.hidden_states`."""
         hidden = self.embedding_norm(inputs, training=training)
         limit, length = _WINDOWS * max(1, self.window), ops.shape(inputs)[1]
@@ -101,14 +104,18 @@ class ModernBertEncoder(BertEncoder):
         masks = ops.logical_and(is_near, is_key), ops.expand_dims(is_token, axis=(1, 2))
         return self._run(hidden, masks, size, training)[:, :length]
 
-    def _run(self, hidden: Tensor, masks: tuple[Tensor, Tensor], size: int | None, training: bool) -> Tensor:
+    def _run(
+        self, hidden: Tensor, masks: tuple[Tensor, Tensor], size: int | None, training: bool
+    ) -> Tensor:
         """Runs the blocks with the masks of local and global layers, as `_Sight.bias`."""
         dim = self.embedding_dim // self.num_heads
         powers = ops.arange(0, dim, 2, dtype="float32") / -dim
         positions = ops.arange(ops.shape(hidden)[1], dtype="float32")[:, None, None, None]
         sights = [
             _Sight(ops.cos(angles), ops.sin(angles), ops.where(mask, 0.0, MASKED))
-            for base, mask in zip((self.local_rope_theta, self.global_rope_theta), masks, strict=True)
+            for base, mask in zip(
+                (self.local_rope_theta, self.global_rope_theta), masks, strict=True
+            )
             for angles in [positions * base**powers]
         ]
         for block in self.blocks:
@@ -118,7 +125,8 @@ class ModernBertEncoder(BertEncoder):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class ModernBertBlock(Layer):
-    """Self-attention with rotated queries and keys, and a gated feed-forward layer (Shazeer 2020, eq. 6).
+    """Self-attention with rotated queries and keys, and a gated feed-forward layer (Shazeer 2020,
+    eq. 6).
 
     Args:
         settings: Fields of `ModernBertConfig`.
@@ -132,7 +140,11 @@ class ModernBertBlock(Layer):
         super().__init__(**kwargs)
         self.settings, self.is_first, self.is_global = settings, is_first, is_global
         config = ModernBertConfig(**settings)
-        dim, self.num_heads, self.activation = config.embedding_dim, config.num_heads, config.activation
+        dim, self.num_heads, self.activation = (
+            config.embedding_dim,
+            config.num_heads,
+            config.activation,
+        )
         norm = {"center": config.norm_bias, "epsilon": config.epsilon, "dtype": self.dtype_policy}
         attention, mlp = (
             {"use_bias": has_bias, "dtype": self.dtype_policy}
@@ -145,8 +157,12 @@ class ModernBertBlock(Layer):
         self.intermediate = Dense(2 * config.intermediate_dim, **mlp, name="intermediate")
         self.output_projection = Dense(dim, **mlp, name="output")
 
-    def call(self, inputs: Tensor, sight: _Sight, size: int | None = None, training: bool = False) -> Tensor:
-        """Maps `[batch, length, dim]` to the same, in blocks whose size divides the length, or at once."""
+    def call(
+        self, inputs: Tensor, sight: _Sight, size: int | None = None, training: bool = False
+    ) -> Tensor:
+        """Maps `[batch, length, dim]` to the same, in blocks whose size divides the length, or at
+        once.
+        """
         normed = self.attention_norm(inputs, training=training) if self.attention_norm else inputs
         inputs = inputs + self._attention(normed, sight, size)
         gated = self.intermediate(self.feedforward_norm(inputs, training=training))
@@ -166,13 +182,17 @@ class ModernBertBlock(Layer):
         elif self.is_global:
             # One block after another: together, they would take the memory of all pairs.
             by_block = ops.transpose(_in_blocks(query, size), (2, 0, 1, 3, 4))
-            mixed = tf.map_fn(lambda q: _attend(q, key, value, sight.bias), by_block, parallel_iterations=1)
+            mixed = tf.map_fn(
+                lambda q: _attend(q, key, value, sight.bias), by_block, parallel_iterations=1
+            )
             mixed = ops.transpose(mixed, (1, 2, 0, 3, 4))
         else:
             key, value = (_with_neighbours(x, size) for x in (key, value))
             mixed = _attend(_in_blocks(query, size), key, value, sight.bias)
         mixed = ops.reshape(mixed, (batch, self.num_heads, length, dim))
-        return self.attention_output(ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (batch, length, -1)))
+        return self.attention_output(
+            ops.reshape(ops.transpose(mixed, (0, 2, 1, 3)), (batch, length, -1))
+        )
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
@@ -186,6 +206,8 @@ def _in_blocks(inputs: Tensor, size: int) -> Tensor:
 
 
 def _with_neighbours(inputs: Tensor, size: int) -> Tensor:
-    """Maps `[any, any, length, dim]` to `[any, any, blocks, 3 * size, dim]`, blocks and their neighbours."""
+    """Maps `[any, any, length, dim]` to `[any, any, blocks, 3 * size, dim]`, blocks and their
+    neighbours.
+    """
     blocks = _in_blocks(tf.pad(inputs, [[0, 0], [0, 0], [size, size], [0, 0]]), size)
     return ops.concatenate([blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]], axis=3)

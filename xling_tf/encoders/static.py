@@ -18,11 +18,13 @@ from xling_tf.tokenizers.base import SpelledWords
 class StaticEncoder(TokenEncoder):
     """Averages the word vectors of a sentence, and projects the average.
 
-    Words and n-grams are embedded as in Chidambaram et al. 2019, sec. 2.1. The length of a word vector is its
-    weight in the average. This encoder trains and encodes tens of times as fast as a transformer.
+    Words and n-grams are embedded as in Chidambaram et al. 2019, sec. 2.1. The length of a word
+    vector is its weight in the average. This encoder trains and encodes tens of times as fast as a
+    transformer.
 
     Args:
-        **kwargs: `num_words`, `num_ngrams`, the fields of `StaticConfig`, and arguments of every Keras layer.
+        **kwargs: `num_words`, `num_ngrams`, the fields of `StaticConfig`, and arguments of every
+            Keras layer.
 
     Example:
         >>> encoder = StaticEncoder(num_words=10, embedding_dim=4, hidden_dim=8)
@@ -45,7 +47,9 @@ class StaticEncoder(TokenEncoder):
             name="embedding",
         )
         # In float32, because its outputs are the sentence vectors.
-        self.input_projection = keras.layers.Dense(self.hidden_dim, dtype="float32", name="input_projection")
+        self.input_projection = keras.layers.Dense(
+            self.hidden_dim, dtype="float32", name="input_projection"
+        )
 
     @property
     def bow_encoder(self) -> "StaticEncoder":
@@ -59,17 +63,23 @@ class StaticEncoder(TokenEncoder):
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
         """See `TokenEncoder.embed_words`: `[words, embedding_dim]` float32."""
-        return self.embedding(*words, training=training) if self.num_ngrams else self.embedding(words)
+        return (
+            self.embedding(*words, training=training) if self.num_ngrams else self.embedding(words)
+        )
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Projects word vectors or their average, `[..., embedding_dim]`, to `[..., hidden_dim]`."""
+        """Projects word vectors or their average, `[..., embedding_dim]`, to `[...,
+        hidden_dim]`.
+        """
         return self.input_projection(vectors)
 
     def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.average`: `[batch, hidden_dim]`."""
         return self.project(average_words(words, positions, training))
 
-    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+    def encode(
+        self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False
+    ) -> Tensor:
         """See `TokenEncoder.encode`; does not copy word vectors to each position."""
         return self.average(words, tf.RaggedTensor.from_tensor(tokens, lengths), training)
 
@@ -77,13 +87,17 @@ class StaticEncoder(TokenEncoder):
         """See `TokenEncoder.encode_tokens`."""
         return self.project(masked_mean(inputs, token_mask(inputs, lengths)))
 
-    def assign_teacher_words(self, rows: np.ndarray, projection: np.ndarray, *, ngram_scale: float) -> None:
+    def assign_teacher_words(
+        self, rows: np.ndarray, projection: np.ndarray, *, ngram_scale: float
+    ) -> None:
         """Initialises the encoder so that the projected word vectors are near a teacher's.
 
         Args:
             rows: `[known words, embedding_dim]`; the rows of hash buckets become zero.
-            projection: `[embedding_dim, hidden_dim]` kernel that maps `rows` to the teacher's vectors.
-            ngram_scale: Factor below 1 for the kernel of the n-gram layer, so that n-grams start small.
+            projection: `[embedding_dim, hidden_dim]` kernel that maps `rows` to the teacher's
+                vectors.
+            ngram_scale: Factor below 1 for the kernel of the n-gram layer, so that n-grams start
+                small.
         """
         table = self.embedding.words.table
         buckets = np.zeros((table.shape[0] - len(rows), self.embedding_dim))

@@ -18,14 +18,15 @@ from xling_tf.layers.transformer import EPSILON, TransformerBlock
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class TransformerEncoder(TokenEncoder):
-    """Encodes sentences with a transformer, and averages its outputs (Chidambaram et al. 2019, sec. 2.1).
+    """Encodes sentences with a transformer, and averages its outputs (Chidambaram et al. 2019, sec.
+    2.1).
 
-    With `bow_residual`, a zero-initialised layer adds the outputs to the average of the projected word
-    vectors, at unit length: the untrained encoder returns that average.
+    With `bow_residual`, a zero-initialised layer adds the outputs to the average of the projected
+    word vectors, at unit length: the untrained encoder returns that average.
 
     Args:
-        **kwargs: `num_words`, `num_ngrams`, `max_tokens`, the fields of `TransformerConfig`, and arguments of
-            every Keras layer.
+        **kwargs: `num_words`, `num_ngrams`, `max_tokens`, the fields of `TransformerConfig`, and
+            arguments of every Keras layer.
 
     Example:
         >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, hidden_dim=8, num_heads=2, num_layers=1)
@@ -89,7 +90,9 @@ class TransformerEncoder(TokenEncoder):
         """See `TokenEncoder.average`: `[batch, hidden_dim]`."""
         return self.static.average(words, positions, training)
 
-    def encode(self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
+    def encode(
+        self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False
+    ) -> Tensor:
         """See `TokenEncoder.encode`; projects each distinct word once."""
         return self._encode(tf.gather(self.static.project(words), tokens), lengths, training)
 
@@ -102,8 +105,9 @@ class TransformerEncoder(TokenEncoder):
         is_token = token_mask(inputs, lengths)
         attention_bias = ops.expand_dims(ops.where(is_token, 0.0, MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions, inputs.dtype)[: ops.shape(inputs)[1]]
-        # Vaswani et al. 2017, sec. 3.4: without the factor, the positions would outweigh the words. With the
-        # residual, the length of a word's vector is its weight in the average, so it is normalised here.
+        # Vaswani et al. 2017, sec. 3.4: without the factor, the positions would outweigh the words.
+        # With the residual, the length of a word's vector is its weight in the average, so it is
+        # normalised here.
         words = unit_entries(inputs) if self.bow_residual else inputs * self.hidden_dim**0.5
         hidden = ops.cast(words + positions, self.compute_dtype)
         for block in self.blocks:

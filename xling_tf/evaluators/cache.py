@@ -1,4 +1,6 @@
-"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once, even after a kill."""
+"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once, even after a
+kill.
+"""
 
 import hashlib
 import sqlite3
@@ -27,9 +29,9 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
     """Wraps an embedder so that the vector of each text is computed once, and stored as float32.
 
     Sentences, questions, responses (an answer in its context) and probabilities of pairs are stored
-    separately. A killed process loses one batch. The folder has a file for each embedder, named after its
-    checksum; several processes may use it. Without a folder or a checksum, the vectors live as long as the
-    embedder.
+    separately. A killed process loses one batch. The folder has a file for each embedder, named
+    after its checksum; several processes may use it. Without a folder or a checksum, the vectors
+    live as long as the embedder.
 
     Example:
         >>> calls = []
@@ -40,7 +42,9 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
     """
     cache = _Cache(embedder, folder, show_progress)
     # The cache makes the batches, so that texts are sorted by length once.
-    return embedder.wrapped(lambda role, function: partial(cache.encode, role, function), batch_limits=None)
+    return embedder.wrapped(
+        lambda role, function: partial(cache.encode, role, function), batch_limits=None
+    )
 
 
 class _Cache:
@@ -53,18 +57,22 @@ class _Cache:
         if folder is not None and embedder.checksum is not None:
             require_writable_folder(folder, "choose another folder for the embeddings")
             self._path = folder / f"{_digest(embedder.checksum).hex()}.sqlite"
-        # An empty name is a temporary file, which disappears with the connection. Another process writes
-        # for milliseconds.
+        # An empty name is a temporary file, which disappears with the connection. Another process
+        # writes for milliseconds.
         self._connection = sqlite3.connect(self._path or "", timeout=60, check_same_thread=False)
         weakref.finalize(self, self._connection.close)
 
-    def encode(self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]) -> np.ndarray:
+    def encode(
+        self, role: str, encode: Callable[..., np.ndarray], *columns: list[str]
+    ) -> np.ndarray:
         """Returns the vectors of rows of texts, and encodes those that are not stored."""
         keys = {row: _digest(role, *row) for row in zip(*columns, strict=True)}
 
         def store(*batch: list[str]) -> np.ndarray:
             vectors = encode_checked(encode, *batch, name=self._name).astype(np.float32)
-            rows = zip((keys[row] for row in zip(*batch, strict=True)), map(bytes, vectors), strict=True)
+            rows = zip(
+                (keys[row] for row in zip(*batch, strict=True)), map(bytes, vectors), strict=True
+            )
             with self._connection:
                 self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
             return vectors

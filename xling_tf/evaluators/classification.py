@@ -20,18 +20,25 @@ _PERCENTAGES = (10, 20, 40, 80, 100)  # Table 6
 class CrossLingualClassification:
     """Zero-shot and few-shot accuracy in each language (Chidambaram et al. 2019, Tables 5 and 6).
 
-    A network with two layers of tanh units is trained on nine tenths of the English examples (the others
-    are for development); on these and a part of the examples of a target language; and on that part alone.
-    Larger parts contain smaller ones, and all have the labels in the same proportions.
+    A network with two layers of tanh units is trained on nine tenths of the English examples (the
+    others are for development); on these and a part of the examples of a target language; and on
+    that part alone. Larger parts contain smaller ones, and all have the labels in the same
+    proportions.
 
-    Rows are (label, text) by language, English among them, and split: "train", "test", and "dev" for English,
-    with which all of its training rows are for training.
+    Rows are (label, text) by language, English among them, and split: "train", "test", and "dev"
+    for English, with which all of its training rows are for training.
     """
 
-    def __init__(self, rows: Mapping[str, Mapping[str, data.Rows]], *, name: str, seed: int = 0) -> None:
+    def __init__(
+        self, rows: Mapping[str, Mapping[str, data.Rows]], *, name: str, seed: int = 0
+    ) -> None:
         self.name = name
         self._train, self._test = (
-            {code: classifiers.by_text(rows[code][split]) for code in sorted(rows) if split in rows[code]}
+            {
+                code: classifiers.by_text(rows[code][split])
+                for code in sorted(rows)
+                if split in rows[code]
+            }
             for split in ("train", "test")
         )
         for language, test in self._test.items():
@@ -41,7 +48,10 @@ class CrossLingualClassification:
             from sklearn.model_selection import train_test_split
 
             labels = [label for label, _ in self._train[SOURCE]]
-            fault = f"{name} needs more {SOURCE} rows of each label, to put some aside ({{error}}); give more"
+            fault = (
+                f"{name} needs more {SOURCE} rows of each label, to put some aside ({{error}}); "
+                "give more"
+            )
             with as_user_error(fault, ValueError):
                 self._train[SOURCE], _ = train_test_split(
                     self._train[SOURCE], test_size=_DEV_SHARE, stratify=labels, random_state=seed
@@ -50,16 +60,21 @@ class CrossLingualClassification:
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
             "percentages": _PERCENTAGES,
-            "num_train": {language: len(language_rows) for language, language_rows in self._train.items()},
-            "num_test": {language: len(language_rows) for language, language_rows in self._test.items()},
+            "num_train": {
+                language: len(language_rows) for language, language_rows in self._train.items()
+            },
+            "num_test": {
+                language: len(language_rows) for language, language_rows in self._test.items()
+            },
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns accuracies on the test sets.
 
         "zero_shot/<language>/accuracy" is that of the English classifier,
-        "few_shot/<language>/<percent>/accuracy" that of a classifier that learned from this share of the
-        language's examples too, "monolingual/..." that of one that learned from nothing else.
+        "few_shot/<language>/<percent>/accuracy" that of a classifier that learned from this share
+        of the language's examples too, "monolingual/..." that of one that learned from nothing
+        else.
         """
         sets = classifiers.encode_rows(encode, {"train": self._train, "test": self._test})
         train, test = sets["train"], sets["test"]
@@ -89,7 +104,9 @@ def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     make = partial(CrossLingualClassification, seed=seed)
     for name, tables in data.find_tables(folder / "sentiment").items():
-        if "train" in tables.get(SOURCE, ()) and any("test" in splits for splits in tables.values()):
+        if "train" in tables.get(SOURCE, ()) and any(
+            "test" in splits for splits in tables.values()
+        ):
             yield data.tables_dataset(name, tables, make)
 
 

@@ -1,4 +1,6 @@
-"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and the network of Chidambaram et al. 2019."""
+"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and the network of Chidambaram et al.
+2019.
+"""
 
 import copy
 from collections import Counter
@@ -26,14 +28,15 @@ class Job(NamedTuple):
     tests: Mapping[str, Labelled]
 
 
-# The slope at which a solver stops, relative to the size of the features. For unit vectors of 512 dimensions
-# it is scikit-learn's default, 1e-4, which would leave features ten times as small unfitted.
+# The slope at which a solver stops, relative to the size of the features. For unit vectors of 512
+# dimensions it is scikit-learn's default, 1e-4, which would leave features ten times as small
+# unfitted.
 _TOLERANCE = 1e-4 * 512**0.5
 # SentEval's grids of the inverse regularisation strength and of the network's weight decay
 # (senteval/tools/validation.py).
 LOGISTIC: dict[str, Any] = {"C": tuple(2.0**power for power in range(-2, 4))}
-# senteval/tools/classifier.py with the stopping rule of its quick setting. The other setting (every 4
-# epochs, patience 5) takes three times as long for 80.0 instead of 80.1% (CR).
+# senteval/tools/classifier.py with the stopping rule of its quick setting. The other setting (every
+# 4 epochs, patience 5) takes three times as long for 80.0 instead of 80.1% (CR).
 NETWORK: dict[str, Any] = {
     "hidden": 50,
     "weight_decay": tuple(10.0**power for power in range(-5, -1)),
@@ -53,37 +56,52 @@ TANH: dict[str, Any] = {
 }
 
 
-def encode_rows(encode: Encode, sets: Mapping[str, Mapping[str, Rows]]) -> dict[str, dict[str, Labelled]]:
+def encode_rows(
+    encode: Encode, sets: Mapping[str, Mapping[str, Rows]]
+) -> dict[str, dict[str, Labelled]]:
     """Encodes sets of (label, text) rows; each distinct text of all sets is encoded once."""
-    texts = [*dict.fromkeys(text for parts in sets.values() for rows in parts.values() for _, text in rows)]
+    texts = [
+        *dict.fromkeys(
+            text for parts in sets.values() for rows in parts.values() for _, text in rows
+        )
+    ]
     encoded = encode_checked(encode, texts).astype(np.float32)
     row_of = {text: row for row, text in enumerate(texts)}
 
     def labelled(rows: Rows) -> Labelled:
         return encoded[[row_of[text] for _, text in rows]], np.array([label for label, _ in rows])
 
-    return {name: {part: labelled(rows) for part, rows in parts.items()} for name, parts in sets.items()}
+    return {
+        name: {part: labelled(rows) for part, rows in parts.items()} for name, parts in sets.items()
+    }
 
 
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sorts (label, text) rows by their texts, so that the order of a file changes no sample or fold."""
+    """Sorts (label, text) rows by their texts, so that the order of a file changes no sample or
+    fold.
+    """
     return sorted(rows, key=lambda row: row[::-1])
 
 
 def fit_logistic(
     x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
-    """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's grid."""
+    """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's
+    grid.
+    """
     splits = [((x, y), dev)] if dev else stratified_splits(x, y, folds, seed)
     accuracies = [
-        [accuracy(model.predict, *held_out) for model in logistic_path(*train)] for train, held_out in splits
+        [accuracy(model.predict, *held_out) for model in logistic_path(*train)]
+        for train, held_out in splits
     ]
     best = LOGISTIC["C"][int(np.argmax(np.mean(accuracies, axis=0)))]
     return next(logistic_path(x, y, (best,))).predict
 
 
 def logistic_path(x: Array, y: Array, grid: Sequence[float] = LOGISTIC["C"]) -> Iterator[Any]:
-    """Yields one model, fitted at each strength of the grid; each fit starts from the one before."""
+    """Yields one model, fitted at each strength of the grid; each fit starts from the one
+    before.
+    """
     from sklearn.linear_model import LogisticRegression
 
     size = float(np.sqrt(np.mean(np.square(x)))) or 1.0
@@ -101,9 +119,11 @@ def fit_network(
     hidden: int = NETWORK["hidden"],
     seed: int = 0,
 ) -> Predict:
-    """Fits SentEval's network of sigmoid units; accuracy on `dev` or a fold chooses weight decay and epochs.
+    """Fits SentEval's network of sigmoid units; accuracy on `dev` or a fold chooses weight decay
+    and epochs.
 
-    SentEval fits the best settings again on all rows; here the most accurate network is returned as it is.
+    SentEval fits the best settings again on all rows; here the most accurate network is returned as
+    it is.
     """
     best = -1.0
     predict: Any = None
@@ -131,7 +151,8 @@ def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
     network = _network(x, TANH["hidden"], "tanh", TANH, seed)
     for _ in range(TANH["epochs"]):
         network.partial_fit(x, y, classes=np.unique(y))
-        # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only way.
+        # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only
+        # way.
         network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
     return network.predict
 
@@ -148,7 +169,9 @@ def _network(
 
 
 def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:
-    """Runs jobs on all processors, and returns the mean accuracy of the tests that have the same name."""
+    """Runs jobs on all processors, and returns the mean accuracy of the tests that have the same
+    name.
+    """
 
     def run(job: Job) -> dict[str, float]:
         predict = job.fit(*job.train, dev=job.dev) if job.dev else job.fit(*job.train)
@@ -159,8 +182,12 @@ def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:
     return {name: float(np.mean([r[name] for r in results if name in r])) for name in names}
 
 
-def stratified_splits(x: Array, y: Array, folds: int, seed: int) -> Iterator[tuple[Labelled, Labelled]]:
-    """Yields the training part of each fold, and the part that is held out; the rows' order decides them."""
+def stratified_splits(
+    x: Array, y: Array, folds: int, seed: int
+) -> Iterator[tuple[Labelled, Labelled]]:
+    """Yields the training part of each fold, and the part that is held out; the rows' order decides
+    them.
+    """
     from sklearn.model_selection import StratifiedKFold
 
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
@@ -168,7 +195,9 @@ def stratified_splits(x: Array, y: Array, folds: int, seed: int) -> Iterator[tup
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Maps a function over items on all processors, with one thread for the linear algebra of each call."""
+    """Maps a function over items on all processors, with one thread for the linear algebra of each
+    call.
+    """
     limits = library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
     with limits, ThreadPoolExecutor(available_cpus()) as executor:
         return list(executor.map(function, items))
@@ -179,16 +208,23 @@ def require_trained(
 ) -> None:
     """Raises a `UserError` unless a classifier can learn from `train` and be tested on `test`.
 
-    Every label to test on needs a training row, and two labels need `least`, so that folds have both.
+    Every label to test on needs a training row, and two labels need `least`, so that folds have
+    both.
     """
     counts = Counter(label for label, _ in train)
     for label, text in test:
         if label not in counts:
             labels = ", ".join(sorted(counts)) or "(none)"
-            raise UserError(f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}")
+            raise UserError(
+                f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}"
+            )
     if sum(count >= least for count in counts.values()) < 2:
-        numbers = ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(2)) or "none"
-        raise UserError(f"{name} needs {least} training rows of each of two labels, but has {numbers}")
+        numbers = (
+            ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(2)) or "none"
+        )
+        raise UserError(
+            f"{name} needs {least} training rows of each of two labels, but has {numbers}"
+        )
 
 
 def accuracy(predict: Predict, x: Array, gold: Array) -> float:

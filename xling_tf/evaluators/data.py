@@ -1,4 +1,6 @@
-"""Data folders: finds the data sets of each suite, and reads tables, whose first line names the columns."""
+"""Data folders: finds the data sets of each suite, and reads tables, whose first line names the
+columns.
+"""
 
 import re
 from collections import defaultdict
@@ -22,8 +24,9 @@ from xling_tf.evaluators.encoding import Evaluator, NotApplicableError
 from xling_tf.inputs import is_blank
 
 BITEXT_LAYOUT = (
-    "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' codes "
-    "(data/convert.py --format moses); or parallel/<name>.<aa>-<bb>.tsv, of which a tenth is held out"
+    "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' "
+    "codes (data/convert.py --format moses); or parallel/<name>.<aa>-<bb>.tsv, of which a tenth "
+    "is held out"
 )
 Rows = Sequence[tuple[str, ...]]
 Tables = Mapping[str, Mapping[str, Path]]  # by language and split ("" without one)
@@ -59,8 +62,9 @@ def select(
 ) -> tuple[dict[str, Dataset], dict[str, str]]:
     """Finds the data sets of names and patterns, such as "sts", "sts/stsb.en.dev" or "bitext/*".
 
-    Without any, those of all suites are found. Returns the data sets by their full names ("senteval/MR"), and
-    the layouts of suites without data; raises a `UserError` if a pattern matches nothing.
+    Without any, those of all suites are found. Returns the data sets by their full names
+    ("senteval/MR"), and the layouts of suites without data; raises a `UserError` if a pattern
+    matches nothing.
     """
     if not folder.is_dir():
         raise UserError(f"expected a folder with evaluation data, but {folder} is not one")
@@ -70,7 +74,9 @@ def select(
     for pattern in patterns:
         name = pattern.partition("/")[0]
         require_known("suite", name, suites)
-        datasets = {f"{name}/{dataset.name}": dataset for dataset in suites[name].find(folder, seed)}
+        datasets = {
+            f"{name}/{dataset.name}": dataset for dataset in suites[name].find(folder, seed)
+        }
         matches = {key: dataset for key, dataset in datasets.items() if fnmatchcase(key, pattern)}
         if wanted and not matches:
             raise UserError(f"{folder} does not have {pattern}; expected: {suites[name].layout}")
@@ -79,19 +85,25 @@ def select(
             missing[name] = suites[name].layout
     if not selected:
         layout = next(iter(missing.values()))
-        raise UserError(f"{folder} has none of the expected files, such as {layout}; choose another")
+        raise UserError(
+            f"{folder} has none of the expected files, such as {layout}; choose another"
+        )
     return selected, missing
 
 
 def tables_in(folder: Path) -> dict[str, Path]:
-    """Finds the tables of a folder by their `stem_of`; a plain table is preferred to a compressed one."""
+    """Finds the tables of a folder by their `stem_of`; a plain table is preferred to a compressed
+    one.
+    """
     tables: dict[str, Path] = {}
     for path in sorted(folder.glob("[!.]*")):
         if path.is_file() and _TABLE_END.search(path.name):
             tables.setdefault(stem_of(path), path)
         elif path.is_file() and _LIKE_A_TABLE.search(path.name) and path not in _not_read:
             _not_read.add(path)
-            logging.warning("%s is not read, because its name goes on after the ending of a table", path)
+            logging.warning(
+                "%s is not read, because its name goes on after the ending of a table", path
+            )
     return dict(sorted(tables.items()))
 
 
@@ -138,11 +150,15 @@ class ParallelTexts(NamedTuple):
         rows = self.load()
         whole = [row for row in rows if not any(map(is_blank, row))]
         if num_blank := len(rows) - len(whole):
-            logging.warning("%s: %d of %d rows have a blank text: left out", self.name, num_blank, len(rows))
+            logging.warning(
+                "%s: %d of %d rows have a blank text: left out", self.name, num_blank, len(rows)
+            )
         return whole
 
 
-def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]) -> list[Dataset]:
+def parallel_datasets(
+    texts: Iterable[ParallelTexts], make: Callable[..., Evaluator]
+) -> list[Dataset]:
     """Makes a data set of each: its evaluator is `make(rows, languages, name=name)`."""
 
     def load(corpus: ParallelTexts) -> Evaluator:
@@ -150,21 +166,31 @@ def parallel_datasets(texts: Iterable[ParallelTexts], make: Callable[..., Evalua
             raise NotApplicableError(f"it has fewer than {corpus.fewest} held-out pairs")
         return make(rows, corpus.languages, name=corpus.name)
 
-    return [Dataset(name=corpus.name, files=corpus.files, load=partial(load, corpus)) for corpus in texts]
+    return [
+        Dataset(name=corpus.name, files=corpus.files, load=partial(load, corpus))
+        for corpus in texts
+    ]
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
-    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses, and the held-out tenth of `parallel/`.
+    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses, and the held-out tenth of
+    `parallel/`.
 
-    No training on the folder from English (else from the first language) sees that: `<name>_held_out`.
+    No training on the folder from English (else from the first language) sees that:
+    `<name>_held_out`.
     """
     texts = []
     corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
     for file in discover(folder) if (folder / "parallel").is_dir() else ():
         if file.kind == "parallel":
-            corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(file)
+            corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(
+                file
+            )
     for (name, languages), shards in corpora.items():
-        files, title = tuple(shard.paths[0] for shard in shards), f"{name}_held_out.{'-'.join(languages)}"
+        files, title = (
+            tuple(shard.paths[0] for shard in shards),
+            f"{name}_held_out.{'-'.join(languages)}",
+        )
         texts.append(ParallelTexts(title, languages, files, partial(_held_out_pairs, shards), 2))
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):
@@ -209,7 +235,10 @@ def _hypotheses(suffix: str, paths: Mapping[str, Path]) -> ParallelTexts:
     def read() -> list[tuple[str, ...]]:
         # The lexicographically first of rows with the same number is kept.
         columns = [
-            {row[0]: row[1] for row in sorted(read_table(path, ("pair_id", "hypothesis")), reverse=True)}
+            {
+                row[0]: row[1]
+                for row in sorted(read_table(path, ("pair_id", "hypothesis")), reverse=True)
+            }
             for path in paths.values()
         ]
         numbers = set.intersection(*map(set, columns))

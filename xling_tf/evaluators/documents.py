@@ -21,17 +21,19 @@ _BEST = "sentences-mean"  # the best in Table 5, and used in Tables 4 and 6
 _TUNING_LANGUAGE = "en"  # where training sets of several languages are joined (sec. 5.2)
 _SPLITS = ("train", "dev", "test")
 WINDOW_WORDS, STRIDE_WORDS = 128, 64  # sec. 5.1
-MAX_PARTS = 64  # news articles have about a dozen sentences; only the beginning of a book is encoded
+# News articles have about a dozen sentences; only the beginning of a book is encoded.
+MAX_PARTS = 64
 _DOCUMENTS_AT_ONCE = 2000  # number of documents whose parts are encoded in one call
 
 
 class DocumentClassification:
     """Accuracy of logistic regression on documents, trained in one language and tested in each.
 
-    A document is divided into sentences (by sentencex; in the paper at ".!?") or windows of words, whose
-    vectors are pooled by mean or maximum (Yu et al. 2018, sec. 5.1, Table 5). Zero-shot transfer is tuned
-    on the development set of the training language, targeted transfer on that of the test language (sec.
-    5.2, Table 6). Documents are (label, text) rows by language (ISO code) and split.
+    A document is divided into sentences (by sentencex; in the paper at ".!?") or windows of words,
+    whose vectors are pooled by mean or maximum (Yu et al. 2018, sec. 5.1, Table 5). Zero-shot
+    transfer is tuned on the development set of the training language, targeted transfer on that of
+    the test language (sec. 5.2, Table 6). Documents are (label, text) rows by language (ISO code)
+    and split.
     """
 
     def __init__(self, documents: Mapping[str, Mapping[str, data.Rows]], *, name: str) -> None:
@@ -44,10 +46,14 @@ class DocumentClassification:
         for splits in self._documents.values():
             classifiers.require_trained(name, splits["train"], [*splits["dev"], *splits["test"]])
         languages = list(self._documents)
-        self.protocol: Mapping[str, Any] = {"sentencex": version("sentencex"), "languages": languages}
+        self.protocol: Mapping[str, Any] = {
+            "sentencex": version("sentencex"),
+            "languages": languages,
+        }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "<segmentation>-<pooling>/<zero_shot, targeted or leave_one_out>/<languages>/accuracy".
+        """Returns "<segmentation>-<pooling>/<zero_shot, targeted or
+        leave_one_out>/<languages>/accuracy".
 
         "leave_one_out" trains on all languages but the one that is tested.
         """
@@ -66,7 +72,10 @@ class DocumentClassification:
                 for name, jobs in _jobs(sets, only_zero_shot=method != _BEST).items():
                     accuracies = classifiers.mean_accuracies(jobs)
                     accuracies = {"all": float(np.mean([*accuracies.values()])), **accuracies}
-                    scores |= {f"{method}/{name}/{key}/accuracy": value for key, value in accuracies.items()}
+                    scores |= {
+                        f"{method}/{name}/{key}/accuracy": value
+                        for key, value in accuracies.items()
+                    }
         return scores
 
 
@@ -80,13 +89,21 @@ def _jobs(
         tests = {name: sets[code]["test"] for name, code in tested.items()}
         return classifiers.Job(classifiers.fit_logistic, (x, y), sets[tuned]["dev"], tests)
 
-    names = {(one, other): classifiers.pair_name(one, other) for one, other in product(sets, repeat=2)}
-    jobs = {"zero_shot": [job([one], one, {names[one, other]: other for other in sets}) for one in sets]}
+    names = {
+        (one, other): classifiers.pair_name(one, other) for one, other in product(sets, repeat=2)
+    }
+    jobs = {
+        "zero_shot": [job([one], one, {names[one, other]: other for other in sets}) for one in sets]
+    }
     if not only_zero_shot:
-        jobs["targeted"] = [job([one], other, {name: other}) for (one, other), name in names.items()]
+        jobs["targeted"] = [
+            job([one], other, {name: other}) for (one, other), name in names.items()
+        ]
         if _TUNING_LANGUAGE in sets and len(sets) > 2:
             left_out = {code: [other for other in sets if other != code] for code in sets}
-            jobs["leave_one_out"] = [job(others, _TUNING_LANGUAGE, {c: c}) for c, others in left_out.items()]
+            jobs["leave_one_out"] = [
+                job(others, _TUNING_LANGUAGE, {c: c}) for c, others in left_out.items()
+            ]
     return jobs
 
 
@@ -101,13 +118,17 @@ SUITE = data.Suite(
     name="documents",
     title="Document classification within and across languages",
     source="Yu et al. 2018, Tables 4, 5 and 6; Schwenk and Li 2018",
-    layout="documents/<name>.<language>.train.tsv, .dev.tsv, .test.tsv (label TAB text, so named in line 1)",
+    layout=(
+        "documents/<name>.<language>.train.tsv, .dev.tsv, .test.tsv (label TAB text, so named in "
+        "line 1)"
+    ),
     find=_find,
 )
 
 
 def divide(text: str, language: str, segmentation: str) -> list[str]:
-    """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64 words.
+    """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64
+    words.
 
     Returns:
         From 1 to `MAX_PARTS` parts.

@@ -15,14 +15,15 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 
 class EigenSimilarity:
-    """Distance between the spectra of two languages' sentence graphs; 0 if they have the same shape.
+    """Distance between the spectra of two languages' sentence graphs; 0 if they have the same
+    shape.
 
-    In each of N samples of K translations, the sentences of a language form a complete graph, whose edges
-    are the distances of their vectors. The eigenvalues of its Laplacian are compared with those of the
-    other language: Psi(S, T) = 1/N sum_i sum_j (lambda_j(L_i^s) - lambda_j(L_i^t))^2 (Chidambaram et al.
-    2019, sec. 5, eq. 3, K = 10, N = 1000). The paper does not name its distance; here it is the Euclidean
-    distance of unit vectors, so that longer vectors do not seem worse. Pairs that share a sentence
-    with an earlier pair are left out.
+    In each of N samples of K translations, the sentences of a language form a complete graph, whose
+    edges are the distances of their vectors. The eigenvalues of its Laplacian are compared with
+    those of the other language: Psi(S, T) = 1/N sum_i sum_j (lambda_j(L_i^s) - lambda_j(L_i^t))^2
+    (Chidambaram et al. 2019, sec. 5, eq. 3, K = 10, N = 1000). The paper does not name its
+    distance; here it is the Euclidean distance of unit vectors, so that longer vectors do not seem
+    worse. Pairs that share a sentence with an earlier pair are left out.
     """
 
     def __init__(
@@ -40,10 +41,16 @@ class EigenSimilarity:
             if seen.isdisjoint(enumerate(pair)):
                 distinct.append(pair)
                 seen.update(enumerate(pair))
-        sizes = {"pairs_a_sample": pairs_a_sample, "num_samples": num_samples, "num_pairs": len(distinct)}
+        sizes = {
+            "pairs_a_sample": pairs_a_sample,
+            "num_samples": num_samples,
+            "num_pairs": len(distinct),
+        }
         self.protocol: Mapping[str, Any] = {"seed": seed, **sizes}
         if len(distinct) < pairs_a_sample:
-            raise UserError(f"{name} needs {pairs_a_sample} unrelated pairs, but has {len(distinct)}")
+            raise UserError(
+                f"{name} needs {pairs_a_sample} unrelated pairs, but has {len(distinct)}"
+            )
         rng, size = np.random.default_rng(seed), (len(distinct), pairs_a_sample)
         draws = [rng.choice(*size, replace=False) for _ in range(num_samples)]
         # Only drawn pairs are encoded.
@@ -61,7 +68,10 @@ class EigenSimilarity:
             degrees = np.sum(weights, axis=-1)[..., np.newaxis] * np.eye(weights.shape[-1])
             spectra.append(np.linalg.eigvalsh(degrees - weights))
         distances = np.sum((spectra[0] - spectra[1]) ** 2, axis=1)
-        return {"eigen_similarity": float(np.mean(distances)), "num_pairs": float(len(self._texts[0]))}
+        return {
+            "eigen_similarity": float(np.mean(distances)),
+            "num_pairs": float(len(self._texts[0])),
+        }
 
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:

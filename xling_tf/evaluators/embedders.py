@@ -22,7 +22,8 @@ from xling_tf.savedmodel.saved_models import checksum, find_model, load_saved_mo
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
-# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server or model that is being restarted.
+# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server or model that is being
+# restarted.
 _RETRIES = urllib3.Retry(
     total=6,
     backoff_factor=0.5,
@@ -37,7 +38,9 @@ _POOL = urllib3.PoolManager()
 
 
 def open_embedder(specification: str) -> Embedder:
-    """Opens a model: `rest:URL`, `python:module:function`, or an exported one as `find_model` finds it."""
+    """Opens a model: `rest:URL`, `python:module:function`, or an exported one as `find_model` finds
+    it.
+    """
     kind, _, rest = specification.partition(":")
     if kind == "rest":
         return _open_rest(rest)
@@ -50,7 +53,9 @@ def _open_saved_model(specification: str) -> Embedder:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    inputs = {name: tuple(call.structured_input_signature[1]) for name, call in model.signatures.items()}
+    inputs = {
+        name: tuple(call.structured_input_signature[1]) for name, call in model.signatures.items()
+    }
     if callable(model):
         inputs.setdefault("serving_default", ("inputs",))
 
@@ -75,7 +80,8 @@ def _open_saved_model(specification: str) -> Embedder:
         inputs,
         call,
         name=description["folder"],
-        batch_limits=BatchLimits(),  # because published modules pad the whole batch to its longest text
+        # Because published modules pad the whole batch to its longest text.
+        batch_limits=BatchLimits(),
         checksum=checksum(folder),
         description=description,
         trained_on=TrainedOn.read(folder),
@@ -84,7 +90,9 @@ def _open_saved_model(specification: str) -> Embedder:
         encode_checked(embedder, ["one", "two"])
     except (TypeError, ValueError, UserError, tf.errors.OpError) as error:
         cause = f"fails with two strings: {one_line(error)}"
-        raise UserError(f"{folder} must hold a model that maps strings to vectors, but {cause}") from error
+        raise UserError(
+            f"{folder} must hold a model that maps strings to vectors, but {cause}"
+        ) from error
     return embedder
 
 
@@ -93,7 +101,9 @@ def _open_rest(url: str) -> Embedder:
     url = url.rstrip("/")
     match = _URL.fullmatch(url)
     if match is None:
-        raise UserError(f"expected a URL as rest:http://host:port/v1/models/name, got {url!r}; correct it")
+        raise UserError(
+            f"expected a URL as rest:http://host:port/v1/models/name, got {url!r}; correct it"
+        )
 
     def read(answer: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
         signatures = answer["metadata"]["signature_def"]["signature_def"]
@@ -114,7 +124,8 @@ def _open_rest(url: str) -> Embedder:
         batch_limits=_REST_LIMITS,
         description={"kind": "REST", "url": url, "version": version},
     )
-    # A digest of the version and of some vectors, rounded as parallel sums differ; + 0 makes -0.0 0.0.
+    # A digest of the version and of some vectors, rounded as parallel sums differ; + 0 makes -0.0
+    # 0.0.
     digest = hashlib.blake2b(version.encode(), digest_size=16)
     responses = embedder.encode_responses(_PROBES, _PROBES)
     for vectors in (embedder(_PROBES), embedder.encode_questions(_PROBES), responses):
@@ -144,12 +155,16 @@ def _open_python_function(target: str) -> Embedder:
 
 
 def _from_signatures(
-    place: object, inputs: Mapping[str, tuple[str, ...]], call: Callable[..., np.ndarray], **attributes: Any
+    place: object,
+    inputs: Mapping[str, tuple[str, ...]],
+    call: Callable[..., np.ndarray],
+    **attributes: Any,
 ) -> Embedder:
-    """Makes an embedder of a model's signatures; `call` gets a name and the texts by the inputs' names.
+    """Makes an embedder of a model's signatures; `call` gets a name and the texts by the inputs'
+    names.
 
-    Sentences are encoded by `serving_default`, else by `default` or, as multilingual-qa has no other, by
-    `question_encoder`.
+    Sentences are encoded by `serving_default`, else by `default` or, as multilingual-qa has no
+    other, by `question_encoder`.
     """
 
     def function(name: str, *keys: str) -> Callable[..., np.ndarray] | None:
@@ -164,7 +179,9 @@ def _from_signatures(
     sentences = next(filter(None, map(single_input_function, names)), None)
     if sentences is None:
         others = ", ".join(sorted(inputs)) or "none"
-        raise UserError(f"{place} must have a signature 'serving_default' with one input, but has {others}")
+        raise UserError(
+            f"{place} must have a signature 'serving_default' with one input, but has {others}"
+        )
     answers = single_input_function("response_encoder")
     return Embedder(
         sentences=sentences,
@@ -186,19 +203,33 @@ def _vectors(outputs: Any, count: int) -> np.ndarray:
 
 
 def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
-    """Sends a request, several times while the server is away, and reads the JSON of its response."""
+    """Sends a request, several times while the server is away, and reads the JSON of its
+    response.
+    """
     options = {"method": "GET"} if body is None else {"method": "POST", "json": body}
-    retries = _RETRIES.new(connect=2) if body is None else _RETRIES  # a wrong address is said at once
+    # A wrong address is said at once.
+    retries = _RETRIES.new(connect=2) if body is None else _RETRIES
     try:
         response = _POOL.request(url=url, timeout=_TIMEOUT, retries=retries, **options)
     except urllib3.exceptions.HTTPError as error:
         cause = str(getattr(error, "reason", None) or error)[:200]
-        raise UserError(f"{url} failed several times: {cause}; start the server, then try again") from error
+        raise UserError(
+            f"{url} failed several times: {cause}; start the server, then try again"
+        ) from error
     content = " ".join(response.data.decode("utf-8", "replace").split())[:200]
     if response.status != 200:
         raise UserError(f"{url} must answer 200 OK, but answered {response.status}: {content}")
     try:
         return read(json.loads(response.data))
-    except (AttributeError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (
+        AttributeError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         answer = f"{content!r} ({error!r})"
-        raise UserError(f"{url} must answer as TensorFlow Serving does, but gave {answer}") from error
+        raise UserError(
+            f"{url} must answer as TensorFlow Serving does, but gave {answer}"
+        ) from error

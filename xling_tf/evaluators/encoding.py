@@ -1,4 +1,6 @@
-"""The interfaces of evaluation: encode functions, embedders and evaluators; and checks of their vectors."""
+"""The interfaces of evaluation: encode functions, embedders and evaluators; and checks of their
+vectors.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -26,18 +28,23 @@ class Evaluator(Protocol):
     """
 
     name: str  # of the data set, such as "stsb.en.dev"
-    protocol: Mapping[str, Any]  # what may differ between results: seeds, sizes, versions of libraries
+    # What may differ between results: seeds, sizes, versions of libraries.
+    protocol: Mapping[str, Any]
 
     def __call__(self, encode: Encode) -> Mapping[str, float]:
         """Returns scores by name."""
 
 
 class NotApplicableError(Exception):
-    """The embedder lacks what an evaluator needs, or the data are too few; the message says what."""
+    """The embedder lacks what an evaluator needs, or the data are too few; the message says
+    what.
+    """
 
 
 class BatchLimits(NamedTuple):
-    """The largest batch: numbers of texts, and of characters if each text is padded to the longest."""
+    """The largest batch: numbers of texts, and of characters if each text is padded to the
+    longest.
+    """
 
     max_rows: int = 1024
     max_length: int = 2**17
@@ -47,8 +54,9 @@ class BatchLimits(NamedTuple):
 class Embedder:
     """A sentence encoder for evaluation, described by its functions; calling it encodes sentences.
 
-    Every evaluator takes an embedder, or a plain function that encodes sentences. Functions that are None are
-    replaced by `sentences`, except `inference`, whose probabilities are those of `NLI_LABELS`.
+    Every evaluator takes an embedder, or a plain function that encodes sentences. Functions that
+    are None are replaced by `sentences`, except `inference`, whose probabilities are those of
+    `NLI_LABELS`.
 
     Example:
         >>> embedder = Embedder(name="lengths", sentences=lambda texts: np.array([[len(t)] for t in texts]))
@@ -62,11 +70,16 @@ class Embedder:
     sentences: Encode  # n texts to `[n, dim]`
     raw: Encode | None = None  # the same, in the encoder's own lengths
     questions: Encode | None = None
-    responses: Callable[[list[str], list[str]], np.ndarray] | None = None  # n answers, their n contexts
-    inference: Callable[[list[str], list[str]], np.ndarray] | None = None  # premises, hypotheses: `[n, 3]`
-    batch_limits: BatchLimits | None = None  # of these functions; None: they take any number of texts
-    checksum: str | None = None  # of the vectors; None if changes go unnoticed: vectors are not stored
-    description: Mapping[str, Any] = field(default_factory=dict)  # settings and origin, for result files
+    # N answers, their n contexts.
+    responses: Callable[[list[str], list[str]], np.ndarray] | None = None
+    # Premises, hypotheses: `[n, 3]`.
+    inference: Callable[[list[str], list[str]], np.ndarray] | None = None
+    # Of these functions; None: they take any number of texts.
+    batch_limits: BatchLimits | None = None
+    # Of the vectors; None if changes go unnoticed: vectors are not stored.
+    checksum: str | None = None
+    # Settings and origin, for result files.
+    description: Mapping[str, Any] = field(default_factory=dict)
     trained_on: TrainedOn | None = None  # None: unknown
 
     def __call__(self, texts: Texts) -> np.ndarray:
@@ -88,22 +101,30 @@ class Embedder:
         return self._call(self.sentences, answers=answers)
 
     def infer(self, premises: Texts, hypotheses: Texts) -> np.ndarray:
-        """Classifies pairs: probabilities `[n, 3]`; without a head, raises a `NotApplicableError`."""
+        """Classifies pairs: probabilities `[n, 3]`; without a head, raises a
+        `NotApplicableError`.
+        """
         if self.inference is None:
             raise NotApplicableError("it has no head for inference")
         return self._call(self.inference, premises=premises, hypotheses=hypotheses)
 
-    def wrapped(self, wrap: Callable[[str, Callable[..., np.ndarray]], Any], **changes: Any) -> "Embedder":
+    def wrapped(
+        self, wrap: Callable[[str, Callable[..., np.ndarray]], Any], **changes: Any
+    ) -> "Embedder":
         """Returns a copy with each function replaced by `wrap(name of the attribute, function)`."""
         names = ("sentences", "raw", "questions", "responses", "inference")
-        functions = {name: wrap(name, function) for name in names if (function := getattr(self, name))}
+        functions = {
+            name: wrap(name, function) for name in names if (function := getattr(self, name))
+        }
         return dataclasses.replace(self, **functions, **changes)
 
     def _call(self, function: Callable[..., np.ndarray], **inputs: Texts) -> np.ndarray:
         columns, names = [as_texts(texts, name) for name, texts in inputs.items()], [*inputs]
         require_as_many(columns[-1], columns[0], names[-1], names[0])
         if self.batch_limits:
-            vectors: np.ndarray = encode_in_batches(function, *columns, **self.batch_limits._asdict())
+            vectors: np.ndarray = encode_in_batches(
+                function, *columns, **self.batch_limits._asdict()
+            )
         else:
             vectors = function(*columns)
         return vectors[0] if is_single(next(iter(inputs.values()))) else vectors
@@ -117,9 +138,11 @@ def as_embedder(encode: Encode) -> Embedder:
 def encode_checked(
     encode: Callable[..., np.ndarray], texts: list[str], *others: list[str], name: str | None = None
 ) -> NDArray[np.float64]:
-    """Encodes columns of n texts to finite vectors `[n, dim]`, in float64: rounding reorders no scores.
+    """Encodes columns of n texts to finite vectors `[n, dim]`, in float64: rounding reorders no
+    scores.
 
-    Anything else raises a `UserError`, with `name` or, by default, the embedder's name for the encoder.
+    Anything else raises a `UserError`, with `name` or, by default, the embedder's name for the
+    encoder.
     """
     name = name or _name_of(encode)
     encoded = encode(texts, *others)
@@ -132,11 +155,13 @@ def encode_checked(
     return vectors
 
 
-def encode_units(encode: Encode, texts: list[str], *, allow_zero: bool = True) -> NDArray[np.float64]:
+def encode_units(
+    encode: Encode, texts: list[str], *, allow_zero: bool = True
+) -> NDArray[np.float64]:
     """Encodes texts to unit vectors `[n, dim]`.
 
-    A zero vector, which averages of words give to a text of unknown words, stays zero: its cosines are 0.
-    Without `allow_zero`, it raises a `UserError`.
+    A zero vector, which averages of words give to a text of unknown words, stays zero: its cosines
+    are 0. Without `allow_zero`, it raises a `UserError`.
     """
     vectors, name = encode_checked(encode, texts), _name_of(encode)
     lengths = np.linalg.norm(vectors, axis=1)
@@ -145,20 +170,27 @@ def encode_units(encode: Encode, texts: list[str], *, allow_zero: bool = True) -
     elif not lengths.all():
         first = texts[int(np.argmin(lengths))]
         logging.warning(
-            "%s gives zero to %d of %d texts, first %r", name, np.sum(lengths == 0), len(texts), first[:80]
+            "%s gives zero to %d of %d texts, first %r",
+            name,
+            np.sum(lengths == 0),
+            len(texts),
+            first[:80],
         )
     return vectors / np.where(lengths > 0, lengths, 1)[:, None]
 
 
 def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
-    """Encodes millions of texts to unit vectors `[n, dim]`, without a copy of all in double precision."""
+    """Encodes millions of texts to unit vectors `[n, dim]`, without a copy of all in double
+    precision.
+    """
     starts = range(0, len(texts), _TEXTS_PER_CHUNK)
     chunks = (encode_units(encode, texts[start : start + _TEXTS_PER_CHUNK]) for start in starts)
     return np.concatenate([chunk.astype(np.float32) for chunk in chunks])
 
 
 def _name_of(encode: Callable[..., np.ndarray]) -> str:
-    embedder = getattr(encode, "__self__", encode)  # the owner of a method such as `encode_questions`
+    # The owner of a method such as `encode_questions`.
+    embedder = getattr(encode, "__self__", encode)
     return embedder.name if isinstance(embedder, Embedder) else "an encoder"
 
 
@@ -166,4 +198,6 @@ def _require(valid: NDArray[np.bool_], texts: list[str], expected: str, name: st
     if not valid.all():
         text = texts[int(np.argmin(valid))]
         count = f"{np.sum(~valid)} of {len(texts)} texts"
-        raise UserError(f"{name} must return {expected}, but does not for {count}, first {text[:80]!r}")
+        raise UserError(
+            f"{name} must return {expected}, but does not for {count}, first {text[:80]!r}"
+        )

@@ -20,8 +20,8 @@ _NO_LABEL = "-"  # the annotators did not agree (Bowman et al. 2015, sec. 2.2)
 class ZeroShotInference:
     """Accuracy of the head that an encoder was trained with, in any language.
 
-    The head has learned from English pairs (Chidambaram et al. 2019, sec. 4.1, table 4). Pairs (premise,
-    hypothesis, label) with the label "-" are left out.
+    The head has learned from English pairs (Chidambaram et al. 2019, sec. 4.1, table 4). Pairs
+    (premise, hypothesis, label) with the label "-" are left out.
     """
 
     def __init__(self, pairs: Rows, *, name: str) -> None:
@@ -29,7 +29,9 @@ class ZeroShotInference:
         self._pairs = sorted(pair for pair in pairs if pair[-1] != _NO_LABEL)
         unknown = {label for *_, label in self._pairs} - set(NLI_LABELS)
         if not self._pairs or unknown:
-            raise UserError(f"{name} must have labels {NLI_LABELS}, but has {sorted(unknown) or 'none'}")
+            raise UserError(
+                f"{name} must have labels {NLI_LABELS}, but has {sorted(unknown) or 'none'}"
+            )
         self.pairs = [pair[:2] for pair in self._pairs]
         self.protocol: Mapping[str, Any] = {"num_left_out": len(pairs) - len(self._pairs)}
 
@@ -39,9 +41,14 @@ class ZeroShotInference:
         probabilities = np.asarray(as_embedder(encode).infer(premises, hypotheses), np.float64)
         expected = (len(premises), len(NLI_LABELS))
         if probabilities.shape != expected or not np.isfinite(probabilities).all():
-            raise UserError(f"a head for inference must give finite numbers of shape {list(expected)}")
+            raise UserError(
+                f"a head for inference must give finite numbers of shape {list(expected)}"
+            )
         predicted = np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)]
-        return {"accuracy": float(np.mean(predicted == np.array(gold))), "num_pairs": float(len(gold))}
+        return {
+            "accuracy": float(np.mean(predicted == np.array(gold))),
+            "num_pairs": float(len(gold)),
+        }
 
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset]:
@@ -58,7 +65,10 @@ SUITE = Suite(
     name="nli",
     title="Natural language inference, learned in English",
     source="Chidambaram et al. 2019, sec. 4.1, table 4",
-    layout="nli/<name>.<language>[.<split>].tsv (label TAB premise TAB hypothesis, under a line with these "
-    "names)",
+    layout=(
+        "nli/<name>.<language>[.<split>].tsv (label TAB premise TAB hypothesis, under a line "
+        "with these "
+        "names)"
+    ),
     find=_find,
 )

@@ -1,4 +1,6 @@
-"""What the protocols of retrieval share: ranks of right candidates, and their measures. Ties are errors."""
+"""What the protocols of retrieval share: ranks of right candidates, and their measures. Ties are
+errors.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import permutations
@@ -11,7 +13,8 @@ from xling_tf.search.neighbours import nearest
 
 # Scores that differ by less than the rounding error of vectors in float32 are ties.
 TIE = 1e-6
-_NEIGHBOURS = 12  # that a search finds: ten right answers of a query, the query itself, and a wrong one
+# That a search finds: ten right answers of a query, the query itself, and a wrong one.
+_NEIGHBOURS = 12
 _SCORES_PER_CHUNK = 2**23
 
 
@@ -40,8 +43,9 @@ def relevant_ranks(
 ) -> list[Array]:
     """Returns the ranks of each query's relevant candidates, the best first.
 
-    `rows` are each query's scores `[candidates]`. Irrelevant candidates rank before relevant ones with the
-    same score, so that ties count as errors. One candidate of each query, `itself`, is left out.
+    `rows` are each query's scores `[candidates]`. Irrelevant candidates rank before relevant ones
+    with the same score, so that ties count as errors. One candidate of each query, `itself`, is
+    left out.
     """
     ranks: list[Array] = []
     for scores in rows:
@@ -58,9 +62,11 @@ def relevant_ranks(
 
 
 def average_precision(ranks: Array, k: int) -> float:
-    """Returns the mean precision at the ascending ranks of the relevant candidates; ranks above k count 0.
+    """Returns the mean precision at the ascending ranks of the relevant candidates; ranks above k
+    count 0.
 
-    The sum is divided by the number of relevant candidates or by k, if that is smaller: 1 is possible.
+    The sum is divided by the number of relevant candidates or by k, if that is smaller: 1 is
+    possible.
     """
     top = ranks[ranks <= k]
     return float(np.sum(np.arange(1, len(top) + 1) / top) / min(len(ranks), k))
@@ -87,7 +93,9 @@ def search(
     """
     neighbours = nearest(queries, candidates, _NEIGHBOURS)
     numbers = np.arange(len(queries))[:, np.newaxis]
-    is_right = np.isin(numbers * len(candidates) + neighbours.indices, right[0] * len(candidates) + right[1])
+    is_right = np.isin(
+        numbers * len(candidates) + neighbours.indices, right[0] * len(candidates) + right[1]
+    )
     scores = neighbours.scores
     if leave_out_itself:
         scores = np.where(neighbours.indices == numbers, -np.inf, scores)

@@ -15,7 +15,14 @@ from xling_tf.corpora.line_files import UNSPACED_RANGES
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Array, Embedder, Encode, as_embedder, encode_checked, encode_units
+from xling_tf.evaluators.encoding import (
+    Array,
+    Embedder,
+    Encode,
+    as_embedder,
+    encode_checked,
+    encode_units,
+)
 from xling_tf.evaluators.ranking import directions, inner_products, relevant_ranks
 
 _UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
@@ -29,11 +36,14 @@ class ReqaData(NamedTuple):
     """A data set in one language."""
 
     questions: Sequence[tuple[str, str, str]]  # key, question, text of a sentence that answers it
-    sentences: Sequence[tuple[str, str]]  # the candidates, each with its paragraph; "" if that is not known
+    # The candidates, each with its paragraph; "" if that is not known.
+    sentences: Sequence[tuple[str, str]]
 
 
 class Unit(NamedTuple):
-    """Sentences or paragraphs to find: their texts, the first sentence of each, each sentence's unit."""
+    """Sentences or paragraphs to find: their texts, the first sentence of each, each sentence's
+    unit.
+    """
 
     texts: list[str]
     firsts: Array
@@ -67,14 +77,15 @@ class _Pool:
 class RetrievalQuestionAnswering:
     """Precision at 1 and mean reciprocal rank of the sentence and the paragraph with the answer.
 
-    Candidates are all sentences of all paragraphs; a paragraph has the score of its best sentence (Yang
-    et al. 2019, sec. 5.3, Table 6 and its footnote 17). The same question about several paragraphs is one
-    query, and every candidate with the text of one of its answers is right. Ties count as errors.
+    Candidates are all sentences of all paragraphs; a paragraph has the score of its best sentence
+    (Yang et al. 2019, sec. 5.3, Table 6 and its footnote 17). The same question about several
+    paragraphs is one query, and every candidate with the text of one of its answers is right. Ties
+    count as errors.
 
-    Encoders of questions and responses are scored by dot product, with each sentence's paragraph, or else
-    its neighbours, as its context; sentence vectors by cosine; and BM25. With several languages, each is
-    searched with the questions of each other language, which have the same keys, without BM25 (sec. 5.4 and
-    Table 7).
+    Encoders of questions and responses are scored by dot product, with each sentence's paragraph,
+    or else its neighbours, as its context; sentence vectors by cosine; and BM25. With several
+    languages, each is searched with the questions of each other language, which have the same keys,
+    without BM25 (sec. 5.4 and Table 7).
     """
 
     def __init__(self, parts: Mapping[str, ReqaData], *, name: str) -> None:
@@ -92,11 +103,14 @@ class RetrievalQuestionAnswering:
         """Returns "<encoders>/<unit>/precision_at_1" and "<encoders>/<unit>/mean_reciprocal_rank".
 
         Encoders are "qa_encoders" (if the embedder has them), "sentence_encoder", both also with
-        "_and_bm25", "bm25" and "bm25_of_paper" (see `bm25`); units are "sentence" and, if known, "paragraph".
-        With several languages, all for each direction: "<query language>-<candidate language>/...".
+        "_and_bm25", "bm25" and "bm25_of_paper" (see `bm25`); units are "sentence" and, if known,
+        "paragraph". With several languages, all for each direction: "<query language>-<candidate
+        language>/...".
         """
         scores: dict[str, float] = {}
-        encoded = {language: _encoded(as_embedder(encode), pool) for language, pool in self._pools.items()}
+        encoded = {
+            language: _encoded(as_embedder(encode), pool) for language, pool in self._pools.items()
+        }
         for (source, target), prefix in directions(self._pools).items():
             pool, right = self._pools[target], self._right[source, target]
             texts = [self._pools[source].questions[row] for row in right]
@@ -104,7 +118,9 @@ class RetrievalQuestionAnswering:
             for name, (_, candidates) in encoded[target].items():
                 systems[name] = partial(_best, encoded[source][name][0][list(right)], candidates)
                 if self._has_bm25:
-                    systems[f"{name}_and_bm25"] = partial(_fused, systems[name], partial(bm25, texts))
+                    systems[f"{name}_and_bm25"] = partial(
+                        _fused, systems[name], partial(bm25, texts)
+                    )
             if self._has_bm25:
                 systems["bm25"] = partial(bm25, texts)
                 systems["bm25_of_paper"] = partial(bm25, texts, negative_weights=True)
@@ -137,7 +153,10 @@ def _encoded(embedder: Embedder, pool: _Pool) -> dict[str, tuple[Array, Array]]:
         questions = encode_checked(embedder.encode_questions, pool.questions)
         answers = encode_checked(embedder.encode_responses, pool.texts, pool.contexts)
         vectors["qa_encoders"] = questions, answers
-    vectors["sentence_encoder"] = encode_units(embedder, pool.questions), encode_units(embedder, pool.texts)
+    vectors["sentence_encoder"] = (
+        encode_units(embedder, pool.questions),
+        encode_units(embedder, pool.texts),
+    )
     return vectors
 
 
@@ -147,10 +166,12 @@ def _best(queries: Array, candidates: Array, unit: Unit) -> Iterator[Array]:
 
 
 def _fused(semantic: _Score, lexical: _Score, unit: Unit) -> Iterator[Array]:
-    """Yields the sums of two scores of a query's documents, each scaled to 0 to 1 over the documents.
+    """Yields the sums of two scores of a query's documents, each scaled to 0 to 1 over the
+    documents.
 
-    The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of Fusion
-    Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF and CMRC 2018.
+    The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of
+    Fusion Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF
+    and CMRC 2018.
     """
     for pair in zip(semantic(unit), lexical(unit), strict=True):
         # The scores are all 0 if a question shares no word with the documents.
@@ -162,7 +183,8 @@ def bm25(queries: Sequence[str], unit: Unit, *, negative_weights: bool = False) 
     """Yields the scores of a unit's texts for each query: the lexical baseline.
 
     With `negative_weights`, words of more than half of the texts count against a text, as in the
-    implementation of Yang et al. 2019, footnote 16: log((N - n + .5) / (n + .5)), without Lucene's "1 +".
+    implementation of Yang et al. 2019, footnote 16: log((N - n + .5) / (n + .5)), without Lucene's
+    "1 +".
     """
     # Lucene's defaults, and those of the implementation that Yang et al. 2019, footnote 16, name.
     index = library("bm25s", "bm25s", "evaluation").BM25(method="lucene", k1=1.2, b=0.75)
@@ -177,7 +199,9 @@ def bm25(queries: Sequence[str], unit: Unit, *, negative_weights: bool = False) 
 
 
 def tokens_of(text: str) -> list[str]:
-    """Tokenises a text: case-folded runs of letters and digits; Chinese, kana and Thai by character."""
+    """Tokenises a text: case-folded runs of letters and digits; Chinese, kana and Thai by
+    character.
+    """
     return _TOKEN.findall(unicodedata.normalize("NFC", text).casefold())
 
 
@@ -189,7 +213,9 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
     """
     columns = ("question", "answer_sentence_id", "question_id")
     questions = data.read_table(tables["questions"], columns, optional=1)
-    rows = data.read_table(tables["sentences"], ("sentence_id", "sentence", "paragraph_id"), optional=1)
+    rows = data.read_table(
+        tables["sentences"], ("sentence_id", "sentence", "paragraph_id"), optional=1
+    )
     beside = "which must be in the sentences or paragraphs beside it"
     with as_user_error(f"{tables['questions']} names {{error}}, {beside}", KeyError):
         contexts = {"": ""}
@@ -204,7 +230,9 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: dict[str, data.Tables] = {}
     for name, languages in data.find_tables(folder / "reqa").items():
-        with_questions = {code: tables for code, tables in languages.items() if "questions" in tables}
+        with_questions = {
+            code: tables for code, tables in languages.items() if "questions" in tables
+        }
         sets |= {f"{name}.{code}": {code: tables} for code, tables in with_questions.items()}
         if len(with_questions) > 1:
             sets[f"cross-lingual.{name}"] = with_questions
@@ -222,6 +250,9 @@ SUITE = data.Suite(
     name="reqa",
     title="Answers to a question among all sentences and paragraphs",
     source="Yang et al. 2019, sec. 5.3 and 5.4, Tables 6 and 7",
-    layout="reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (data/convert.py --format squad)",
+    layout=(
+        "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (data/convert.py --format "
+        "squad)"
+    ),
     find=_find,
 )

@@ -1,4 +1,6 @@
-"""Translation retrieval: finds translations among random sentences, all of a corpus, or many languages."""
+"""Translation retrieval: finds translations among random sentences, all of a corpus, or many
+languages.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,23 +20,24 @@ from xling_tf.evaluators.sts import find_translated_sts
 from xling_tf.search.neighbours import index_kind
 
 _MULTILINGUAL_LAYOUT = (
-    "similarity_search/<name>.tsv, a column for each language, or sts/stsb.<language>.<split>.tsv in two "
-    "languages or more"
+    "similarity_search/<name>.tsv, a column for each language, or sts/stsb.<language>.<split>.tsv "
+    "in two languages or more"
 )
 
 
 class TranslationRetrieval:
     """Precision at 1, 3 and 10 of finding a sentence's translation, in both directions.
 
-    Each query's translation is ranked by dot product among candidates that are drawn at random from the
-    other pairs (Chidambaram et al. 2019, sec. 3.4: the right one and K = 999 others). Candidates are the
-    same for every encoder and order of `pairs`. Other translations of the query are never candidates. Ties
-    count as errors.
+    Each query's translation is ranked by dot product among candidates that are drawn at random from
+    the other pairs (Chidambaram et al. 2019, sec. 3.4: the right one and K = 999 others).
+    Candidates are the same for every encoder and order of `pairs`. Other translations of the query
+    are never candidates. Ties count as errors.
 
     Args:
         pairs: Translations that were held out of training. At least two must differ on both sides.
         languages: Those of the first and the second texts, such as ("en", "es").
-        num_candidates: Number of candidates of a query, the right one included, if there are enough pairs.
+        num_candidates: Number of candidates of a query, the right one included, if there are enough
+            pairs.
         max_queries: Largest number of queries in a direction; more pairs are sampled.
     """
 
@@ -70,7 +73,9 @@ class TranslationRetrieval:
             num_right = max((len(translations[pair[side]]) for pair in queries), default=0)
             num_others = min(num_candidates - 1, len(candidate_rows) - num_right)
             if num_others < 1:
-                raise UserError(f"{name} needs different sentences on both sides of its pairs; give more")
+                raise UserError(
+                    f"{name} needs different sentences on both sides of its pairs; give more"
+                )
             drawn = []
             for pair in queries:
                 # Other translations are replaced by spare candidates, so that the draw stays fair.
@@ -81,7 +86,9 @@ class TranslationRetrieval:
             self._directions[direction] = (places, np.array(drawn, np.int32))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "<query>-<candidate language>/precision_at_<k>", "num_queries" and "num_candidates"."""
+        """Returns "<query>-<candidate language>/precision_at_<k>", "num_queries" and
+        "num_candidates".
+        """
         vectors = [encode_checked(encode, texts) for texts in self._texts]
         scores: dict[str, float] = {}
         for side, (direction, (queries, candidates)) in enumerate(self._directions.items()):
@@ -96,10 +103,15 @@ class TranslationRetrieval:
 
 
 def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Sorts distinct pairs; texts with the same `normalised` form are spelt like the first of them."""
+    """Sorts distinct pairs; texts with the same `normalised` form are spelt like the first of
+    them.
+    """
     spellings: tuple[dict[str, str], dict[str, str]] = ({}, {})
     spelt = (
-        tuple(known.setdefault(normalised(text), text) for known, text in zip(spellings, pair, strict=False))
+        tuple(
+            known.setdefault(normalised(text), text)
+            for known, text in zip(spellings, pair, strict=False)
+        )
         for pair in sorted(pairs)
     )
     return list(dict.fromkeys(spelt))
@@ -108,9 +120,10 @@ def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
 class SimilaritySearch:
     """The error rate of finding each sentence's translation, for every ordered pair of languages.
 
-    Schwenk and Douze 2017; Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy. Every translation
-    of the query in the corpus is right. Within a language, a sentence finds itself unless another row of the
-    corpus has the same text or vector. Ties count as errors. See `search` for the size of a corpus.
+    Schwenk and Douze 2017; Yu et al. 2018, sec. 4 and Table 2, which gives the accuracy. Every
+    translation of the query in the corpus is right. Within a language, a sentence finds itself
+    unless another row of the corpus has the same text or vector. Ties count as errors. See `search`
+    for the size of a corpus.
 
     Args:
         rows: Sentences that translate each other, one for each of the languages.
@@ -119,7 +132,9 @@ class SimilaritySearch:
     def __init__(self, rows: data.Rows, languages: Sequence[str], *, name: str) -> None:
         if len(languages) < 2 or not rows:
             present = f"{len(rows)} rows in {', '.join(languages) or 'no language'}"
-            raise UserError(f"{name} must have rows of a text in two languages or more, but has {present}")
+            raise UserError(
+                f"{name} must have rows of a text in two languages or more, but has {present}"
+            )
         # The distinct texts of each language, and the place of each row's text among them.
         self._sides = {
             language: np.unique(np.array([row[place] for row in rows], object), return_inverse=True)
@@ -129,7 +144,11 @@ class SimilaritySearch:
         self.pairs = [pair for row in rows for pair in combinations(row, 2)]
         counts = {language: len(texts) for language, (texts, _) in self._sides.items()}
         index = index_kind(max(counts.values()))
-        self.protocol: Mapping[str, Any] = {"index": index, "num_rows": len(rows), "num_candidates": counts}
+        self.protocol: Mapping[str, Any] = {
+            "index": index,
+            "num_rows": len(rows),
+            "num_candidates": counts,
+        }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "mean/error_rate", and "<query>-<candidate language>/error_rate" for each pair.
@@ -147,39 +166,52 @@ class SimilaritySearch:
         return {"mean/error_rate": mean, "all/error_rate": overall, **errors, **within}
 
     def _encoded(self, encode: Encode) -> dict[str, tuple[Array, Array]]:
-        """The vectors of each language's distinct texts, and the place of each row's text among them."""
-        return {c: (encode_in_chunks(encode, [*texts]), rows) for c, (texts, rows) in self._sides.items()}
+        """The vectors of each language's distinct texts, and the place of each row's text among
+        them.
+        """
+        return {
+            c: (encode_in_chunks(encode, [*texts]), rows)
+            for c, (texts, rows) in self._sides.items()
+        }
 
 
 def _precisions(sides: Mapping[str, tuple[Array, Array]]) -> dict[str, float]:
     """The share of rows whose translation is found, by "<query language>-<candidate language>"."""
     return {
-        f"{source}-{target}": float(np.mean(search(queries, candidates, (rows, answers)).is_found[rows]))
-        for (source, (queries, rows)), (target, (candidates, answers)) in permutations(sides.items(), 2)
+        f"{source}-{target}": float(
+            np.mean(search(queries, candidates, (rows, answers)).is_found[rows])
+        )
+        for (source, (queries, rows)), (target, (candidates, answers)) in permutations(
+            sides.items(), 2
+        )
     }
 
 
 class BitextRetrieval(SimilaritySearch):
-    """Precision at 1 of finding each sentence's translation among all of a corpus, in both directions.
+    """Precision at 1 of finding each sentence's translation among all of a corpus, in both
+    directions.
 
-    Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error rate on Tatoeba. See
-    `SimilaritySearch` for the arguments and what counts as right.
+    Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error rate on Tatoeba.
+    See `SimilaritySearch` for the arguments and what counts as right.
     """
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "<query>-<candidate language>/precision_at_1" for both, and their mean "error_rate"."""
+        """Returns "<query>-<candidate language>/precision_at_1" for both, and their mean
+        "error_rate".
+        """
         precisions = _precisions(self._encoded(encode))
         scores = {f"{pair}/precision_at_1": value for pair, value in precisions.items()}
         return {**scores, "error_rate": 1 - float(np.mean([*precisions.values()]))}
 
 
 class MixedPoolRetrieval(SimilaritySearch):
-    """Recall at 1 of a translation among the sentences of all languages at once, the query itself left out.
+    """Recall at 1 of a translation among the sentences of all languages at once, the query itself
+    left out.
 
-    Every translation of the query in any other language is right; none is in the query's own language. How
-    often the nearest candidate is in that language shows how much the vectors depend on the language (compare
-    Roy et al. 2020, "LAReQA", on pools of answers). Ties count as errors. See `SimilaritySearch` for the
-    arguments and the search.
+    Every translation of the query in any other language is right; none is in the query's own
+    language. How often the nearest candidate is in that language shows how much the vectors depend
+    on the language (compare Roy et al. 2020, "LAReQA", on pools of answers). Ties count as errors.
+    See `SimilaritySearch` for the arguments and the search.
     """
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -202,7 +234,9 @@ class MixedPoolRetrieval(SimilaritySearch):
         }
         scores: dict[str, float] = {}
         for name, values in measures.items():
-            shares = {code: float(values[language == n].mean()) for n, code in enumerate(self._sides)}
+            shares = {
+                code: float(values[language == n].mean()) for n, code in enumerate(self._sides)
+            }
             scores[f"mean/{name}"] = float(np.mean([*shares.values()]))
             scores |= {f"{code}/{name}": share for code, share in shares.items()}
         chance = np.mean([(size - 1) / (len(vectors) - 1) for size in sizes])
@@ -210,7 +244,9 @@ class MixedPoolRetrieval(SimilaritySearch):
 
 
 def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPoolRetrieval]:
-    """Makes a pool of the development sets `eval/sts/stsb.<language>.dev.tsv` that a data folder has."""
+    """Makes a pool of the development sets `eval/sts/stsb.<language>.dev.tsv` that a data folder
+    has.
+    """
     for texts in find_translated_sts(folder / "eval"):
         places = [texts.languages.index(code) for code in languages if code in texts.languages]
         if texts.name == "stsb.dev" and len(places) > 1:
@@ -238,20 +274,27 @@ SUITES = (
         title="Translation retrieval from a whole corpus",
         source="Yang et al. 2019, sec. 5.2, Table 5",
         layout=data.BITEXT_LAYOUT,
-        find=lambda folder, seed: data.parallel_datasets(data.find_bitexts(folder), BitextRetrieval),
+        find=lambda folder, seed: data.parallel_datasets(
+            data.find_bitexts(folder), BitextRetrieval
+        ),
     ),
     data.Suite(
         name="similarity_search",
         title="Every language's sentences searched by every other's",
         source="Yu et al. 2018, sec. 4, Table 2",  # on Europarl and WMT's newstest2012
         layout=f"{_MULTILINGUAL_LAYOUT} (data/convert.py --format parallel_lines)",
-        find=lambda folder, seed: data.parallel_datasets(_find_multilingual(folder), SimilaritySearch),
+        find=lambda folder, seed: data.parallel_datasets(
+            _find_multilingual(folder), SimilaritySearch
+        ),
     ),
     data.Suite(
         name="mixed_pool",
         title="A translation among the sentences of all languages at once",
-        source="compare Roy et al. 2020, sec. 2",  # LAReQA, whose candidates are answers in 11 languages
+        # LAReQA, whose candidates are answers in 11 languages.
+        source="compare Roy et al. 2020, sec. 2",
         layout=_MULTILINGUAL_LAYOUT,
-        find=lambda folder, seed: data.parallel_datasets(_find_multilingual(folder), MixedPoolRetrieval),
+        find=lambda folder, seed: data.parallel_datasets(
+            _find_multilingual(folder), MixedPoolRetrieval
+        ),
     ),
 )

@@ -1,4 +1,6 @@
-"""The suites, and a run that evaluates an embedder on many data sets and saves each result at once."""
+"""The suites, and a run that evaluates an embedder on many data sets and saves each result at
+once.
+"""
 
 import hashlib
 import itertools
@@ -49,7 +51,8 @@ SUITES: Mapping[str, Suite] = {
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "datasets")
 _UNUSABLE = "cannot be used: "
-# Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes collide.
+# Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes
+# collide.
 SEEN = 0.02
 
 
@@ -64,17 +67,16 @@ def evaluate_embedder(
 ) -> Results:
     """Evaluates an embedder, and writes the results file after every data set.
 
-    A run that was killed continues: results in its file are not computed again, unless the files or the
-    protocol of the data set differ. Results of other data sets stay in the file; a file of another model is
-    renamed. Raises a `UserError` at the end if a data set is faulty, and at once if another process writes
-    the file.
-    Data sets, the missing suites (with their layouts) and the seed are those of `data.select`; file names in
-    the results are relative to the data folder.
+    A run that was killed continues: results in its file are not computed again, unless the files or
+    the protocol of the data set differ. Results of other data sets stay in the file; a file of
+    another model is renamed. Raises a `UserError` at the end if a data set is faulty, and at once
+    if another process writes the file. Data sets, the missing suites (with their layouts) and the
+    seed are those of `data.select`; file names in the results are relative to the data folder.
 
     Returns:
-        The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" by suite and
-        data set, "datasets" (protocol, files with their checksums, seconds and, if known, "trained_on": see
-        `_seen`), "skipped" (with reasons), and `provenance`.
+        The content of the file: "system", "seed", "complete", "seconds" (wall time), "scores" by
+        suite and data set, "datasets" (protocol, files with their checksums, seconds and, if known,
+        "trained_on": see `_seen`), "skipped" (with reasons), and `provenance`.
     """
     require_writable_file(output, "give another `output`")
     with locked(output.parent, "output", output.name):
@@ -86,19 +88,24 @@ def evaluate_embedder(
             with progress(f"{number} of {len(datasets)}: {name}"):
                 _evaluate(results, name, dataset, embedder, folder, continues=continues)
                 write_json(output, results)
-        faults = [f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)]
+        faults = [
+            f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)
+        ]
         results["complete"] = not faults
         write_json(output, results)
     if faults:
         counts = f"{len(faults)} of {len(datasets)}"
-        raise UserError(f"{counts} data sets are faulty, first {faults[0]}; {output} has all other results")
+        raise UserError(
+            f"{counts} data sets are faulty, first {faults[0]}; {output} has all other results"
+        )
     return results
 
 
 def headlines(results: Results, names: Iterable[str]) -> dict[str, dict[str, float]]:
     """Picks the first score of each named data set.
 
-    The shares of the data set's pairs and texts that the model was trained on are added if they reach `SEEN`.
+    The shares of the data set's pairs and texts that the model was trained on are added if they
+    reach `SEEN`.
     """
     picked = {}
     for name in names:
@@ -112,15 +119,28 @@ def headlines(results: Results, names: Iterable[str]) -> dict[str, dict[str, flo
 
 def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     """The results to add to, and True if they are from a run that was killed."""
-    system = {"name": embedder.name, "checksum": embedder.checksum, "description": embedder.description}
+    system = {
+        "name": embedder.name,
+        "checksum": embedder.checksum,
+        "description": embedder.description,
+    }
     results: Results = {"system": system, **provenance()}
-    results |= {"seed": seed, "complete": False, "seconds": 0.0, "scores": {}, "datasets": {}, "skipped": {}}
+    results |= {
+        "seed": seed,
+        "complete": False,
+        "seconds": 0.0,
+        "scores": {},
+        "datasets": {},
+        "skipped": {},
+    }
     if not output.exists():
         return results, False
     before = _read(output)
     checksum = before["system"]["checksum"]
     if checksum and (checksum, before["seed"]) == (embedder.checksum, seed):
-        return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before["complete"]
+        return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before[
+            "complete"
+        ]
     # Without a checksum, nothing tells if an earlier file is of the same model.
     names = (output.with_name(f"{output.stem}.{number}.json") for number in itertools.count(1))
     renamed = next(name for name in names if not name.exists())
@@ -143,7 +163,13 @@ def _read(output: Path) -> Results:
 
 
 def _evaluate(
-    results: Results, name: str, dataset: Dataset, embedder: Embedder, folder: Path, *, continues: bool
+    results: Results,
+    name: str,
+    dataset: Dataset,
+    embedder: Embedder,
+    folder: Path,
+    *,
+    continues: bool,
 ) -> None:
     """Adds the result of one data set, unless a run that was killed has computed it."""
     suite, _, stem = name.partition("/")
@@ -158,8 +184,13 @@ def _evaluate(
         results["skipped"][name] = f"{_UNUSABLE}{error}"
         logging.error("%s: %s", name, error)
         return
-    digests = {path: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() for path in dataset.files}
-    files = {str(path.relative_to(folder)): {"checksum": digest} for path, digest in digests.items()}
+    digests = {
+        path: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+        for path in dataset.files
+    }
+    files = {
+        str(path.relative_to(folder)): {"checksum": digest} for path, digest in digests.items()
+    }
     account: dict[str, Any] = {"protocol": dict(evaluator.protocol), "files": files}
     before = results["datasets"].get(suite, {}).get(stem, {})
     # In JSON, a tuple is a list.
@@ -190,7 +221,9 @@ def _evaluate(
 
 
 def _seen(embedder: Embedder, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-    """The shares of a data set's pairs, if it has any, and texts that the embedder was trained on."""
+    """The shares of a data set's pairs, if it has any, and texts that the embedder was trained
+    on.
+    """
     if embedder.trained_on is None or not texts:
         return {}
     shares = {"pairs": embedder.trained_on.share_of_pairs(pairs)} if pairs else {}

@@ -13,7 +13,12 @@ from scipy.sparse.csgraph import connected_components
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Array, Encode, encode_units
-from xling_tf.evaluators.ranking import average_precision, directions, inner_products, relevant_ranks
+from xling_tf.evaluators.ranking import (
+    average_precision,
+    directions,
+    inner_products,
+    relevant_ranks,
+)
 
 CUTOFF = 100  # Yang et al. 2019, Table 4: MAP@100
 
@@ -23,11 +28,11 @@ Pairs = Sequence[tuple[str, str, bool]]  # two texts, and True if they mean the 
 class SemanticRetrieval:
     """MAP@100 of finding the paraphrases of a question among all questions.
 
-    Each text of a positive pair is a query. Its paraphrases, the texts to which positive pairs connect it,
-    are ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4, after Gillick et al.
-    2018). Ties count as errors. With several languages, each is searched with the queries
-    of each other language, which has the same pairs in the same order, without the query's own original
-    (sec. 5.4 and Table 7).
+    Each text of a positive pair is a query. Its paraphrases, the texts to which positive pairs
+    connect it, are ranked by cosine among all other texts (Yang et al. 2019, sec. 5.1 and Table 4,
+    after Gillick et al. 2018). Ties count as errors. With several languages, each is searched with
+    the queries of each other language, which has the same pairs in the same order, without the
+    query's own original (sec. 5.4 and Table 7).
     """
 
     def __init__(self, pairs: Mapping[str, Pairs], *, name: str) -> None:
@@ -42,15 +47,20 @@ class SemanticRetrieval:
             self._texts[language], self._rows[language] = list(texts), indices.reshape(-1, 2)
         self._is_positive = np.array(labels[0], bool)
         are_aligned = labels.count(labels[0]) == len(labels)
-        if not are_aligned or not all(np.diff(rows[self._is_positive]).any() for rows in self._rows.values()):
+        if not are_aligned or not all(
+            np.diff(rows[self._is_positive]).any() for rows in self._rows.values()
+        ):
             counts = {language: len(rows) for language, rows in pairs.items()}
-            raise UserError(f"{name} must have positive pairs, the same ones in each language: {counts}")
+            raise UserError(
+                f"{name} must have positive pairs, the same ones in each language: {counts}"
+            )
         self.protocol: Mapping[str, Any] = {"num_pairs": len(self._is_positive)}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns "mean_average_precision_at_100", "num_queries" and "num_candidates".
 
-        With several languages, each comes for each direction: "<query language>-<candidate language>/...".
+        With several languages, each comes for each direction: "<query language>-<candidate
+        language>/...".
         """
         units = {code: encode_units(encode, texts) for code, texts in self._texts.items()}
         scores: dict[str, float] = {}
@@ -68,7 +78,9 @@ class SemanticRetrieval:
         return scores
 
     def _closure(self, language: str) -> tuple[Array, list[Array]]:
-        """The texts that have paraphrases, and the other texts of each one's connected component."""
+        """The texts that have paraphrases, and the other texts of each one's connected
+        component.
+        """
         edges, size = self._rows[language][self._is_positive].T, len(self._texts[language])
         graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), [size, size])
         labels = connected_components(graph, directed=False)[1]
@@ -79,10 +91,16 @@ class SemanticRetrieval:
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`, `sentence2`."""
-    rows = data.read_table(path, ("label", "question1", "question2"), others=("", "sentence1", "sentence2"))
+    """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`,
+    `sentence2`.
+    """
+    rows = data.read_table(
+        path, ("label", "question1", "question2"), others=("", "sentence1", "sentence2")
+    )
     if wrong := {label for label, _, _ in rows} - {"0", "1"}:
-        raise UserError(f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it")
+        raise UserError(
+            f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it"
+        )
     return [(first, second, label == "1") for label, first, second in rows]
 
 
@@ -108,7 +126,10 @@ SUITE = data.Suite(
     name="semantic_retrieval",
     title="Paraphrases of a question among all questions",
     source="Yang et al. 2019, sec. 5.1 and 5.4, Tables 4 and 7",
-    layout="paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the same "
-    "order (columns label, question1, question2, or PAWS-X's; data/convert.py --format quora or askubuntu)",
+    layout=(
+        "paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the "
+        "same order (columns label, question1, question2, or PAWS-X's; data/convert.py --format "
+        "quora or askubuntu)"
+    ),
     find=_find,
 )

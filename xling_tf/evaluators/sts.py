@@ -20,7 +20,8 @@ Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity
 
 _Translated = Mapping[str, tuple[Path, Scored]]  # a file and its rows, by language
 
-_SAME = 4.0  # "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning
+# "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning.
+_SAME = 4.0
 # The angles (in radians) of equal vectors differ by rounding errors of about 1e-8.
 _CONSTANT = 1e-6
 
@@ -28,8 +29,8 @@ _CONSTANT = 1e-6
 class SemanticTextualSimilarity:
     """Correlation of angular similarity with gold scores.
 
-    The similarity is -arccos(cosine) (Chidambaram et al. 2019, sec. 3.5, after Cer et al. 2018). Gold scores
-    are on any scale; `protocol` has more parameters for results.
+    The similarity is -arccos(cosine) (Chidambaram et al. 2019, sec. 3.5, after Cer et al. 2018).
+    Gold scores are on any scale; `protocol` has more parameters for results.
     """
 
     def __init__(self, rows: Scored, *, name: str, **protocol: Any) -> None:
@@ -38,13 +39,17 @@ class SemanticTextualSimilarity:
         rows = sorted(rows)  # the rounding of sums depends on their order
         self.gold = np.array([score for _, _, score in rows], np.float64)
         if len(np.unique(self.gold)) < 2:
-            raise UserError(f"{name} must have two different scores, but has only {self.gold[0]:g}; add rows")
+            raise UserError(
+                f"{name} must have two different scores, but has only {self.gold[0]:g}; add rows"
+            )
         self.pairs = [row[:2] for row in rows]
         self._texts, indices = np.unique(np.array(self.pairs, object), return_inverse=True)
         self._indices = indices.reshape(-1, 2).T
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "pearson_angular", "spearman_angular" (0 if all similarities are equal) and "num_pairs"."""
+        """Returns "pearson_angular", "spearman_angular" (0 if all similarities are equal) and
+        "num_pairs".
+        """
         first, second = encode_units(encode, list(self._texts))[self._indices]
         similarities = -np.arccos(np.clip(np.sum(first * second, axis=1), -1.0, 1.0))
         pearson, spearman = correlations(similarities, self.gold)
@@ -81,7 +86,9 @@ def find_sts(folder: Path, languages: Iterable[str]) -> list[SemanticTextualSimi
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     pattern = r"stsb\.\w+\.(dev|test)|sts201[2-6]\.en\..+\.test|sts2017\..+"
-    tables = {n: path for n, path in data.tables_in(folder / "sts").items() if re.fullmatch(pattern, n)}
+    tables = {
+        n: path for n, path in data.tables_in(folder / "sts").items() if re.fullmatch(pattern, n)
+    }
     # The benchmark comes before the many sets of SemEval's years.
     tables = dict(sorted(tables.items(), key=lambda table: not table[0].startswith("stsb.")))
     if sick := data.tables_in(folder / "senteval").get("SICK.test"):
@@ -99,9 +106,11 @@ def _load(name: str, path: Path) -> SemanticTextualSimilarity:
 
 
 def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
-    """Yields each part of the STS Benchmark in the languages whose files translate each other row by row.
+    """Yields each part of the STS Benchmark in the languages whose files translate each other row
+    by row.
 
-    Languages whose scores differ from those of English or, without it, of the first language are left out.
+    Languages whose scores differ from those of English or, without it, of the first language are
+    left out.
     """
     tables = data.find_tables(folder / "sts").get("stsb", {})
     for split in ("dev", "test"):
@@ -110,7 +119,9 @@ def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
             if path := tables[language].get(split):
                 with suppress(UserError):  # the run reports it when it comes to the file itself
                     translated[language] = path, read_scored(path)
-        scores = {language: [score for *_, score in rows] for language, (_, rows) in translated.items()}
+        scores = {
+            language: [score for *_, score in rows] for language, (_, rows) in translated.items()
+        }
         first = next(iter(scores.values()), [])
         for language in [code for code in scores if scores[code] != first]:
             path, _ = translated.pop(language)
@@ -123,7 +134,9 @@ def _across(split: str, first: str, second: str, translated: _Translated) -> dat
     (path, firsts), (other, seconds) = translated[first], translated[second]
     rows = [(a, b, gold) for (a, _, gold), (_, b, _) in zip(firsts, seconds, strict=True)]
     name = f"stsb.{first}-{second}.{split}"
-    origin = f"sentence1 of {data.stem_of(path)}, sentence2 of the same row of {data.stem_of(other)}"
+    origin = (
+        f"sentence1 of {data.stem_of(path)}, sentence2 of the same row of {data.stem_of(other)}"
+    )
     load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
     return data.Dataset(name=name, files=(path, other), load=load)
 
@@ -131,7 +144,8 @@ def _across(split: str, first: str, second: str, translated: _Translated) -> dat
 def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
     """Finds the STS Benchmark's sentences in several languages, see `_translated`.
 
-    The second sentences of pairs that people graded 4 or more are left out, because these mean the same.
+    The second sentences of pairs that people graded 4 or more are left out, because these mean the
+    same.
     """
     for split, translated in _translated(folder):
         columns = [
@@ -139,7 +153,10 @@ def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
             for _, rows in translated.values()
         ]
         if len(columns) > 1:
-            files, texts = tuple(path for path, _ in translated.values()), [*zip(*columns, strict=True)]
+            files, texts = (
+                tuple(path for path, _ in translated.values()),
+                [*zip(*columns, strict=True)],
+            )
             yield data.ParallelTexts(f"stsb.{split}", tuple(translated), files, texts.copy)
 
 
@@ -148,7 +165,7 @@ SUITE = data.Suite(
     title="Semantic textual similarity",
     source="Chidambaram et al. 2019, sec. 3.5, Tables 2 and 3",
     layout="sts/stsb.<language>.<split>.tsv, sts/sts2012.en.<name>.test.tsv, "
-    "sts/sts2017.track<n>.<aa>-<bb>.tsv (columns sentence1, sentence2, score; data/convert.py --format "
-    "stsbenchmark or semeval_sts), senteval/SICK.test.tsv (relatedness)",
+    "sts/sts2017.track<n>.<aa>-<bb>.tsv (columns sentence1, sentence2, score; data/convert.py "
+    "--format stsbenchmark or semeval_sts), senteval/SICK.test.tsv (relatedness)",
     find=_find,
 )

@@ -19,8 +19,8 @@ _HELD_OUT = 10  # one in ten training rows is in the network's development part
 class TransferClassification:
     """Accuracy of SentEval's two classifiers: "logistic" regression and a "network".
 
-    Examples are (label, sentence). Without a test set, accuracies are means of 10-fold cross-validation.
-    `dev`, or else a part of the training set, chooses the regularisation.
+    Examples are (label, sentence). Without a test set, accuracies are means of 10-fold
+    cross-validation. `dev`, or else a part of the training set, chooses the regularisation.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class TransferClassification:
 class CrossLingualTransfer:
     """Accuracy of SentEval's logistic regression, within and across languages.
 
-    It learns in English and is tested in each language (Rücklé et al. 2018, sec. 5.1 and Table 3), and it
-    learns in the language itself. Without parts "train" and "test", rows with the same number translate each
-    other, and are cross-validated in the same folds in all languages.
+    It learns in English and is tested in each language (Rücklé et al. 2018, sec. 5.1 and Table 3),
+    and it learns in the language itself. Without parts "train" and "test", rows with the same
+    number translate each other, and are cross-validated in the same folds in all languages.
 
     Args:
-        rows: (label, sentence), by language and split: "train", "dev" (or else a part of the training set)
-            and "test", or "".
+        rows: (label, sentence), by language and split: "train", "dev" (or else a part of the
+            training set) and "test", or "".
     """
 
     def __init__(self, rows: Mapping[str, Mapping[str, Rows]], *, name: str, seed: int = 0) -> None:
@@ -74,7 +74,9 @@ class CrossLingualTransfer:
         self._seed = seed
         is_split = all({"train", "test"} <= splits.keys() for splits in rows.values())
         if not is_split and any("" not in splits for splits in rows.values()):
-            raise UserError(f"{name} must have parts train and test in each language, or no parts in any")
+            raise UserError(
+                f"{name} must have parts train and test in each language, or no parts in any"
+            )
         self._rows = {
             code: rows[code] if is_split else {"": rows[code][""]}
             for code in sorted(rows, key=lambda code: (code != SOURCE, code))
@@ -87,7 +89,9 @@ class CrossLingualTransfer:
                 classifiers.require_trained(name, splits["train"], splits["test"], least)
         else:
             if len({tuple(label for label, *_ in splits[""]) for splits in rows.values()}) > 1:
-                raise UserError(f"{name} must have equal labels in every language, row by row; correct it")
+                raise UserError(
+                    f"{name} must have equal labels in every language, row by row; correct it"
+                )
             classifiers.require_trained(name, next(iter(rows.values()))[""], (), _FOLDS)
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -98,7 +102,9 @@ class CrossLingualTransfer:
         jobs = []
         for source in folds:
             targets = [*folds] if source == SOURCE else [source]
-            names = {code: f"logistic/{classifiers.pair_name(source, code)}/accuracy" for code in targets}
+            names = {
+                code: f"logistic/{classifiers.pair_name(source, code)}/accuracy" for code in targets
+            }
             for number, (train, dev, _) in enumerate(folds[source]):
                 tests = {name: folds[code][number][-1] for code, name in names.items()}
                 jobs.append(classifiers.Job(fit, train, dev, tests))
@@ -108,11 +114,15 @@ class CrossLingualTransfer:
 def _folds(
     sets: Mapping[str, classifiers.Labelled], seed: int
 ) -> list[tuple[classifiers.Labelled, classifiers.Labelled | None, classifiers.Labelled]]:
-    """The training, development and test part: those that are given, or those of each fold without `dev`."""
+    """The training, development and test part: those that are given, or those of each fold without
+    `dev`.
+    """
     if "test" in sets:
         return [(sets["train"], sets.get("dev"), sets["test"])]
     rows = next(iter(sets.values()))
-    return [(train, None, test) for train, test in classifiers.stratified_splits(*rows, _FOLDS, seed)]
+    return [
+        (train, None, test) for train, test in classifiers.stratified_splits(*rows, _FOLDS, seed)
+    ]
 
 
 # SentEval's tasks, and the parts that each needs; "" is all rows, which are cross-validated.
@@ -122,11 +132,15 @@ _TASKS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -> Iterator[data.Dataset]:
+def find(
+    folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]
+) -> Iterator[data.Dataset]:
     """Finds the data sets of a folder; `hidden` is the number of the network's hidden units."""
     tables, translated = data.tables_in(folder / "senteval"), data.find_tables(folder / "senteval")
 
-    def make_in_english(rows: Mapping[str, Mapping[str, Rows]], name: str) -> TransferClassification:
+    def make_in_english(
+        rows: Mapping[str, Mapping[str, Rows]], name: str
+    ) -> TransferClassification:
         parts = {part or "train": part_rows for part, part_rows in rows[SOURCE].items()}
         return TransferClassification(**parts, hidden=hidden, name=name, seed=seed)
 
@@ -140,7 +154,9 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
                 languages = {**english, **translated[name]}
                 yield data.tables_dataset(f"cross-lingual.{name}", languages, make_cross_lingual)
     for name, by_language in data.find_tables(folder / "sentiment").items():
-        splits = {code: parts for code, parts in by_language.items() if {"train", "test"} <= parts.keys()}
+        splits = {
+            code: parts for code, parts in by_language.items() if {"train", "test"} <= parts.keys()
+        }
         if SOURCE in splits and len(splits) > 1:
             yield data.tables_dataset(f"cross-lingual.{name}", splits, make_cross_lingual)
 
@@ -148,9 +164,15 @@ def find(folder: Path, seed: int, hidden: int = classifiers.NETWORK["hidden"]) -
 SUITE = data.Suite(
     name="senteval",
     title="SentEval's transfer tasks",
-    source="Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1; Rücklé et "
-    "al. 2018, Tables 2, 3 and 6",
-    layout="senteval/<task>[.<language>][.<split>].tsv (label TAB text, so named in line 1; data/convert.py "
-    "--format senteval)",
+    source=(
+        "Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1; "
+        "Rücklé et "
+        "al. 2018, Tables 2, 3 and 6"
+    ),
+    layout=(
+        "senteval/<task>[.<language>][.<split>].tsv (label TAB text, so named in line 1; "
+        "data/convert.py "
+        "--format senteval)"
+    ),
     find=find,
 )

@@ -39,7 +39,8 @@ class Source(NamedTuple):
     folder: Path
     model: Model
     encode: Encode  # by the SavedModel: `[texts, hidden_dim]`
-    data: Path | None  # corpora with texts like those that the model will see; None: the built-in sample
+    # Corpora with texts like those that the model will see; None: the built-in sample.
+    data: Path | None
 
     @property
     def prompt(self) -> str:
@@ -54,9 +55,10 @@ class Source(NamedTuple):
         return f"\nThe model expects a prompt before each text: {named}.\n" if named else ""
 
 
-# For each format, "module:function" of its exporter, and a file that its folders have; a folder's format is
-# the first whose file it has. Exporters take a `Source`, a folder and options, write the folder, and return
-# texts and a function that encodes them with what was written; None if vectors are meant to differ.
+# For each format, "module:function" of its exporter, and a file that its folders have; a folder's
+# format is the first whose file it has. Exporters take a `Source`, a folder and options, write the
+# folder, and return texts and a function that encodes them with what was written; None if vectors
+# are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("compact:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
@@ -77,8 +79,8 @@ _NEEDED: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "wheel": [("flit_core", "flit_core", "tensorflow")],
 }
 _FARMHASH, _WORDFREQ = ("farmhash", "pyfarmhash", "export"), ("wordfreq", "wordfreq", "data")
-# Texts for which an export must have the vectors of the SavedModel: known and unknown words, contractions,
-# numbers, scripts without spaces, combining marks, symbols, and a blank text.
+# Texts for which an export must have the vectors of the SavedModel: known and unknown words,
+# contractions, numbers, scripts without spaces, combining marks, symbols, and a blank text.
 PROBES = (
     "Don't go there, Ana: it's 10:30 already...",
     "¿Dónde está la biblioteca? «Allí», dijo.",
@@ -92,21 +94,24 @@ _TEXTS = 2000  # of a sample
 _COST = """
 ## Unknown words
 
-The model has vectors of the words in its vocabulary, and not of others: those that the SavedModel computes
-from their characters are lost. Of the words in {texts} texts of {corpora}, {share:.1%} are unknown, in
-{affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is {cosine:.4f}, and 5% of the texts
-are below {least:.3f}.
+The model has vectors of the words in its vocabulary, and not of others: those that the SavedModel
+computes from their characters are lost. Of the words in {texts} texts of {corpora}, {share:.1%} are
+unknown, in {affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is
+{cosine:.4f}, and 5% of the texts are below {least:.3f}.
 """
 _SIGNATURES = """
 The vectors are those of the signature `serving_default`. The SavedModel also has {others}.
 """
 
 
-def export(folder: Path, form: str, output: Path, *, data: Path | None = None, **options: Any) -> None:
+def export(
+    folder: Path, form: str, output: Path, *, data: Path | None = None, **options: Any
+) -> None:
     """Exports a model to one of `FORMATS`, with options of its exporter; for `data`, see `Source`.
 
-    The result is compared with the SavedModel's vectors before it is moved into place. The output must be new
-    or an earlier export to this format; a wheel and its card join what is in the folder.
+    The result is compared with the SavedModel's vectors before it is moved into place. The output
+    must be new or an earlier export to this format; a wheel and its card join what is in the
+    folder.
     """
     require_known("format", form, FORMATS)
     exporter, mark = FORMATS[form]
@@ -117,8 +122,8 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
     earlier = next((name for name, (_, file) in FORMATS.items() if (output / file).is_file()), form)
     if FORMATS[earlier][1] != mark:
         raise UserError(
-            f"`output` must be a new folder, or an earlier export to {form}, but {output} is in the "
-            f"format {earlier}; choose another"
+            f"`output` must be a new folder, or an earlier export to {form}, but {output} is in "
+            f"the format {earlier}; choose another"
         )
     if output.resolve() == folder.resolve():
         raise UserError(f"`output` must be another folder than the model's, got {output} for both")
@@ -136,18 +141,22 @@ def export(folder: Path, form: str, output: Path, *, data: Path | None = None, *
             difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
             if not difference <= _TOLERANCE:
                 raise UserError(
-                    f"the vectors differ from those of {folder} by {difference:.2g}: it was exported with "
-                    "other rules for tokens; export it again"
+                    f"the vectors differ from those of {folder} by {difference:.2g}: it was "
+                    "exported with other rules for tokens; export it again"
                 )
         if source.model.heads and form not in ("savedmodel", "keras"):
-            others = sorted(saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"})
+            others = sorted(
+                saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"}
+            )
             (card,) = temporary.glob("*.md")  # that of a wheel has its name
             with card.open("a", encoding="utf-8") as file:
                 file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
         for path in licence_files(folder) if mark else ():  # a wheel has them inside
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form != "savedmodel":
-            card.write_text(_metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8")
+            card.write_text(
+                _metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8"
+            )
 
 
 def _require_packages(folder: Path, form: str) -> None:
@@ -184,9 +193,9 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes.
-        pairs: Pairs of texts with scores or labels, where the highest mean the same; or translations, where
-            each text and its nearest wrong translation make a pair that does not. See `fine_tune` for their
-            form.
+        pairs: Pairs of texts with scores or labels, where the highest mean the same; or
+            translations, where each text and its nearest wrong translation make a pair that does
+            not. See `fine_tune` for their form.
         output: Folder of the exported model, which may not be `model` itself.
 
     Raises:
@@ -196,7 +205,9 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
 
 def _metadata(card: Path, library: str) -> str:
-    """Returns the metadata at the beginning of a model's card, with another library; "" if there is none."""
+    """Returns the metadata at the beginning of a model's card, with another library; "" if there is
+    none.
+    """
     text = card.read_text("utf-8") if card.is_file() else ""
     header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
@@ -215,20 +226,23 @@ def reject(source: Source, form: str, expected: str) -> NoReturn:
     tokenizer = source.model.config()["tokenizer"]["kind"]
     others = "savedmodel, keras, onnx and sentence-transformers"
     raise UserError(
-        f"the format {form} expects {expected}, but {source.folder} has the encoder {kind} and the tokenizer "
-        f"{tokenizer}; it can be exported to {others}"
+        f"the format {form} expects {expected}, but {source.folder} has the encoder {kind} and "
+        f"the tokenizer {tokenizer}; it can be exported to {others}"
     )
 
 
 def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
     """Returns up to 2,000 different texts of a folder of corpora; None is the built-in sample.
 
-    They are in some languages, or in all if there are none in these. Raises a `UserError` if there are none.
+    They are in some languages, or in all if there are none in these. Raises a `UserError` if there
+    are none.
     """
     for codes in (languages, ()):
         if texts := [*dict.fromkeys(_read_texts(data or SAMPLE_FOLDER, codes))]:
             return texts[:: -(-len(texts) // _TEXTS)]
-    raise UserError(f"`data` must be a folder of corpora with texts, but {data} has none; give another")
+    raise UserError(
+        f"`data` must be a folder of corpora with texts, but {data} has none; give another"
+    )
 
 
 def _read_texts(data: Path, languages: Collection[str]) -> Iterator[str]:
@@ -249,14 +263,16 @@ def compare_unknown_words(
 ) -> tuple[str, list[str]]:
     """Measures how much an export without vectors of words outside the vocabulary differs.
 
-    Returns Markdown for a card, and the texts of a sample in which every word is known to the export's
-    tokenizer, of the `tokenizers` library; `unknown` is its id of other words.
+    Returns Markdown for a card, and the texts of a sample in which every word is known to the
+    export's tokenizer, of the `tokenizers` library; `unknown` is its id of other words.
     """
     texts = sample_texts(source.data, source.model.info.languages)
     # A prompt may have unknown words, too.
     encodings = tokenizer.encode_batch([source.prompt + text for text in (*texts, *PROBES)])
     ids = [np.array(encoding.ids) for encoding in encodings]
-    known = [t for t, row in zip([*texts, *PROBES], ids, strict=True) if len(row) and unknown not in row]
+    known = [
+        t for t, row in zip([*texts, *PROBES], ids, strict=True) if len(row) and unknown not in row
+    ]
     del ids[len(texts) :]
     cosines = np.sum(encode(texts) * source.encode(texts), axis=1)
     card = _COST.format(

@@ -13,28 +13,31 @@ from xling_tf.search.same_meaning import fit_pairs
 _CARD = """
 ## Tables in fewer bytes
 
-The word tables are stored as {tables}{scales}: the vectors are near those of the original model, but not
-equal. The tables cannot be fine-tuned, except by a training with `--init`, which has them in float32 again.
+The word tables are stored as {tables}{scales}: the vectors are near those of the original model,
+but not equal. The tables cannot be fine-tuned, except by a training with `--init`, which has them
+in float32 again.
 """
 _CALIBRATED = """
 ## Calibrated
 
-The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both mean the
-same, assuming that half of all pairs do: `xling_tf.load(".").probability("Hola", "Hello")`.
+The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both
+mean the same, assuming that half of all pairs do: `xling_tf.load(".").probability("Hola",
+"Hello")`.
 """
 
 
 def export(
     source: Source, folder: Path, tables: str = "float32", same_meaning: Any = None
 ) -> tuple[Sequence[str], Encode] | None:
-    """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for each row.
+    """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for
+    each row.
 
     Args:
         source: The model.
         folder: Folder to write.
         tables: "float32", "float16" or "int8".
-        same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is calibrated;
-            None for the source's calibration, if it has one.
+        same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is
+            calibrated; None for the source's calibration, if it has one.
     """
     model = source.model
     card = source.folder / "README.md"

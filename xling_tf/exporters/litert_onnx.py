@@ -29,9 +29,11 @@ In Python, without TensorFlow:
     import xling_tf
     xling_tf.load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
 
-`{model}` maps `ids`, int32 `[batch, tokens]` padded with 0, and `lengths`, int32 `[batch]`, to `outputs`,
-float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of unknown words.
-`{vocabulary}` and `runtime.json` describe the tokenizer. In other programming languages, use the format
+`{model}` maps `ids`, int32 `[batch, tokens]` padded with 0, and `lengths`, int32 `[batch]`, to
+`outputs`, float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of
+unknown words.
+`{vocabulary}` and `runtime.json` describe the tokenizer. In other programming languages, use the
+format
 `sentence-transformers`, whose tokenizer their libraries can read.
 """
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
@@ -55,7 +57,9 @@ def export_onnx(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return _export(source, folder, "onnx", to_onnx(graph.encode, graph.tables, graph.signature))
 
 
-def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple[Sequence[str], Encode]:
+def _export(
+    source: Source, folder: Path, runtime: str, content: bytes
+) -> tuple[Sequence[str], Encode]:
     (folder / MODEL_FILES[runtime]).write_bytes(content)
     tokenizer = source.model.tokenizer
     ((name, vocabulary),) = tokenizer.files().items()
@@ -80,9 +84,9 @@ def _export(source: Source, folder: Path, runtime: str, content: bytes) -> tuple
 class IdGraph(tf.Module):
     """The graph from ids to vectors.
 
-    If words have n-grams, ids from the vocabulary's size on number the unknown words. An unknown word has an
-    element of `buckets`, `[words]`, and a row of `ngrams`, `[words, ngrams]`, which is padded with the number
-    of n-gram buckets.
+    If words have n-grams, ids from the vocabulary's size on number the unknown words. An unknown
+    word has an element of `buckets`, `[words]`, and a row of `ngrams`, `[words, ngrams]`, which is
+    padded with the number of n-gram buckets.
     """
 
     def __init__(self, model: Model) -> None:
@@ -118,7 +122,9 @@ class IdGraph(tf.Module):
             num_known = known_rows.shape[0]
             ngrams = tf.gather(np.append(self._ngram_rows, ngram_rows.shape[0] - 1), ngrams)
             sums = tf.reduce_sum(tf.gather(ngram_rows, ngrams), axis=1)
-            spelled = (tf.gather(bucket_rows, buckets) + self._body().embedding.ngram_part(sums)) / 2
+            spelled = (
+                tf.gather(bucket_rows, buckets) + self._body().embedding.ngram_part(sums)
+            ) / 2
             vectors = tf.where(
                 tf.expand_dims(ids < num_known, axis=-1),
                 tf.gather(known_rows, tf.minimum(ids, num_known - 1)),
@@ -141,8 +147,8 @@ def to_onnx(
 ) -> bytes:
     """Returns the content of an `.onnx` file.
 
-    `encode` takes values of the embedding tables, which become initializers, and the inputs of `signature`;
-    it returns tensors by name.
+    `encode` takes values of the embedding tables, which become initializers, and the inputs of
+    `signature`; it returns tensors by name.
     """
     # Tables are inputs at first, because tf2onnx copies constants many times.
     named = {f"table_{index}": table for index, table in enumerate(tables)}

@@ -17,8 +17,8 @@ from xling_tf.weights import read_weights, write_weights
 
 _CARD = """# A static sentence encoder for model2vec
 
-Maps sentences to {dim}-dimensional vectors of unit length: the average of their words' vectors. Exported by
-xling_tf.
+Maps sentences to {dim}-dimensional vectors of unit length: the average of their words' vectors.
+Exported by xling_tf.
 
     from model2vec import StaticModel
     StaticModel.from_pretrained(".").encode(["Hola", "Hello"])      # float32 [2, {dim}]
@@ -35,7 +35,11 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     if rules.get("begin") or rules.get("end"):
         reject(source, "model2vec", "no special tokens around sentences")
     description = tokenizer_json(model.tokenizer)
-    rows = vocabulary_rows(model) if model.tokenizer.known_words else encoder.embedding.words.table.numpy()
+    rows = (
+        vocabulary_rows(model)
+        if model.tokenizer.known_words
+        else encoder.embedding.words.table.numpy()
+    )
     # The average of projected words is the projected average.
     vectors = encoder.project(tf.constant(rows)).numpy()
     tokens = description["model"]
@@ -45,13 +49,19 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     write_weights(folder / "model.safetensors", {"embeddings": vectors[: len(tokens["vocab"])]})
     write_json(folder / "tokenizer.json", description)
     lengths = dict.fromkeys(("max_length", "seq_length"), model.tokenizer.config.max_tokens)
-    config = {"model_type": "model2vec", "normalize": True, "hidden_dim": encoder.hidden_dim, **lengths}
+    config = {
+        "model_type": "model2vec",
+        "normalize": True,
+        "hidden_dim": encoder.hidden_dim,
+        **lengths,
+    }
     write_json(folder / "config.json", config)
     write_modules(folder, {"": "StaticEmbedding", "1_Normalize": "Normalize"})
     tokenizer, encode = _load(folder, unknown, source.prompt)
     cost, texts = compare_unknown_words(source, tokenizer, unknown, encode)
     (folder / "README.md").write_text(
-        _CARD.format(dim=encoder.hidden_dim, prompts=source.about_prompts, cost=cost), encoding="utf-8"
+        _CARD.format(dim=encoder.hidden_dim, prompts=source.about_prompts, cost=cost),
+        encoding="utf-8",
     )
     return texts, encode
 
@@ -63,7 +73,9 @@ def _load(folder: Path, unknown: int, prompt: str) -> tuple[Any, Encode]:
     table = read_weights(folder / "model.safetensors")["embeddings"]
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        encodings = tokenizer.encode_batch([prompt + text for text in texts], add_special_tokens=False)
+        encodings = tokenizer.encode_batch(
+            [prompt + text for text in texts], add_special_tokens=False
+        )
         rows = [table[[row for row in encoding.ids if row != unknown]] for encoding in encodings]
         sums = np.reshape([words.sum(axis=0) for words in rows], [-1, table.shape[1]])
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)

@@ -1,4 +1,6 @@
-"""The folder that sentence-transformers, Text Embeddings Inference, fastembed and Transformers.js load."""
+"""The folder that sentence-transformers, Text Embeddings Inference, fastembed and Transformers.js
+load.
+"""
 
 import json
 import logging
@@ -34,12 +36,15 @@ Maps sentences to {dim}-dimensional vectors of unit length. Exported by xling_tf
     model = SentenceTransformer("."{backend})
     model.encode(["Hola", "Hello"])                 # float32 [2, {dim}]
 
-`onnx/model.onnx` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to `sentence_embedding`,
-float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers` library. {states}
+`onnx/model.onnx` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to
+`sentence_embedding`, float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers`
+library. {states}
 `onnx/model_quantized.onnx` does the same with weights of 8 bits; its vectors have a mean cosine of
 {cosine:.4f} to those of `model.onnx`.
 {prompts}{cost}"""
-_REPEATED = "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."
+_REPEATED = (
+    "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."
+)
 _STATES = "`last_hidden_state` has the\noutputs of the last block."
 _PROMPTED = "`encode_query` and `encode_document` of sentence-transformers put it there.\n"
 # transformers' names of our activations.
@@ -56,7 +61,9 @@ _SPECIAL = {
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes an ONNX model, a tokenizer and settings; for a `transformers_family`, also weights for torch."""
+    """Writes an ONNX model, a tokenizer and settings; for a `transformers_family`, also weights for
+    torch.
+    """
     model, encoder = source.model, source.model.encoder
     config = {
         "model_type": "bert",
@@ -83,17 +90,23 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
         modules[2:2] = ["Dense"] * len(encoder.dense)
     config["pad_token_id"] = _write_tokenizer(folder, model)
     write_json(folder / "config.json", config)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": model.tokenizer.config.max_tokens})
+    write_json(
+        folder / "sentence_bert_config.json", {"max_seq_length": model.tokenizer.config.max_tokens}
+    )
     names = [f"{index}_{name}" if index else "" for index, name in enumerate(modules)]
     write_modules(folder, dict(zip(names, modules, strict=True)))
     switches = {switch: name == pooling for name, switch in POOLINGS.items()}
-    write_json(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": pooled_dim, **switches})
+    write_json(
+        folder / "1_Pooling" / "config.json", {"word_embedding_dimension": pooled_dim, **switches}
+    )
     for index, layer in enumerate(encoder.dense if family else ()):
         _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])
     (folder / names[-1]).mkdir()
     info = model.info
     settings = {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
-    write_json(folder / "config_sentence_transformers.json", {**settings, "similarity_fn_name": "cosine"})
+    write_json(
+        folder / "config_sentence_transformers.json", {**settings, "similarity_fn_name": "cosine"}
+    )
 
     tokenizer, encode, cosine = _write_onnx(source, folder)
     texts, cost = list(PROBES), ""
@@ -113,7 +126,9 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
 
 
 def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
-    """Writes the model exactly and in 8 bits; returns a tokenizer, an encoder and the two's mean cosine."""
+    """Writes the model exactly and in 8 bits; returns a tokenizer, an encoder and the two's mean
+    cosine.
+    """
     graph = _Graph(source.model)
     (folder / "onnx").mkdir()
     exact, quantized = (folder / "onnx" / name for name in ("model.onnx", "model_quantized.onnx"))
@@ -144,7 +159,9 @@ class _Graph:
     def __init__(self, model: Model) -> None:
         self._body = model.encoder
         self.tables = [table.value for table in model.encoder.table_variables]
-        self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(self._body, tables, ids)
+        self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(
+            self._body, tables, ids
+        )
         if model.tokenizer.known_words:
             self.tables = [tf.Variable(vocabulary_rows(model))]
             if model.tokenizer.num_ngrams:  # the rows include them
@@ -157,7 +174,9 @@ class _Graph:
     def encode(
         self, tables: Sequence[tf.Tensor], input_ids: tf.Tensor, attention_mask: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Computes `sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens, any]`."""
+        """Computes `sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens,
+        any]`.
+        """
         body, lengths = self._body, tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.int32)
         ids = tf.cast(input_ids * attention_mask, tf.int32)
         if body.transformers_family:
@@ -176,11 +195,16 @@ class _Graph:
             ids = tf.where(is_empty[:, None], empty, ids)[:, : tf.reduce_max(lengths)]
         vectors = unit_length(body.encode_tokens(self._embed(tables, ids), lengths))
         width = tf.maximum(tf.shape(input_ids)[1], 1)
-        return {"last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]), "sentence_embedding": vectors}
+        return {
+            "last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]),
+            "sentence_embedding": vectors,
+        }
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
-    """Returns a word model's table, where the row after the known words stands for all other words."""
+    """Returns a word model's table, where the row after the known words stands for all other
+    words.
+    """
     num_known = len(model.tokenizer.known_words)
     if model.tokenizer.num_ngrams:
         served = ExportedEncoder(model.tokenizer, model.encoder).named_weights
@@ -194,7 +218,12 @@ def vocabulary_rows(model: Model) -> NDArray[np.float32]:
 def write_modules(folder: Path, kinds: Mapping[str, str]) -> None:
     """Writes modules.json: the kinds of the modules by their paths."""
     modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        {
+            "idx": index,
+            "name": str(index),
+            "path": path,
+            "type": f"sentence_transformers.models.{kind}",
+        }
         for index, (path, kind) in enumerate(kinds.items())
     ]
     write_json(folder / "modules.json", modules)
@@ -204,11 +233,17 @@ def _write_tokenizer(folder: Path, model: Model) -> int | None:
     """Writes the tokenizer's files, and returns the id of its padding, if it has any."""
     description = tokenizer_json(model.tokenizer)
     write_json(folder / "tokenizer.json", description)
-    tokenizer = library("tokenizers", "tokenizers", "export").Tokenizer.from_str(json.dumps(description))
+    tokenizer = library("tokenizers", "tokenizers", "export").Tokenizer.from_str(
+        json.dumps(description)
+    )
     special = {
         role: token
         for role, tokens in _SPECIAL.items()
-        if (token := next((token for token in tokens if tokenizer.token_to_id(token) is not None), None))
+        if (
+            token := next(
+                (token for token in tokens if tokenizer.token_to_id(token) is not None), None
+            )
+        )
     }
     write_json(folder / "special_tokens_map.json", special)
     settings: dict[str, Any] = {
@@ -223,7 +258,9 @@ def _write_tokenizer(folder: Path, model: Model) -> int | None:
 
 
 def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Writes the vocabulary of a BERT or an XLM-RoBERTa as keras-hub reads it, and returns its settings."""
+    """Writes the vocabulary of a BERT or an XLM-RoBERTa as keras-hub reads it, and returns its
+    settings.
+    """
     ((name, content),) = tokenizer.files().items()
     if isinstance(tokenizer.config, WordPieceConfig):
         (folder / name).write_bytes(content)
@@ -232,8 +269,14 @@ def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         model = model_proto(content)
         names, rules = [piece.piece for piece in model.pieces], model.normalizer_spec
         # transformers gives this class the rules of XLM-RoBERTa, whatever tokenizer.json says.
-        has_rules = rules.precompiled_charsmap and rules.add_dummy_prefix and rules.remove_extra_whitespaces
-        if model.trainer_spec.model_type == UNIGRAM and has_rules and names[:4] + names[-1:] == _XLM_ROBERTA:
+        has_rules = (
+            rules.precompiled_charsmap and rules.add_dummy_prefix and rules.remove_extra_whitespaces
+        )
+        if (
+            model.trainer_spec.model_type == UNIGRAM
+            and has_rules
+            and names[:4] + names[-1:] == _XLM_ROBERTA
+        ):
             begin, _, end, unknown, *pieces = model.pieces
             del model.pieces[:]
             model.pieces.extend([unknown, begin, end, *pieces[:-1]])

@@ -12,9 +12,10 @@ from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
 from xling_tf.tokenizers.wordpiece import SPECIAL
 
 UNKNOWN_WORD = "[UNK]"
-# `treebank.RULES` as insertions of a space between what is before and what is after it: the library's rules
-# have no groups. Only `\p{..}`, literals and look-around of fixed length are used, which JavaScript has too.
-# Rule 1 of `treebank.RULES` leaves no other white space than single spaces.
+# `treebank.RULES` as insertions of a space between what is before and what is after it: the
+# library's rules have no groups. Only `\p{..}`, literals and look-around of fixed length are used,
+# which JavaScript has too. Rule 1 of `treebank.RULES` leaves no other white space than single
+# spaces.
 _SPACES = (
     r"[\p{Z}\p{Cc}\p{Cf}\p{Co}]{2,}",
     "[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\\p{Cc}\\p{Cf}\\p{Co}]",
@@ -45,9 +46,9 @@ _Parts = tuple[Any, Sequence[str], list[int]]
 def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
     """Describes a tokenizer as tokenizer.json, with which `tokenizers` gives its rows as ids.
 
-    Texts are cut at `max_tokens`, special tokens included. Three things differ in `tokenizers`: it reads the
-    names of special tokens in a text as these tokens, gives a text without tokens none, and lowercases a
-    capital sigma at the end of a word to "σ", where our words have "ς".
+    Texts are cut at `max_tokens`, special tokens included. Three things differ in `tokenizers`: it
+    reads the names of special tokens in a text as these tokens, gives a text without tokens none,
+    and lowercases a capital sigma at the end of a word to "σ", where our words have "ς".
     """
     rules = {"begin": (), "end": (), **tokenizer.rules()}
     require_known("the kind of rules of a tokenizer for tokenizer.json", rules["kind"], _WRITERS)
@@ -93,11 +94,14 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     if spaces.remove_extra_whitespaces:
         steps += [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
     scheme = "always" if spaces.add_dummy_prefix else "never"
-    if model.trainer_spec.model_type == sp.BPE and scheme == "never":  # so that added tokens can be of spaces
+    # So that added tokens can be of spaces.
+    if model.trainer_spec.model_type == sp.BPE and scheme == "never":
         steps.append(normalizers.Replace(" ", "▁"))
     else:
         is_split = model.trainer_spec.model_type != sp.BPE
-        built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=is_split)
+        built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(
+            prepend_scheme=scheme, split=is_split
+        )
     built.normalizer = normalizers.Sequence(steps)
     built.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme)
     special = [row for row, piece in enumerate(pieces) if piece.type in (sp.CONTROL, sp.UNKNOWN)]
@@ -105,7 +109,9 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
 
 
 def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
-    """Returns a BPE with every pair of pieces that makes a piece, which is what SentencePiece merges."""
+    """Returns a BPE with every pair of pieces that makes a piece, which is what SentencePiece
+    merges.
+    """
     scores = {piece.piece: piece.score for piece in pieces if piece.type == sp.NORMAL}
     made = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
     return models.BPE(
@@ -118,7 +124,9 @@ def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
 
 
 def _words(tokenizers: Any, tokenizer: Any) -> _Parts:
-    """Any word outside the vocabulary is `UNKNOWN_WORD`, whose id is that of the first hash bucket."""
+    """Any word outside the vocabulary is `UNKNOWN_WORD`, whose id is that of the first hash
+    bucket.
+    """
     scripts = "".join(
         f"{chr(first)}-{chr(last)}"
         for name in (r"\p{Han}", r"\p{Hiragana}", r"\p{Katakana}")
@@ -137,7 +145,9 @@ def _words(tokenizers: Any, tokenizer: Any) -> _Parts:
     rows = {word: row for row, word in enumerate(words)}
     built = tokenizers.Tokenizer(tokenizers.models.WordLevel(rows, UNKNOWN_WORD))
     steps = [normalizers.NFC(), *([normalizers.Lowercase()] if tokenizer.config.lowercase else [])]
-    steps += [normalizers.Replace(tokenizers.Regex(pattern), content) for pattern, content in replaced]
+    steps += [
+        normalizers.Replace(tokenizers.Regex(pattern), content) for pattern, content in replaced
+    ]
     built.normalizer = normalizers.Sequence(steps)
     built.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     return built, words, []

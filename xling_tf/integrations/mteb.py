@@ -11,10 +11,12 @@ from xling_tf.sentence_encoder import SentenceEncoder
 
 
 class MtebEncoder:
-    """A model that implements mteb's EncoderProtocol; queries are encoded as questions, documents as answers.
+    """A model that implements mteb's EncoderProtocol; queries are encoded as questions, documents
+    as answers.
 
-    mteb imports torch, which crashes in a process with TensorFlow (2.15 and 2.21; both contain LLVM). So the
-    model should run in a server; TensorFlow is imported only if an exported model is opened here.
+    mteb imports torch, which crashes in a process with TensorFlow (2.15 and 2.21; both contain
+    LLVM). So the model should run in a server; TensorFlow is imported only if an exported model is
+    opened here.
 
     Args:
         model: `rest:URL` of a served model, or any other model that `open_embedder` opens.
@@ -44,9 +46,15 @@ class MtebEncoder:
         return ModelMeta.create_empty(facts)
 
     def encode(
-        self, inputs: Iterable[Mapping[str, Sequence[str]]], *, prompt_type: str | None = None, **task: Any
+        self,
+        inputs: Iterable[Mapping[str, Sequence[str]]],
+        *,
+        prompt_type: str | None = None,
+        **task: Any,
     ) -> np.ndarray:
-        """Encodes batches with their texts in "text" as queries, documents or sentences: `[texts, dim]`."""
+        """Encodes batches with their texts in "text" as queries, documents or sentences: `[texts,
+        dim]`.
+        """
         texts = [text for batch in inputs for text in as_texts(batch["text"], "text")]
         if prompt_type == "query":
             return self._embedder.encode_questions(texts)

@@ -23,14 +23,15 @@ def encode(
 ) -> Dataset:
     """Adds a column of vectors to a data set.
 
-    The model is put into the object store, which sends it to each machine once. Each worker loads it once.
+    The model is put into the object store, which sends it to each machine once. Each worker loads
+    it once.
 
     Args:
         dataset: The data set.
         model: The exported model, as `SentenceEncoder` takes it.
         text_column: Name of the column of texts.
-        map_options: Those of `Dataset.map_batches`: the number of workers, `concurrency`, and what each
-            needs, `num_cpus` and `num_gpus`.
+        map_options: Those of `Dataset.map_batches`: the number of workers, `concurrency`, and what
+            each needs, `num_cpus` and `num_gpus`.
         **options: Those of `encode_batches`.
 
     Example:
@@ -52,7 +53,9 @@ def encode(
 class _Worker:
     """An actor with a model."""
 
-    def __init__(self, name: str, content: ray.ObjectRef, column: str, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, name: str, content: ray.ObjectRef, column: str, options: Mapping[str, Any]
+    ) -> None:
         archive = folder_of_this_process() / name
         archive.write_bytes(ray.get(content))
         self._encoder = SentenceEncoder(archive)

@@ -28,8 +28,8 @@ def encode(
     """Adds a column of vectors, arrays of floats or bytes, to a data frame.
 
     Arguments are those of `encode_batches`. A model's folder is sent to each executor once; a URL
-    (`hf://owner/name`, `gs://bucket/en-es.tar.gz`) is fetched there. Workers need this package. TensorFlow
-    uses all cores, so give each task all cores of a machine (`spark.task.cpus`).
+    (`hf://owner/name`, `gs://bucket/en-es.tar.gz`) is fetched there. Workers need this package.
+    TensorFlow uses all cores, so give each task all cores of a machine (`spark.task.cpus`).
 
     Example:
         >>> frame = spark.read.parquet("corpus")  # doctest: +SKIP
@@ -50,7 +50,8 @@ def encode(
         arguments = {"vector_column": vector_column, "precision": precision, **options}
         for batch in encode_batches(batches, path, text_column, **arguments):
             vectors = batch.column(vector_column)
-            lists = vectors.cast(pa.list_(vectors.type.value_type))  # Spark has no lists of a fixed size
+            # Spark has no lists of a fixed size.
+            lists = vectors.cast(pa.list_(vectors.type.value_type))
             yield batch.set_column(len(batch.schema) - 1, vector_column, lists)
 
     kind = types.ArrayType(_NUMBERS[precision], containsNull=False)

@@ -12,8 +12,9 @@ from keras import ops
 
 _Layer = TypeVar("_Layer", bound=keras.layers.Layer)
 
-# Activation functions by name. "gelu" is exact, x times the normal distribution function of x (Hendrycks and
-# Gimpel 2016, "Gaussian Error Linear Units"), and "gelu_tanh" its approximation by tanh (sec. 2).
+# Activation functions by name. "gelu" is exact, x times the normal distribution function of x
+# (Hendrycks and Gimpel 2016, "Gaussian Error Linear Units"), and "gelu_tanh" its approximation by
+# tanh (sec. 2).
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     # Not by erfc, as in Keras: ONNX Runtime fuses this form, and tf2onnx has no erfc.
     "gelu": lambda x: 0.5 * x * (1 + ops.erf(x * 0.5**0.5)),
@@ -26,23 +27,30 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class Layer(keras.layers.Layer):
-    """A layer that keeps every constructor argument as an attribute, from which `get_config` reads them."""
+    """A layer that keeps every constructor argument as an attribute, from which `get_config` reads
+    them.
+    """
 
     def build(self, *_: Any) -> None:
-        """Does nothing, where Keras would trace `call`: layers inside are built when they are called."""
+        """Does nothing, where Keras would trace `call`: layers inside are built when they are
+        called.
+        """
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments."""
         names = inspect.signature(type(self)).parameters
-        return {**super().get_config(), **{name: getattr(self, name) for name in names if name != "kwargs"}}
+        return {
+            **super().get_config(),
+            **{name: getattr(self, name) for name in names if name != "kwargs"},
+        }
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class Dense(keras.layers.Dense):
     """Keras' dense layer, written so that TensorFlow computes it in one operation on a CPU.
 
-    That is a product of matrices, then `bias_add`, and then the activation. It saves passes over the memory,
-    and the exact GELU takes a quarter of its time.
+    That is a product of matrices, then `bias_add`, and then the activation. It saves passes over
+    the memory, and the exact GELU takes a quarter of its time.
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
@@ -51,7 +59,9 @@ class Dense(keras.layers.Dense):
         outputs = tf.matmul(rows, self.kernel)
         if self.use_bias:
             outputs = tf.nn.bias_add(outputs, self.bias)
-        return tf.reshape(self.activation(outputs), tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0))
+        return tf.reshape(
+            self.activation(outputs), tf.concat([tf.shape(inputs)[:-1], [self.units]], axis=0)
+        )
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -83,7 +93,9 @@ def _norm(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any,
 
 @tf.custom_gradient
 def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """Computes `_norm`, with a gradient that passes over the memory half as often as TensorFlow's."""
+    """Computes `_norm`, with a gradient that passes over the memory half as often as
+    TensorFlow's.
+    """
     outputs, normalised, scale = _norm(inputs, gamma, beta, epsilon)
 
     def gradient(upstream: Any) -> Any:
@@ -98,7 +110,9 @@ def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any
 
 
 def softmax(scores: Tensor, axis: int = -1) -> Tensor:
-    """Softmax along an axis. That of `keras.ops` warns of one score, which a text of one token has."""
+    """Softmax along an axis. That of `keras.ops` warns of one score, which a text of one token
+    has.
+    """
     return tf.nn.softmax(scores, axis=axis)
 
 

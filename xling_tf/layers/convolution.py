@@ -14,7 +14,9 @@ EPSILON = 1e-12  # of the published CNN's layer norms
 
 @tf.custom_gradient
 def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
-    """Convolves `[batch, length, in]`; on a CPU, its gradient takes half the time of TensorFlow's."""
+    """Convolves `[batch, length, in]`; on a CPU, its gradient takes half the time of
+    TensorFlow's.
+    """
     width = kernel.shape[0]
     left, right = (width - 1) // 2, width // 2
 
@@ -22,7 +24,9 @@ def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
         padded = tf.pad(upstream, [[0, 0], [right, left], [0, 0]])
         d_inputs = tf.nn.conv1d(padded, tf.transpose(kernel[::-1], [0, 2, 1]), 1, "VALID")
         padded, length = tf.pad(inputs, [[0, 0], [left, right], [0, 0]]), tf.shape(inputs)[1]
-        shifted = (tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width))
+        shifted = (
+            tf.reshape(padded[:, i : i + length], [-1, kernel.shape[1]]) for i in range(width)
+        )
         rows = tf.reshape(upstream, [-1, kernel.shape[2]])
         # For an empty batch, such as a replica's or a group's, conv1d returns the wrong length.
         d_inputs = tf.reshape(d_inputs, tf.shape(inputs))
@@ -36,7 +40,8 @@ class _Convolution(keras.layers.Conv1D):
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         """Maps `[batch, length, any]` to `[batch, length, filters]`."""
-        # A SavedModel with a custom gradient inside a loop cannot be loaded, and cuDNN has its own gradient.
+        # A SavedModel with a custom gradient inside a loop cannot be loaded, and cuDNN has its own
+        # gradient.
         if not training or tf.config.list_logical_devices("GPU"):
             return super().call(inputs)
         outputs = _convolve_in_training(inputs, tf.convert_to_tensor(self.kernel))
@@ -47,7 +52,8 @@ class _Convolution(keras.layers.Conv1D):
 class ConvolutionBranch(Layer):
     """A stack of convolutions of one width, each with ReLU and a residual connection.
 
-    Padding counts as zeros. Filters of an even width see one more token on the right than on the left.
+    Padding counts as zeros. Filters of an even width see one more token on the right than on the
+    left.
 
     Args:
         num_filters: Width of the inputs and outputs (256 in sec. 4.2).
@@ -72,7 +78,9 @@ class ConvolutionBranch(Layer):
         ]
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool = False) -> Tensor:
-        """Maps `[batch, length, num_filters]` to the same; `[batch, length, 1]` masks hide padding."""
+        """Maps `[batch, length, num_filters]` to the same; `[batch, length, 1]` masks hide
+        padding.
+        """
         for convolution in self.convolutions:
             inputs = inputs + convolution(inputs * ops.cast(mask, inputs.dtype), training=training)
         return inputs
@@ -97,8 +105,8 @@ class NormalizedProjection(Layer):
 class ResidualFeedforward(Layer):
     """Three ReLU layers and a tanh layer, with projected shortcuts and without biases.
 
-    These are the "additional feedforward layers" after the pooling (sec. 3.3). The paper gives no sizes;
-    they are taken from the published module.
+    These are the "additional feedforward layers" after the pooling (sec. 3.3). The paper gives no
+    sizes; they are taken from the published module.
 
     Args:
         intermediate_dim: Width of the first two layers (320).

@@ -12,7 +12,9 @@ from keras import ops
 from xling_tf.layers.base import Layer
 
 
-def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any, training: bool = False) -> Any:
+def sum_groups(
+    rows: Any, positions: Any, groups: Any, num_groups: Any, training: bool = False
+) -> Any:
     """Sums selected rows by group.
 
     Args:
@@ -32,13 +34,16 @@ def sum_groups(rows: Any, positions: Any, groups: Any, num_groups: Any, training
 
 def _segment_sum(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
     # A GPU's kernel fails if there are no groups, as in a text of known words alone.
-    return tf.sparse.segment_sum(rows, positions, groups, num_segments=tf.maximum(num_groups, 1))[:num_groups]
+    return tf.sparse.segment_sum(rows, positions, groups, num_segments=tf.maximum(num_groups, 1))[
+        :num_groups
+    ]
 
 
 @tf.custom_gradient
 def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: Any) -> Any:
     def gradient(upstream: Any) -> Any:
-        # The gradient is a sum of the same kind, from groups to rows; TensorFlow's takes three times as long.
+        # The gradient is a sum of the same kind, from groups to rows; TensorFlow's takes three
+        # times as long.
         order = tf.argsort(positions)
         ordered = tf.gather(groups, order), tf.gather(positions, order)
         return _segment_sum(upstream, *ordered, tf.shape(rows)[0]), None, None, None
@@ -50,8 +55,8 @@ def _sum_groups_in_training(rows: Any, positions: Any, groups: Any, num_groups: 
 class EmbeddingTable(Layer):
     """A trainable table in float32 whose gradient is row-sparse.
 
-    The gradient of `keras.layers.Embedding` is dense, which costs more than the transformer if the table has
-    200,000 rows.
+    The gradient of `keras.layers.Embedding` is dense, which costs more than the transformer if the
+    table has 200,000 rows.
 
     Args:
         num_rows: Rows of the table.
@@ -59,7 +64,8 @@ class EmbeddingTable(Layer):
         stddev: Standard deviation of the initial values.
     """
 
-    stored: Callable[[Any], Any] | None = None  # maps `[n]` ids to rows if an export quantizes the table
+    # Maps `[n]` ids to rows if an export quantizes the table.
+    stored: Callable[[Any], Any] | None = None
 
     def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -79,14 +85,21 @@ class EmbeddingTable(Layer):
         if self.stored:
             return self.stored(ids)
         table = self.table.value
-        if tf.distribute.in_cross_replica_context() or not isinstance(table, tf.distribute.DistributedValues):
+        if tf.distribute.in_cross_replica_context() or not isinstance(
+            table, tf.distribute.DistributedValues
+        ):
             return tf.nn.embedding_lookup(table, ids)
         # `embedding_lookup` would copy a mirrored table as a whole, hundreds of megabytes.
         return tf.raw_ops.ResourceGather(resource=table.handle, indices=ids, dtype=table.dtype)
 
-    def sum_rows(self, ids: Tensor, groups: Tensor, num_groups: Tensor, training: bool = False) -> Tensor:
-        """Sums the rows of `[n]` int32 ids by group, see `sum_groups`: `[num_groups, dim]` float32."""
-        unique, positions, _ = tf.unique_with_counts(ids)  # after `unique`, Grappler reads the whole table
+    def sum_rows(
+        self, ids: Tensor, groups: Tensor, num_groups: Tensor, training: bool = False
+    ) -> Tensor:
+        """Sums the rows of `[n]` int32 ids by group, see `sum_groups`: `[num_groups, dim]`
+        float32.
+        """
+        # After `unique`, Grappler reads the whole table.
+        unique, positions, _ = tf.unique_with_counts(ids)
         return sum_groups(self(unique), positions, groups, num_groups, training)
 
 
@@ -94,8 +107,8 @@ class EmbeddingTable(Layer):
 class WordEmbedding(Layer):
     """Embeds words, or pieces of words, optionally with their character n-grams.
 
-    With n-grams, the vector of a word is the mean of its embedding and of a tanh layer over the sum of its
-    n-grams' embeddings (Chidambaram et al. 2019, sec. 2.1; without, sec. 5.1).
+    With n-grams, the vector of a word is the mean of its embedding and of a tanh layer over the sum
+    of its n-grams' embeddings (Chidambaram et al. 2019, sec. 2.1; without, sec. 5.1).
 
     Args:
         num_words: Rows of the word table, hash buckets included.
@@ -105,7 +118,13 @@ class WordEmbedding(Layer):
     """
 
     def __init__(
-        self, num_words: int, dim: int, *, num_ngrams: int = 0, stddev: float | None = None, **kwargs: Any
+        self,
+        num_words: int,
+        dim: int,
+        *,
+        num_ngrams: int = 0,
+        stddev: float | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs, autocast=False)
         self.num_words, self.dim, self.num_ngrams, self.stddev = num_words, dim, num_ngrams, stddev
@@ -136,7 +155,9 @@ class WordEmbedding(Layer):
     def combine(
         self, words: Tensor, ngram_ids: Tensor, ngram_words: Tensor, training: bool = False
     ) -> Tensor:
-        """Combines `[words, dim]` word embeddings with their n-grams, as `call` does after the look-up."""
+        """Combines `[words, dim]` word embeddings with their n-grams, as `call` does after the
+        look-up.
+        """
         sums = self.ngrams.sum_rows(ngram_ids, ngram_words, ops.shape(words)[0], training)
         return (words + self.ngram_part(sums)) / 2
 
@@ -146,12 +167,16 @@ class WordEmbedding(Layer):
         return 2 * combined - self.ngram_part(sums)
 
     def ngram_part(self, ngram_sums: Tensor) -> Tensor:
-        """Maps `[words, dim]` sums of n-gram embeddings to the vectors that are averaged with the words'."""
+        """Maps `[words, dim]` sums of n-gram embeddings to the vectors that are averaged with the
+        words'.
+        """
         return ops.cast(self.combine_ngrams(ngram_sums), "float32")
 
 
 def sinusoidal_positions(max_length: int, dim: int) -> np.ndarray:
-    """Returns the `[max_length, dim]` float32 position encodings of Vaswani et al. 2017, sec. 3.5."""
+    """Returns the `[max_length, dim]` float32 position encodings of Vaswani et al. 2017, sec.
+    3.5.
+    """
     positions = np.arange(max_length)[:, None]
     rates = 10_000.0 ** (-np.arange(0, dim, 2) / dim)
     encodings = np.zeros((max_length, dim), np.float32)

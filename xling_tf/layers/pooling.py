@@ -5,15 +5,20 @@ from collections.abc import Callable, Mapping
 from keras import KerasTensor as Tensor
 from keras import ops
 
-# Score of masked positions. It is not -inf, so that a sentence with nothing but padding has finite outputs;
-# bfloat16 and float16 can represent it.
+# Score of masked positions. It is not -inf, so that a sentence with nothing but padding has finite
+# outputs; bfloat16 and float16 can represent it.
 MASKED = -3e4
 
 
 def token_mask(inputs: Tensor, lengths: Tensor) -> Tensor:
-    """Returns `[batch, length]`, true for tokens, of inputs `[batch, length, any]` and `[batch]` lengths."""
+    """Returns `[batch, length]`, true for tokens, of inputs `[batch, length, any]` and `[batch]`
+    lengths.
+    """
     # A GPU leaves comparisons of int32 to the host.
-    return ops.arange(ops.shape(inputs)[1], dtype="int64")[None, :] < ops.cast(lengths, "int64")[:, None]
+    return (
+        ops.arange(ops.shape(inputs)[1], dtype="int64")[None, :]
+        < ops.cast(lengths, "int64")[:, None]
+    )
 
 
 def masked_mean(inputs: Tensor, padding_mask: Tensor) -> Tensor:
@@ -38,7 +43,9 @@ def first_token(inputs: Tensor, padding_mask: Tensor) -> Tensor:
 
 
 def masked_max(inputs: Tensor, padding_mask: Tensor) -> Tensor:
-    """Takes the maximum over the tokens; see `masked_mean`, but a sentence without tokens gets `MASKED`."""
+    """Takes the maximum over the tokens; see `masked_mean`, but a sentence without tokens gets
+    `MASKED`.
+    """
     mask = ops.expand_dims(padding_mask, axis=-1)
     return ops.max(ops.where(mask, ops.cast(inputs, "float32"), MASKED), axis=1)
 

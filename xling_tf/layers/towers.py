@@ -16,15 +16,17 @@ class Tower(Layer):
 
     Args:
         dims: Width of each layer.
-        residual: Adds the output to the first `dims[-1]` entries of the input, and initialises the last
-            layer with zeros: the untrained tower then returns its input (He et al. 2016).
+        residual: Adds the output to the first `dims[-1]` entries of the input, and initialises the
+            last layer with zeros: the untrained tower then returns its input (He et al. 2016).
     """
 
     def __init__(self, dims: Sequence[int], residual: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)  # the residual stays in float32
         self.dims, self.residual = tuple(dims), residual
         self.layers = [
-            keras.layers.Dense(dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}")
+            keras.layers.Dense(
+                dim, activation="tanh", dtype=self.dtype_policy, name=f"dense_{index}"
+            )
             for index, dim in enumerate(dims)
         ]
 
@@ -42,7 +44,9 @@ class Tower(Layer):
         for layer in self.layers:
             outputs = layer(outputs)
         outputs = ops.cast(outputs, "float32")
-        return outputs + ops.cast(inputs[:, : self.dims[-1]], "float32") if self.residual else outputs
+        return (
+            outputs + ops.cast(inputs[:, : self.dims[-1]], "float32") if self.residual else outputs
+        )
 
 
 @keras.saving.register_keras_serializable(package="xling_tf")
@@ -58,10 +62,12 @@ class InferenceHead(Layer):
         super().__init__(**kwargs, autocast=False)
         self.dim, self.num_classes, dtype = dim, num_classes, self.dtype_policy
         self.hidden = keras.layers.Dense(dim, activation="tanh", dtype=dtype, name="hidden")
-        # All classes start with nearly equal logits: training would first have to unlearn the larger ones
-        # that inputs of about 1 would give.
+        # All classes start with nearly equal logits: training would first have to unlearn the
+        # larger ones that inputs of about 1 would give.
         small = keras.initializers.RandomNormal(stddev=0.01)
-        self.logits = keras.layers.Dense(num_classes, kernel_initializer=small, dtype=dtype, name="logits")
+        self.logits = keras.layers.Dense(
+            num_classes, kernel_initializer=small, dtype=dtype, name="logits"
+        )
 
     def build(self, premise_shape: Sequence[Any], *_: Any) -> None:
         """Creates the variables for premises and hypotheses `[batch, dim]`."""

@@ -28,9 +28,13 @@ class SelfAttention(Layer):
         self.head_dim = hidden_dim // num_heads
 
     def call(self, inputs: Tensor, attention_bias: Tensor) -> Tensor:
-        """Maps `[batch, length, hidden_dim]` to the same; the `[batch, 1, 1, length]` bias hides padding."""
+        """Maps `[batch, length, hidden_dim]` to the same; the `[batch, 1, 1, length]` bias hides
+        padding.
+        """
         batch, length = ops.shape(inputs)[:2]
-        heads = ops.reshape(self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim))
+        heads = ops.reshape(
+            self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim)
+        )
         query, key, value = ops.unstack(ops.transpose(heads, (2, 0, 3, 1, 4)), 3)
         scores = ops.matmul(query * self.head_dim**-0.5, ops.swapaxes(key, -1, -2))
         weights = softmax(scores + ops.cast(attention_bias, scores.dtype))
@@ -46,8 +50,8 @@ class TransformerBlock(Layer):
         hidden_dim: Width of the residual stream (512).
         num_heads: Attention heads (8).
         intermediate_dim: Width of the feed-forward layer (filter size 2048).
-        norm_first: Normalises the input of each sub-layer. If False, as in Vaswani et al. 2017, sec. 3.1,
-            normalises the sum after it.
+        norm_first: Normalises the input of each sub-layer. If False, as in Vaswani et al. 2017,
+            sec. 3.1, normalises the sum after it.
         activation: Of the feed-forward layer, by its name in `ACTIVATIONS`.
         epsilon: Added to the variance in layer norms.
     """
@@ -77,7 +81,9 @@ class TransformerBlock(Layer):
         self.feedforward_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="feedforward_norm")
 
     def call(self, inputs: Tensor, attention_bias: Tensor, training: bool = False) -> Tensor:
-        """Maps `[batch, length, hidden_dim]` to the same shape; see `SelfAttention.call` for the bias."""
+        """Maps `[batch, length, hidden_dim]` to the same shape; see `SelfAttention.call` for the
+        bias.
+        """
         if self.norm_first:
             normed = self.attention_norm(inputs, training=training)
             inputs = inputs + self.attention(normed, attention_bias)

@@ -23,7 +23,8 @@ def call_in_batches(
     show_progress_bar: bool | None,
     to_input: Callable[[list[str]], Any],
 ) -> dict[str, NDArray[Any]]:
-    """Calls a function with the input that each column becomes, with rows of similar length together.
+    """Calls a function with the input that each column becomes, with rows of similar length
+    together.
 
     Returns its outputs by name, `[rows, ...]` in the order of the rows.
     """
@@ -31,10 +32,16 @@ def call_in_batches(
     require_not_forked()
 
     def call(*texts: list[str]) -> dict[str, NDArray[Any]]:
-        return {name: np.asarray(output) for name, output in function(*map(to_input, texts)).items()}
+        return {
+            name: np.asarray(output) for name, output in function(*map(to_input, texts)).items()
+        }
 
     results = compute_in_batches(
-        call, columns, max_rows=batch_size, threads=_BATCHES_AT_ONCE, show_progress=show_progress_bar
+        call,
+        columns,
+        max_rows=batch_size,
+        threads=_BATCHES_AT_ONCE,
+        show_progress=show_progress_bar,
     )
     return results or call(*([] for _ in columns))
 
@@ -52,14 +59,18 @@ def in_bfloat16(function: Callable[..., Any], num_inputs: int) -> Callable[..., 
     from tensorflow.core.protobuf.config_pb2 import ConfigProto
     from tensorflow.core.protobuf.rewriter_config_pb2 import RewriterConfig
 
-    graph = tf.function(function).get_concrete_function(*[tf.TensorSpec([None], tf.string)] * num_inputs)
+    graph = tf.function(function).get_concrete_function(
+        *[tf.TensorSpec([None], tf.string)] * num_inputs
+    )
     # For this function alone: options of tf.config would change a training in the same process too.
     config = ConfigProto()
     config.graph_options.rewrite_options.auto_mixed_precision_onednn_bfloat16 = RewriterConfig.ON
     options = {"f": graph, "Tout": [tf.float32], "config_proto": config.SerializeToString()}
 
     def compute(*texts: Any) -> Any:
-        return tf.raw_ops.StatefulPartitionedCall(args=[*texts, *graph.captured_inputs], **options)[0]
+        return tf.raw_ops.StatefulPartitionedCall(args=[*texts, *graph.captured_inputs], **options)[
+            0
+        ]
 
     return compute
 
@@ -74,7 +85,9 @@ def device() -> str:
 
 
 class _Unavailable:
-    """Stands in for an encoder in a forked process; calling it raises the `UserError` about the fork."""
+    """Stands in for an encoder in a forked process; calling it raises the `UserError` about the
+    fork.
+    """
 
     def __getattr__(self, name: str) -> "_Unavailable":
         if name.startswith("__"):
@@ -86,10 +99,13 @@ class _Unavailable:
 
 
 def unpickled(kind: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Loads an encoder by the arguments of its constructor; in a forked process, calling it is an error."""
+    """Loads an encoder by the arguments of its constructor; in a forked process, calling it is an
+    error.
+    """
     try:
         require_not_forked()
     except UserError:
-        # An error here would end each worker of a pool as it reads its task; the pool would wait forever.
+        # An error here would end each worker of a pool as it reads its task; the pool would wait
+        # forever.
         return _Unavailable()
     return kind(*arguments, **options)

@@ -22,10 +22,13 @@ are near each other if sentences mean the same. {origin}
 
 Needs {needs}. Sentences are cut at {max_tokens} tokens.{shorter}
 
-`docs/interop.md` of xling_tf lists the other libraries and servers that can load it, with a command for each.
+`docs/interop.md` of xling_tf lists the other libraries and servers that can load it, with a command
+for each.
 """
 _TASK = "sentence-similarity"
-_TEXT_OPS = "\n    import tensorflow_text                          # the operations of its tokenizer"
+_TEXT_OPS = (
+    "\n    import tensorflow_text                          # the operations of its tokenizer"
+)
 _NEEDS = {
     False: "TensorFlow and nothing else",
     True: "TensorFlow and, imported before the model is loaded, tensorflow-text of the same version",
@@ -35,14 +38,16 @@ It was trained so that its vectors can be cut to their first {dims} dimensions a
 _TRAINING = """
 ## Training
 
-{run[steps]} steps in {run[minutes]:.1f} minutes, in {run[precision]}, by {run[config][optimizer][name]} at a
-learning rate of {run[config][optimizer][learning_rate]}. Examples in a batch: {batches}. Corpora, in records:
+{run[steps]} steps in {run[minutes]:.1f} minutes, in {run[precision]}, by
+{run[config][optimizer][name]} at a learning rate of {run[config][optimizer][learning_rate]}.
+Examples in a batch: {batches}. Corpora, in records:
 
     {corpora}
 
-The licences of these corpora may have conditions for the weights; those of the default corpora are listed
-in `SOURCES.md` in their folder below `data/prepared`. `config.json` describes the model. `trained_on.npz` has
-hashes of the training texts, with which evaluation/main.py detects texts that the model has seen.
+The licences of these corpora may have conditions for the weights; those of the default corpora are
+listed in `SOURCES.md` in their folder below `data/prepared`. `config.json` describes the model.
+`trained_on.npz` has hashes of the training texts, with which evaluation/main.py detects texts that
+the model has seen.
 """
 _COSINES = """
 ## Cosines with "{sentence}"
@@ -97,11 +102,15 @@ def model_card(
         signatures: Its signatures by name.
         licence: The licence of its weights, by its name at Hugging Face; "" if it is unknown.
         base_model: Name at Hugging Face of the model that it was made from; "" if there is none.
-        results: Content of `results.json`, whose corpora and scores become metadata; None if there is none.
+        results: Content of `results.json`, whose corpora and scores become metadata; None if there
+            is none.
     """
     encoder = signatures["serving_default"].encoder
     languages, dim = config["info"]["languages"], encoder.hidden_dim
-    examples = (signature.description.example.replace("{dim}", str(dim)) for signature in signatures.values())
+    examples = (
+        signature.description.example.replace("{dim}", str(dim))
+        for signature in signatures.values()
+    )
     rows = []
     for signature in signatures.values():
         description = signature.description
@@ -126,7 +135,9 @@ def model_card(
 def _metadata(
     title: str, languages: Sequence[str], licence: str, base_model: str, results: Mapping[str, Any]
 ) -> str:
-    """Returns the metadata of Hugging Face's model cards, with a JSON value a line, which is also YAML."""
+    """Returns the metadata of Hugging Face's model cards, with a JSON value a line, which is also
+    YAML.
+    """
     # Corpora in files have names that mean nothing to the hub.
     scores = [
         {
@@ -144,7 +155,9 @@ def _metadata(
     fields = {
         "language": list(languages),
         "license": licence,
-        "license_name": "licences-of-the-corpora" if licence == "other" and results.get("corpora") else "",
+        "license_name": "licences-of-the-corpora"
+        if licence == "other" and results.get("corpora")
+        else "",
         "library_name": "tensorflow",
         "pipeline_tag": _TASK,
         "tags": ["tensorflow", "tf-hub", "feature-extraction", "xling_tf"],
@@ -156,7 +169,9 @@ def _metadata(
 
 
 def training_card(results: Mapping[str, Any]) -> str:
-    """Returns the end of a model's card: by results.json, how it was trained and, if known, how it scores."""
+    """Returns the end of a model's card: by results.json, how it was trained and, if known, how it
+    scores.
+    """
     tasks = results["config"]["tasks"].items()
     batches = (f"{task['examples_per_batch']} of {name}" for name, task in tasks if task["weight"])
     corpora = "\n    ".join(f"{name} {count}" for name, count in results["corpora"].items())
@@ -170,7 +185,9 @@ def training_card(results: Mapping[str, Any]) -> str:
     return "".join([*parts, _CITATION])
 
 
-def example_cosines(encode: Callable[[list[str]], Any], languages: Sequence[str]) -> dict[str, float]:
+def example_cosines(
+    encode: Callable[[list[str]], Any], languages: Sequence[str]
+) -> dict[str, float]:
     """Returns example sentences in the given languages, each with its cosine with the first."""
     texts = [text for language, text in _SENTENCES if language in languages]
     if not texts:

@@ -15,13 +15,14 @@ from xling_tf.weights import Weights, assign_weights, named_weights
 
 _WORDS_PER_CHUNK = 8192
 
-# Names of weights that only exports have: one table of the known words combined with their n-grams, and one
-# of the hash buckets of unknown words.
+# Names of weights that only exports have: one table of the known words combined with their n-grams,
+# and one of the hash buckets of unknown words.
 KNOWN_WORDS, BUCKET_WORDS = "encoder/embedding/known_words", "encoder/embedding/bucket_words"
 _WORDS = "encoder/embedding/words/table"
 _SCALES = "/scales"
 
-# Keras models are hidden in functions, so that TensorFlow does not add Keras' serving function to an export.
+# Keras models are hidden in functions, so that TensorFlow does not add Keras' serving function to
+# an export.
 _EncoderGetter = Callable[[], TokenEncoder]
 
 
@@ -43,10 +44,14 @@ class QuantizedTable(tf.Module):
         super().__init__()
         self._scales = None
         if kind != "float32":
-            scales = np.abs(rows).max(axis=1, keepdims=True, initial=0) / (127 if kind == "int8" else 1)
+            scales = np.abs(rows).max(axis=1, keepdims=True, initial=0) / (
+                127 if kind == "int8" else 1
+            )
             rows = (rows / np.where(scales > 0, scales, 1)).astype(np.float32)
             rows = np.rint(rows) if kind == "int8" else rows
-            self._scales = tf.Variable(scales.astype(np.float32), trainable=False, name=f"{name}_scales")
+            self._scales = tf.Variable(
+                scales.astype(np.float32), trainable=False, name=f"{name}_scales"
+            )
         self._rows = tf.Variable(rows.astype(kind), trainable=kind == "float32", name=name)
 
     def named(self, name: str) -> dict[str, tf.Variable]:
@@ -68,7 +73,9 @@ class ExportedEncoder(tf.Module):
         tables: How tables are stored, see `QuantizedTable`; only "float32" tables are trainable.
     """
 
-    def __init__(self, tokenizer: Tokenizer, encoder: TokenEncoder, tables: str = "float32") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, encoder: TokenEncoder, tables: str = "float32"
+    ) -> None:
         super().__init__()
         self.tokenizer, self.hidden_dim = tokenizer, encoder.hidden_dim
         body = float32_copy(encoder)
@@ -77,7 +84,8 @@ class ExportedEncoder(tf.Module):
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
-        # Hidden in a function, because `ExportedModule` saves these variables as an attribute of its own.
+        # Hidden in a function, because `ExportedModule` saves these variables as an attribute of
+        # its own.
         weights = stored | {name: variable.value for name, variable in dense.items()}
         self._named = lambda: weights
 
@@ -106,15 +114,20 @@ class ExportedEncoder(tf.Module):
     def word_table(self) -> tf.Tensor:
         """Returns the `[num_words, embedding_dim]` table of an encoder without n-grams."""
         words = self._body().embedding.words
-        return words(tf.range(words.num_rows)) if words.stored else tf.convert_to_tensor(words.table)
+        return (
+            words(tf.range(words.num_rows)) if words.stored else tf.convert_to_tensor(words.table)
+        )
 
     def _encode(self, tokens: tf.RaggedTensor) -> tf.Tensor:
         words, positions = self._embed(tokens)
-        return self._body().encode(words, positions.to_tensor(), tf.cast(tokens.row_lengths(), tf.int32))
+        return self._body().encode(
+            words, positions.to_tensor(), tf.cast(tokens.row_lengths(), tf.int32)
+        )
 
     def _embed(self, tokens: tf.RaggedTensor) -> tuple[tf.Tensor, tf.RaggedTensor]:
         """Returns the vectors of the distinct words, and the positions of the tokens among them."""
-        words, positions, _ = tf.unique_with_counts(tokens.values)  # as in `EmbeddingTable.sum_rows`
+        # As in `EmbeddingTable.sum_rows`.
+        words, positions, _ = tf.unique_with_counts(tokens.values)
         body, positions = self._body(), tokens.with_values(positions)
         if self.words:
             return self.words(words), positions
@@ -122,7 +135,9 @@ class ExportedEncoder(tf.Module):
 
 
 class _WordTables(tf.Module):
-    """Looks up the vocabulary's words in a table; computes only other words from n-grams at run time."""
+    """Looks up the vocabulary's words in a table; computes only other words from n-grams at run
+    time.
+    """
 
     def __init__(self, tokenizer: Any, body: _EncoderGetter, tables: str) -> None:
         super().__init__()
@@ -155,8 +170,8 @@ class _WordTables(tf.Module):
 
 def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncoder) -> Weights:
     """Returns a model's weights, by the names of training, from those of an export."""
-    # Quantized tables become float32 again. Word embeddings are separated from their n-grams by the encoder,
-    # whose n-gram weights are overwritten for this.
+    # Quantized tables become float32 again. Word embeddings are separated from their n-grams by the
+    # encoder, whose n-gram weights are overwritten for this.
     weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
     for name in weights:
         if (scales := exported.get(name + _SCALES)) is not None:
@@ -170,7 +185,9 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
         for name, variable in named_weights(encoder, "encoder").items()
         if name.startswith("encoder/embedding/") and name != _WORDS
     }
-    assign_weights(ngrams, {name: weights[name] for name in ngrams if name in weights}, "the exported model")
+    assign_weights(
+        ngrams, {name: weights[name] for name in ngrams if name in weights}, "the exported model"
+    )
 
     def separate(words: Any, rows: slice) -> tf.Tensor:
         return embedding.separate(known[rows], words.ngram_ids, words.ngram_words)
@@ -179,17 +196,25 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
     return weights
 
 
-def _by_chunks(tokenizer: Tokenizer, compute: Callable[[Any, slice], tf.Tensor]) -> NDArray[np.float32]:
-    """Computes a row for each known word, in chunks: `compute` takes the words' features and their rows."""
+def _by_chunks(
+    tokenizer: Tokenizer, compute: Callable[[Any, slice], tf.Tensor]
+) -> NDArray[np.float32]:
+    """Computes a row for each known word, in chunks: `compute` takes the words' features and their
+    rows.
+    """
     words = np.array(tokenizer.known_words, object)
-    chunks = [slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)]
+    chunks = [
+        slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)
+    ]
     return np.concatenate(
         [compute(tokenizer.word_features(tf.constant(words[rows])), rows) for rows in chunks]
     )
 
 
 def _stored(table: EmbeddingTable, kind: str, name: str) -> dict[str, tf.Variable]:
-    """Quantizes a table of an encoder as `kind`; returns its variables by names that begin with `name`."""
+    """Quantizes a table of an encoder as `kind`; returns its variables by names that begin with
+    `name`.
+    """
     if kind == "float32":
         return {name: table.table.value}
     table.stored = quantized = QuantizedTable(table.table.numpy(), kind, table.name)

@@ -18,13 +18,13 @@ class KerasEncoder(keras.layers.Layer):
     """Maps texts `[batch]` or `[batch, 1]` to vectors `[batch, dim]` inside a Keras model.
 
     The vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` gives
-    `[batch, 3, dim]`. The layer is trained with the Keras model, saved with it as `.keras`, and exported by
-    `model.export`. As with every Keras layer for text, `fit` and `predict` take tensors, `[batch]` NumPy
-    arrays of dtype object and `tf.data`, but no lists.
+    `[batch, 3, dim]`. The layer is trained with the Keras model, saved with it as `.keras`, and
+    exported by `model.export`. As with every Keras layer for text, `fit` and `predict` take
+    tensors, `[batch]` NumPy arrays of dtype object and `tf.data`, but no lists.
 
     Args:
-        path: The exported model, in any form that `xling_tf.load` takes. A `.keras` file holds the weights,
-            but loading it needs the exported model too.
+        path: The exported model, in any form that `xling_tf.load` takes. A `.keras` file holds the
+            weights, but loading it needs the exported model too.
         trainable: True to train the encoder with the Keras model.
         **kwargs: Arguments of every Keras layer.
 
@@ -38,8 +38,8 @@ class KerasEncoder(keras.layers.Layer):
         >>> model.compile("adam", "mse")  # doctest: +SKIP
     """
 
-    # A `Sequential` model makes inputs of this dtype for its first layer; Keras casts the variables of layers
-    # where the two differ.
+    # A `Sequential` model makes inputs of this dtype for its first layer; Keras casts the variables
+    # of layers where the two differ.
     compute_dtype = variable_dtype = "string"
 
     def __init__(self, path: str | os.PathLike[str], trainable: bool = True, **kwargs: Any) -> None:
@@ -52,16 +52,22 @@ class KerasEncoder(keras.layers.Layer):
         encode = self._loaded.signatures["serving_default"]
         (output,) = encode.structured_outputs.values()
         self._dim = output.shape[-1]
-        self._shared = [_shared(variable, str(i)) for i, variable in enumerate(encode.trainable_variables)]
+        self._shared = [
+            _shared(variable, str(i)) for i, variable in enumerate(encode.trainable_variables)
+        ]
         self._number_varies = False
         self.trainable = trainable  # set last, so that it applies to the variables too
 
     def build(self, texts_shape: _Shape) -> None:
-        """Remembers if the number of texts in a row varies, because `[n, 1]` is then not a column."""
+        """Remembers if the number of texts in a row varies, because `[n, 1]` is then not a
+        column.
+        """
         self._number_varies = len(texts_shape) == 2 and texts_shape[1] is None
 
     def __call__(self, texts: Any, **kwargs: Any) -> Any:
-        """Encodes texts, also in lists and arrays of strings, which Keras would convert to floats."""
+        """Encodes texts, also in lists and arrays of strings, which Keras would convert to
+        floats.
+        """
         if not isinstance(texts, keras.KerasTensor):
             message = "expected strings, in rows of equal length: {error}"
             with as_user_error(message, TypeError, ValueError):
@@ -84,7 +90,9 @@ class KerasEncoder(keras.layers.Layer):
     def compute_output_spec(self, texts: Any) -> keras.KerasTensor:
         """Returns symbolic vectors of symbolic texts."""
         if texts.dtype != "string":
-            raise UserError(f'expected strings, as from keras.Input((), dtype="string"), got {texts.dtype}')
+            raise UserError(
+                f'expected strings, as from keras.Input((), dtype="string"), got {texts.dtype}'
+            )
         return keras.KerasTensor(self.compute_output_shape(texts.shape), "float32")
 
     def get_config(self) -> dict[str, Any]:
@@ -97,6 +105,8 @@ def _shared(variable: tf.Variable, name: str) -> keras.Variable:
 
     Private: `Variable._value`. Keras has no public way to wrap an existing TensorFlow variable.
     """
-    shared = keras.Variable(tf.zeros, shape=tuple(variable.shape), dtype=variable.dtype.name, name=name)
+    shared = keras.Variable(
+        tf.zeros, shape=tuple(variable.shape), dtype=variable.dtype.name, name=name
+    )
     shared._value = variable
     return shared

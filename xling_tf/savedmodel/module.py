@@ -26,7 +26,9 @@ _SENTENCES = SignatureDescription(
     'encoder(["Hola", "Hello"])                      # float32 [2, {dim}]',
 )
 # The other signatures of every model; a task may replace them.
-_QUESTIONS = SignatureDescription("question_encoder", ("input",), "vectors of questions", role="query")
+_QUESTIONS = SignatureDescription(
+    "question_encoder", ("input",), "vectors of questions", role="query"
+)
 _ANSWERS = SignatureDescription(
     "response_encoder", ("input",), "vectors of answers or replies", role="document"
 )
@@ -43,13 +45,16 @@ _SAME_MEANING = SignatureDescription(
 
 
 class ExportedModule(SentenceSignature):
-    """The root object of a SavedModel. It encodes sentences; the other signatures are its attributes.
+    """The root object of a SavedModel. It encodes sentences; the other signatures are its
+    attributes.
 
     Heads are layers, by the name of their task in `TASKS` and their own name; they are copied.
     `named_weights` has all variables by name.
     """
 
-    def __init__(self, encoder: ExportedEncoder, heads: Mapping[str, Heads], info: ModelInfo) -> None:
+    def __init__(
+        self, encoder: ExportedEncoder, heads: Mapping[str, Heads], info: ModelInfo
+    ) -> None:
         model_parts = ModelParts(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
         super().__init__(model_parts, _SENTENCES)
         parts: dict[str, Signature] = {
@@ -68,7 +73,8 @@ class ExportedModule(SentenceSignature):
                 weights |= {full: variable.value for full, variable in named.items()}
         for name, part in parts.items():
             setattr(self, name, part)
-        self._model_parts, self._parts = (lambda: model_parts), (lambda: parts)  # hidden from TensorFlow
+        # Hidden from TensorFlow.
+        self._model_parts, self._parts = (lambda: model_parts), (lambda: parts)
         if info.same_meaning:
             self.calibrate(info.same_meaning)
         self.named_weights = weights
@@ -85,24 +91,31 @@ class ExportedModule(SentenceSignature):
 
 
 def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_MODEL) -> None:
-    """Checks that a folder can be written, and that nothing but an earlier export would be replaced.
+    """Checks that a folder can be written, and that nothing but an earlier export would be
+    replaced.
 
     Messages call the folder by `argument`; `mark` is the name of a file that every export has.
     """
     if not path.name.strip("."):
-        raise UserError(f"`{argument}` must name a folder, got {str(path)!r}; give its name or whole path")
+        raise UserError(
+            f"`{argument}` must name a folder, got {str(path)!r}; give its name or whole path"
+        )
     is_empty = path.is_dir() and not any(path.iterdir())
     if path.exists() and not is_empty and not ((path / mark).is_file() and _is_export(path, mark)):
         raise UserError(
-            f"`{argument}` must be a new folder, or an exported model to replace, but {path} holds something "
-            f"else; choose another"
+            f"`{argument}` must be a new folder, or an exported model to replace, but {path} "
+            "holds something else; choose another"
         )
     require_writable_folder(path.parent, f"choose another `{argument}`")
 
 
 def _is_export(path: Path, mark: str) -> bool:
-    """Returns False for another library's model, which also has a file such as model.safetensors."""
+    """Returns False for another library's model, which also has a file such as
+    model.safetensors.
+    """
     descriptions = (path / name for name in ("config.json", "README.md"))
     return mark == SAVED_MODEL or any(
-        b"xling_tf" in description.read_bytes() for description in descriptions if description.is_file()
+        b"xling_tf" in description.read_bytes()
+        for description in descriptions
+        if description.is_file()
     )

@@ -1,4 +1,5 @@
-"""A sentence encoder for ONNX Runtime: a whole model is this file beside word_averages.py and its own files.
+"""A sentence encoder for ONNX Runtime: a whole model is this file beside word_averages.py and its
+own files.
 
 The wheels of `export --to wheel` contain a copy of both.
 """
@@ -34,11 +35,16 @@ class OnnxEncoder(Client):
         _, self._run = open_model(folder / MODEL, folder / TOKENIZER)
 
     def _encode(self, texts: Sequence[str], role: str) -> NDArray[np.float32]:
-        return self._run([self._prompts[role] + first_bytes(text, self._max_bytes) for text in texts])
+        return self._run(
+            [self._prompts[role] + first_bytes(text, self._max_bytes) for text in texts]
+        )
 
 
-def open_model(model: Path, tokenizer: Path) -> tuple[Any, Callable[[Sequence[str]], NDArray[np.float32]]]:
-    """Returns a tokenizer of `tokenizers`, and a function that encodes one or more texts by an ONNX model.
+def open_model(
+    model: Path, tokenizer: Path
+) -> tuple[Any, Callable[[Sequence[str]], NDArray[np.float32]]]:
+    """Returns a tokenizer of `tokenizers`, and a function that encodes one or more texts by an ONNX
+    model.
 
     The function opens the model when it is first called, and anew in a forked process.
     """
@@ -58,8 +64,13 @@ def open_model(model: Path, tokenizer: Path) -> tuple[Any, Callable[[Sequence[st
         batches = []
         for begin in range(0, len(texts), _BATCH):
             batch = opened.encode_batch([texts[row] for row in order[begin : begin + _BATCH]])
-            ids, mask = ([getattr(text, name) for text in batch] for name in ("ids", "attention_mask"))
-            inputs = {"input_ids": np.array(ids, np.int64), "attention_mask": np.array(mask, np.int64)}
+            ids, mask = (
+                [getattr(text, name) for text in batch] for name in ("ids", "attention_mask")
+            )
+            inputs = {
+                "input_ids": np.array(ids, np.int64),
+                "attention_mask": np.array(mask, np.int64),
+            }
             batches += session().run(["sentence_embedding"], inputs)
         return np.concatenate(batches)[np.argsort(order)]
 

@@ -36,13 +36,15 @@ Run = Callable[[Inputs], NDArray[np.float32]]
 
 
 class RuntimeModel:
-    """A model for ONNX Runtime or LiteRT, as a function from texts to vectors; threads may share it.
+    """A model for ONNX Runtime or LiteRT, as a function from texts to vectors; threads may share
+    it.
 
     Args:
         folder: What `export/main.py --to onnx` or `--to litert` has written.
 
     Raises:
-        UserError: The folder is damaged or of another version, or a package that it needs is missing.
+        UserError: The folder is damaged or of another version, or a package that it needs is
+            missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +52,9 @@ class RuntimeModel:
         with as_user_error(message, OSError, ValueError, RecursionError):
             settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
         if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
-            raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
+            raise UserError(
+                f"{folder} must be in format {FORMAT}, but is in {form}; convert it again"
+            )
         self.prompt: str = settings.get("prompt", "")  # which the caller puts before texts
         message = (
             f"{folder / RUNTIME_SETTINGS} must have all settings of a converted model, but one is missing or "
@@ -68,7 +72,9 @@ class RuntimeModel:
         self._run()  # a damaged file is told now
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `[texts, dim]` of unit length; a process that was forked later opens the file anew."""
+        """Returns `[texts, dim]` of unit length; a process that was forked later opens the file
+        anew.
+        """
         run = self._run()
         return compute_in_batches(
             lambda tokens: {"vectors": run(self._text.inputs(tokens))},
@@ -102,14 +108,16 @@ def _open(folder: Path, runtime: str) -> Run:
 class Pieces:
     """Turns sentences into ids of pieces, as `xling_tf.tokenizers.sentencepiece` does in the graph.
 
-    If two segmentations are equally likely, as for "XXXX", a different version of SentencePiece than the
-    graph's may choose the other. `settings` are the tokenizer's `rules`, also in the classes below.
+    If two segmentations are equally likely, as for "XXXX", a different version of SentencePiece
+    than the graph's may choose the other. `settings` are the tokenizer's `rules`, also in the
+    classes below.
     """
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         processor = library("sentencepiece", "sentencepiece", "runtime").SentencePieceProcessor
         message = (
-            f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); convert the model again"
+            f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); convert the "
+            "model again"
         )
         with as_user_error(message, OSError, RuntimeError):
             self._model = processor(model_file=str(vocabulary))
@@ -175,7 +183,10 @@ class Words:
         known, num_known = self._ids, len(self._ids)
         if not self._ngrams:
             buckets = self._settings["num_buckets"]
-            ids = [[known.get(w, num_known + self._bucket(w, buckets)) for w in words] for words in batch]
+            ids = [
+                [known.get(w, num_known + self._bucket(w, buckets)) for w in words]
+                for words in batch
+            ]
             return _padded(ids)
         unknown: dict[str, int] = {}  # numbered in the order of their first use
         for word in (word for words in batch for word in words if word not in known):
@@ -191,7 +202,9 @@ class Words:
 
     def _spell_anew(self, word: str) -> tuple[int, list[int]]:
         """Returns the bucket of a word and those of its n-grams."""
-        ngrams = [self._bucket(n, self._ngrams["num_buckets"]) for n in ngrams_of(word, self._ngrams)]
+        ngrams = [
+            self._bucket(n, self._ngrams["num_buckets"]) for n in ngrams_of(word, self._ngrams)
+        ]
         return self._bucket(word, self._settings["num_buckets"]), ngrams
 
     def _bucket(self, text: str, num_buckets: int) -> int:
@@ -208,4 +221,8 @@ def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
     return {"ids": padded, "lengths": lengths}
 
 
-_TEXTS: Mapping[str, type[Pieces | Words]] = {"words": Words, "pieces": Pieces, "wordpiece": WordPieces}
+_TEXTS: Mapping[str, type[Pieces | Words]] = {
+    "words": Words,
+    "pieces": Pieces,
+    "wordpiece": WordPieces,
+}

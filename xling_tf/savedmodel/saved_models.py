@@ -21,7 +21,13 @@ from typing import Any
 
 from xling_tf.compressed import decompressed
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, file_digest, folder_of_this_process, read_json_dict
+from xling_tf.files import (
+    RUNTIME_SETTINGS,
+    SAVED_MODEL,
+    file_digest,
+    folder_of_this_process,
+    read_json_dict,
+)
 from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
@@ -43,10 +49,23 @@ _WHEEL = ".whl"
 # The formats of `shutil.unpack_archive` by the ending of the file name, such as ".tar.gz".
 _ARCHIVES = {ending: form for form, endings, _ in shutil.get_unpack_formats() for ending in endings}
 _ARCHIVES[_WHEEL] = "zip"
-_DAMAGE = (EOFError, OSError, RuntimeError, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    EOFError,
+    OSError,
+    RuntimeError,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
 # Files that show where in a wheel the model is, the most reliable first.
-_MARKS = (SAVED_MODEL, "modules.json", "model.safetensors", *(f"*{ending}" for ending in _DATA_FILES))
+_MARKS = (
+    SAVED_MODEL,
+    "modules.json",
+    "model.safetensors",
+    *(f"*{ending}" for ending in _DATA_FILES),
+)
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
 _NOT_READ = ["*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*"]
 _CHECKPOINTS = "checkpoints"  # of a training, in its run folder
@@ -58,10 +77,11 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     """Returns the folder of a model, which is unpacked or downloaded first if necessary.
 
     Args:
-        name: The folder itself; a folder of numbered versions, for the highest; an archive (.tar.gz as from
-            TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a model in it; a
-            data file that is a model; or `hf://owner/name`, optionally with `@revision`, which is downloaded
-            once, to the cache of Hugging Face. "~" is the home folder.
+        name: The folder itself; a folder of numbered versions, for the highest; an archive (.tar.gz
+            as from TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a
+            model in it; a data file that is a model; or `hf://owner/name`, optionally with
+            `@revision`, which is downloaded once, to the cache of Hugging Face. "~" is the home
+            folder.
 
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
@@ -74,14 +94,19 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     if text.startswith(HUGGING_FACE):
         return _downloaded(text)
     path = Path(os.path.expanduser(text))
-    with as_user_error(f"expected the folder of a model, but {text} cannot be read: {{error}}", OSError):
+    with as_user_error(
+        f"expected the folder of a model, but {text} cannot be read: {{error}}", OSError
+    ):
         if not text.strip() or not path.exists():
             raise UserError(_missing(path, text))
-        return _latest_version(path if path.is_dir() else _unpacked(path.resolve(), path.stat().st_mtime_ns))
+        return _latest_version(
+            path if path.is_dir() else _unpacked(path.resolve(), path.stat().st_mtime_ns)
+        )
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
-    """Returns the last part of a model's name, without a revision, a version or the ending of a file.
+    """Returns the last part of a model's name, without a revision, a version or the ending of a
+    file.
 
     Example:
         >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]
@@ -98,7 +123,9 @@ def model_name(name: str | os.PathLike[str]) -> str:
 
 
 def _archive_ending(name: str) -> str:
-    return max((ending for ending in _ARCHIVES if name.lower().endswith(ending)), key=len, default="")
+    return max(
+        (ending for ending in _ARCHIVES if name.lower().endswith(ending)), key=len, default=""
+    )
 
 
 def _missing(path: Path, text: str) -> str:
@@ -106,13 +133,16 @@ def _missing(path: Path, text: str) -> str:
     similar = [str(path.parent / name) for name in difflib.get_close_matches(path.name, names)]
     hint = f" (did you mean {' or '.join(similar)}?)" if similar else ""
     return (
-        f"expected the folder of a model, but {text!r} does not exist{hint}; a model at Hugging Face is "
-        f"{HUGGING_FACE}owner/name; download models at Kaggle or TF Hub first, with kagglehub.model_download"
+        f"expected the folder of a model, but {text!r} does not exist{hint}; a model at Hugging "
+        f"Face is {HUGGING_FACE}owner/name; download models at Kaggle or TF Hub first, with "
+        "kagglehub.model_download"
     )
 
 
 def _latest_version(folder: Path) -> Path:
-    """Returns the folder if it is a model, else the highest version in it, as TensorFlow Serving does."""
+    """Returns the folder if it is a model, else the highest version in it, as TensorFlow Serving
+    does.
+    """
     if (folder / SAVED_MODEL).exists():
         return folder
     versions = [v for v in folder.iterdir() if v.name.isdecimal() and (v / SAVED_MODEL).is_file()]
@@ -123,11 +153,13 @@ def _downloaded(name: str) -> Path:
     hub = library("huggingface_hub", "huggingface_hub", "sharing")
     repository, _, revision = name.removeprefix(HUGGING_FACE).partition("@")
     message = (
-        f"{name} cannot be downloaded: {{error}}; correct {HUGGING_FACE}owner/name, or, if the model is "
-        "private or gated, run `hf auth login`"
+        f"{name} cannot be downloaded: {{error}}; correct {HUGGING_FACE}owner/name, or, if the "
+        "model is private or gated, run `hf auth login`"
     )
     with as_user_error(message, OSError, ValueError):  # errors of HTTP, and malformed names
-        return Path(hub.snapshot_download(repository, revision=revision or None, ignore_patterns=_NOT_READ))
+        return Path(
+            hub.snapshot_download(repository, revision=revision or None, ignore_patterns=_NOT_READ)
+        )
 
 
 @cache
@@ -137,8 +169,8 @@ def _unpacked(archive: Path, changed: int) -> Path:
     ending = _archive_ending(archive.name)
     if not ending and archive.suffix not in _DATA_FILES:
         raise UserError(
-            f"expected the folder of a model, or an archive of it ({', '.join(sorted(_ARCHIVES))}), but "
-            f"{archive} is neither"
+            "expected the folder of a model, or an archive of it "
+            f"({', '.join(sorted(_ARCHIVES))}), but {archive} is neither"
         )
     folder = folder_of_this_process()
     if not ending:
@@ -149,7 +181,9 @@ def _unpacked(archive: Path, changed: int) -> Path:
             limit = _Limit(archive)
             with zipfile.ZipFile(archive) as file:
                 for member in file.infolist():
-                    _require_plain(archive, member.filename, stat.S_ISLNK(member.external_attr >> 16))
+                    _require_plain(
+                        archive, member.filename, stat.S_ISLNK(member.external_attr >> 16)
+                    )
                     limit.add_member(member.file_size)
             shutil.unpack_archive(archive, folder, "zip")  # leaves out paths outside the folder
         else:
@@ -181,8 +215,8 @@ class _Limit:
         self._members += 1
         if self._members > LIMITS["members"]:
             raise UserError(
-                f"{self._archive} must have at most {LIMITS['members']:,} files and folders, but has more; "
-                "pack the files of the model alone"
+                f"{self._archive} must have at most {LIMITS['members']:,} files and folders, but "
+                "has more; pack the files of the model alone"
             )
         self.add_bytes(size)
 
@@ -199,7 +233,11 @@ class _Stream:
     """The decompressed content of an archive, as `tarfile` reads it; headers count as well."""
 
     def __init__(self, archive: Path) -> None:
-        self._pieces, self._pending, self._limit = decompressed(archive), bytearray(), _Limit(archive)
+        self._pieces, self._pending, self._limit = (
+            decompressed(archive),
+            bytearray(),
+            _Limit(archive),
+        )
 
     def read(self, size: int) -> bytes:
         while len(self._pending) < size and (piece := next(self._pieces, b"")):
@@ -213,7 +251,9 @@ class _Stream:
 def _plain_member(
     archive: Path, limit: _Limit, member: tarfile.TarInfo, folder: str
 ) -> tarfile.TarInfo | None:
-    """Returns what is unpacked of a member of a tar; paths outside the folder and links are refused."""
+    """Returns what is unpacked of a member of a tar; paths outside the folder and links are
+    refused.
+    """
     _require_plain(archive, member.name, member.issym() or member.islnk())
     limit.add_member(member.size)
     return tarfile.data_filter(member, folder)
@@ -223,17 +263,24 @@ def _require_plain(archive: Path, name: str, is_link: bool) -> None:
     # Older versions of Python write through chains of links to places outside the folder.
     if is_link:
         raise UserError(
-            f"{archive} must have files and folders alone, but {name[:200]!r} is a link; pack the model "
-            "again with the files in place of links (tar --dereference --hard-dereference)"
+            f"{archive} must have files and folders alone, but {name[:200]!r} is a link; pack the "
+            "model again with the files in place of links (tar --dereference --hard-dereference)"
         )
 
 
 def require_inside(folder: Path, name: str) -> Path:
-    """Returns the path of a file or folder that a model's data file names; it must be in its folder."""
-    if not isinstance(name, str) or "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
+    """Returns the path of a file or folder that a model's data file names; it must be in its
+    folder.
+    """
+    if (
+        not isinstance(name, str)
+        or "\0" in name
+        or Path(name).is_absolute()
+        or ".." in Path(name).parts
+    ):
         raise UserError(
-            f"the files of {folder} must name files in that folder, but name {name!r}; use another copy "
-            "of the model"
+            f"the files of {folder} must name files in that folder, but name {name!r}; use "
+            "another copy of the model"
         )
     return folder / name
 
@@ -243,7 +290,9 @@ def _model_in_wheel(folder: Path, wheel: Path) -> Path:
     for mark in _MARKS:
         if paths := sorted(folder.rglob(mark), key=lambda path: (len(path.parts), path)):
             return paths[0].parent
-    raise UserError(f"expected a wheel with a model in it, but {wheel} has none ({', '.join(_MARKS)})")
+    raise UserError(
+        f"expected a wheel with a model in it, but {wheel} has none ({', '.join(_MARKS)})"
+    )
 
 
 def load_saved_model(folder: Path) -> Any:
@@ -256,8 +305,8 @@ def load_saved_model(folder: Path) -> Any:
     with suppress(ImportError):
         import_module("tensorflow_text")  # registers the operations of models with SentencePiece
     message = (
-        f"{folder} cannot be loaded: {{error}}; export or download it again (models with SentencePiece need "
-        "tensorflow-text)"
+        f"{folder} cannot be loaded: {{error}}; export or download it again (models with "
+        "SentencePiece need tensorflow-text)"
     )
     # Errors of truncated and changed files.
     with as_user_error(message, OSError, RuntimeError, ValueError, LookupError, tf.errors.OpError):
@@ -265,7 +314,9 @@ def load_saved_model(folder: Path) -> Any:
 
 
 def read_info(folder: Path) -> dict[str, Any]:
-    """Returns the facts that `config.json` in a model's folder has about it; {} if there are none."""
+    """Returns the facts that `config.json` in a model's folder has about it; {} if there are
+    none.
+    """
     info = read_json_dict(folder / "config.json").get("info")
     return info if isinstance(info, dict) else {}
 
@@ -281,7 +332,9 @@ def checksum(folder: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     is_whole = (folder / RUNTIME_SETTINGS).is_file()  # such an export has files of many names
     names = ("*",) if is_whole else (SAVED_MODEL, "variables/**/*", "assets/**/*")
-    for path in sorted(filter(Path.is_file, (path for name in names for path in folder.glob(name)))):
+    for path in sorted(
+        filter(Path.is_file, (path for name in names for path in folder.glob(name)))
+    ):
         digest.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return digest.hexdigest()
 
@@ -296,12 +349,16 @@ def _is_own(path: Path, folder: Path) -> bool:
     """True unless a file is a link to one outside the folder, which may be none of the model's."""
     folder = folder.resolve()
     # In Hugging Face's cache, files are links to OWNER/blobs from OWNER/snapshots/REVISION.
-    homes = (folder, folder.parents[1] / "blobs") if folder.parent.name == "snapshots" else (folder,)
+    homes = (
+        (folder, folder.parents[1] / "blobs") if folder.parent.name == "snapshots" else (folder,)
+    )
     return any(path.resolve().is_relative_to(home) for home in homes)
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns True if a folder holds another library's model; whether it can be imported is not checked."""
+    """Returns True if a folder holds another library's model; whether it can be imported is not
+    checked.
+    """
     if (folder / SAVED_MODEL).exists():
         return False
     config = read_json_dict(folder / "config.json")
@@ -311,7 +368,9 @@ def is_foreign(folder: Path) -> bool:
 
 
 def read_front_matter(folder: Path, field: str) -> list[str]:
-    """Returns the values of a field in the YAML at the beginning of a folder's README.md; [] if absent."""
+    """Returns the values of a field in the YAML at the beginning of a folder's README.md; [] if
+    absent.
+    """
     path = folder / "README.md"
     text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
@@ -320,9 +379,13 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 
 
 def require_saved_model(folder: Path) -> None:
-    """Raises a `UserError`, which says what a folder is and what to do, unless it is an exported model."""
+    """Raises a `UserError`, which says what a folder is and what to do, unless it is an exported
+    model.
+    """
     if not (folder / SAVED_MODEL).is_file():
-        raise UserError(f"expected the folder of an exported model, but {folder} {_describe(folder)}")
+        raise UserError(
+            f"expected the folder of an exported model, but {folder} {_describe(folder)}"
+        )
 
 
 def _describe(folder: Path) -> str:
@@ -333,11 +396,19 @@ def _describe(folder: Path) -> str:
     if RUNTIME_SETTINGS in names:
         return "is a model for LiteRT or ONNX Runtime; load it with xling_tf.load"
     if _CHECKPOINTS in names:
-        return "is the run folder of a training; use what it exported, or finish it, which exports the model"
+        return (
+            "is the run folder of a training; use what it exported, or finish it, which exports "
+            "the model"
+        )
     if "tfhub_module.pb" in names:
-        return "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use another"
+        return (
+            "is a TF Hub module in TensorFlow 1's format, which TensorFlow 2 cannot load; use "
+            "another"
+        )
     if "xling_tf" in read_json_dict(folder / "config.json"):
-        return "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path)"
+        return (
+            "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path)"
+        )
     if is_foreign(folder):
         return f"is a model of another library; import it with export/import_model.py {folder}"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
@@ -347,16 +418,20 @@ def _describe(folder: Path) -> str:
 
 
 def release_resources(model: Any) -> None:
-    """Frees the lookup tables and SentencePiece models of a SavedModel, which cannot be called afterwards.
+    """Frees the lookup tables and SentencePiece models of a SavedModel, which cannot be called
+    afterwards.
 
-    TensorFlow frees a model's variables with the model, but keeps these resources by name until the process
-    ends: megabytes for each load of a model with a large vocabulary.
+    TensorFlow frees a model's variables with the model, but keeps these resources by name until the
+    process ends: megabytes for each load of a model with a large vocabulary.
     """
     import tensorflow as tf
 
-    # Private: `eager_mode`. Garbage collection can call this while the thread is building a graph. The public
-    # `tf.init_scope` does not leave graphs of TensorFlow 1, and loading a model makes some.
+    # Private: `eager_mode`. Garbage collection can call this while the thread is building a graph.
+    # The public `tf.init_scope` does not leave graphs of TensorFlow 1, and loading a model makes
+    # some.
     with tf.__internal__.eager_context.eager_mode():
         for part in tf.train.TrackableView(model).descendants():
             if isinstance(part, tf.saved_model.experimental.TrackableResource):
-                tf.raw_ops.DestroyResourceOp(resource=part.resource_handle, ignore_lookup_error=True)
+                tf.raw_ops.DestroyResourceOp(
+                    resource=part.resource_handle, ignore_lookup_error=True
+                )

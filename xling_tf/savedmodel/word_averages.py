@@ -1,6 +1,8 @@
-"""Averages of words in NumPy alone: a whole model is this file beside its weights and its vocabulary.
+"""Averages of words in NumPy alone: a whole model is this file beside its weights and its
+vocabulary.
 
-The wheels of `export --to wheel` contain a copy of this file, so it imports nothing else of this package.
+The wheels of `export --to wheel` contain a copy of this file, so it imports nothing else of this
+package.
 """
 
 import codecs
@@ -51,9 +53,9 @@ def is_blank(text: str) -> bool:
 class PerProcess:
     """Something that a process opens when it first calls this, and a forked process opens anew.
 
-    A forked process has none of its parent's threads: it would wait for them forever if it used, or at its
-    end destroyed, a session that its parent has opened. So it leaves that one alone. Import ONNX
-    Runtime with `telemetry_off`.
+    A forked process has none of its parent's threads: it would wait for them forever if it used, or
+    at its end destroyed, a session that its parent has opened. So it leaves that one alone. Import
+    ONNX Runtime with `telemetry_off`.
     """
 
     def __init__(self, open_it: Callable[[], Any]) -> None:
@@ -93,7 +95,8 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 def telemetry_off() -> Iterator[None]:
     """Lets a block import ONNX Runtime without its telemetry; the environment is then as it was.
 
-    The import starts a thread for telemetry, for which a forked process would wait forever at its end.
+    The import starts a thread for telemetry, for which a forked process would wait forever at its
+    end.
     """
     name = "ORT_DISABLE_TELEMETRY"
     if name in os.environ:  # as the user wants it
@@ -125,18 +128,24 @@ class Client(ABC):
             texts: A text, or any number of them.
 
         Returns:
-            `[texts, dim]` float32 of unit length, or `[dim]` for a single text; zeros for a blank text.
+            `[texts, dim]` float32 of unit length, or `[dim]` for a single text; zeros for a blank
+            text.
 
         Raises:
-            TypeError: Something other than a text is among them, or they are a mapping, a set or a table.
+            TypeError: Something other than a text is among them, or they are a mapping, a set or a
+                table.
         """
         return self._vectors(texts, "default")
 
     def similarity(self, first: Any, second: Any) -> NDArray[np.float32]:
-        """Returns the cosines of texts, or of vectors: `[first, second]`; a single one has no axis."""
+        """Returns the cosines of texts, or of vectors: `[first, second]`; a single one has no
+        axis.
+        """
         return self._either(first, "default") @ self._either(second, "default").T
 
-    def semantic_search(self, queries: Any, corpus: Any, top_k: int = 10) -> list[list[dict[str, Any]]]:
+    def semantic_search(
+        self, queries: Any, corpus: Any, top_k: int = 10
+    ) -> list[list[dict[str, Any]]]:
         """Finds the most similar texts of a corpus for each query, by comparing with all of them.
 
         Args:
@@ -145,8 +154,8 @@ class Client(ABC):
             top_k: Maximum number of results for a query.
 
         Returns:
-            For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first. Blank texts are
-            in no result, and a blank query has none.
+            For each query, results such as `{"corpus_id": 3, "score": 0.8}`, the best first. Blank
+            texts are in no result, and a blank query has none.
 
         Raises:
             TypeError: A query or a text of the corpus is neither a text nor a vector.
@@ -172,8 +181,14 @@ class Client(ABC):
 
     def _either(self, values: Any, role: str) -> NDArray[np.float32]:
         """Returns the vectors of texts; or vectors, in an array or lists, scaled to unit length."""
-        is_list = isinstance(values, list | tuple) and len(values) > 0 and not isinstance(values[0], str)
-        if getattr(getattr(values, "dtype", None), "kind", "f" if is_list else "") not in ("f", "i", "u"):
+        is_list = (
+            isinstance(values, list | tuple) and len(values) > 0 and not isinstance(values[0], str)
+        )
+        if getattr(getattr(values, "dtype", None), "kind", "f" if is_list else "") not in (
+            "f",
+            "i",
+            "u",
+        ):
             return self._vectors(values, role)
         try:
             vectors = np.asarray(values, np.float32)
@@ -202,10 +217,13 @@ def _listed(texts: Any) -> list[str]:
     """Returns one text, or a column of texts, as a list; raises a `TypeError` for anything else."""
     if isinstance(texts, str):
         return [texts]
-    # Iterating over a table would give the names of columns, over a mapping its keys; a set has no order.
+    # Iterating over a table would give the names of columns, over a mapping its keys; a set has no
+    # order.
     refused = isinstance(texts, bytes | bytearray | memoryview | Mapping | Set)
     if refused or not isinstance(texts, Iterable) or len(getattr(texts, "shape", (1,))) != 1:
-        raise TypeError(f"texts must be a string or a list of strings, but got a {type(texts).__name__}")
+        raise TypeError(
+            f"texts must be a string or a list of strings, but got a {type(texts).__name__}"
+        )
     listed = list(texts)
     for position, text in enumerate(listed):
         if not isinstance(text, str):
@@ -216,8 +234,8 @@ def _listed(texts: Any) -> list[str]:
 class WordAverages(Client):
     """A sentence encoder that averages word vectors.
 
-    Words outside the vocabulary get a vector from their character n-grams (Chidambaram et al. 2019, sec.
-    2.1).
+    Words outside the vocabulary get a vector from their character n-grams (Chidambaram et al. 2019,
+    sec. 2.1).
 
     Args:
         folder: What `export --to wheel` puts into a wheel: settings, weights and vocabulary.
@@ -250,8 +268,8 @@ class WordAverages(Client):
         table, scales = self._weights["words"], self._weights["words_scales"][ids]
         scales[unknown] = 0
         sums = np.zeros((len(texts), self.dim), np.float32)
-        # The first word of each text, then the second of those that have one, and so on: five times as fast
-        # as `np.add.reduceat`.
+        # The first word of each text, then the second of those that have one, and so on: five times
+        # as fast as `np.add.reduceat`.
         for place in range(lengths[0]):
             positions = begins[lengths > place] + place
             sums[: len(positions)] += table[ids[positions]] * scales[positions]
@@ -293,14 +311,16 @@ class WordAverages(Client):
 def ngrams_of(word: str, settings: Mapping[str, Any]) -> list[str]:
     """Returns the n-grams of a word; `settings` are the "ngrams" of the tokenizer's `rules`."""
     marked = f"<{word[: settings['max_characters']]}>"
-    return [marked[i : i + size] for size in settings["sizes"] for i in range(len(marked) - size + 1)]
+    return [
+        marked[i : i + size] for size in settings["sizes"] for i in range(len(marked) - size + 1)
+    ]
 
 
 class WordSplitter:
     """Splits texts into words as `xling_tf.tokenizers.words` does in the graph.
 
-    The rules change nothing across spaces, and nothing in letters and digits alone, once Chinese and
-    Japanese are split; so the words of each run of other characters are kept.
+    The rules change nothing across spaces, and nothing in letters and digits alone, once Chinese
+    and Japanese are split; so the words of each run of other characters are kept.
 
     Args:
         settings: The tokenizer's `rules`.
@@ -308,12 +328,14 @@ class WordSplitter:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
-        # The first rule puts spaces in place of separators and control characters; a later one puts them
-        # around Chinese and Japanese characters.
+        # The first rule puts spaces in place of separators and control characters; a later one puts
+        # them around Chinese and Japanese characters.
         self._separators = _compiled(r"[\pZ\pC]+", settings)
         self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", settings)
         self._either = _compiled(r"[\pZ\pC\p{Han}\p{Hiragana}\p{Katakana}]", settings)
-        self._rules = [(_compiled(pattern, settings), new) for pattern, new in settings["rules"][1:]]
+        self._rules = [
+            (_compiled(pattern, settings), new) for pattern, new in settings["rules"][1:]
+        ]
         self._words: dict[str, list[str]] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
@@ -345,7 +367,8 @@ class WordSplitter:
 
 
 def readable(text: str, max_bytes: int) -> str:
-    """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete characters.
+    """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete
+    characters.
 
     Example:
         >>> readable("señor", 3)
@@ -353,7 +376,9 @@ def readable(text: str, max_bytes: int) -> str:
     """
     if text.isascii():
         return text[:max_bytes]
-    return first_bytes(unicodedata.normalize("NFC", first_bytes(text, MAX_EXPANSION * max_bytes)), max_bytes)
+    return first_bytes(
+        unicodedata.normalize("NFC", first_bytes(text, MAX_EXPANSION * max_bytes)), max_bytes
+    )
 
 
 def first_bytes(text: str, max_bytes: int) -> str:
@@ -364,7 +389,9 @@ def first_bytes(text: str, max_bytes: int) -> str:
 
 
 def _compiled(pattern: str, settings: Mapping[str, Any]) -> re.Pattern[str]:
-    """Compiles a pattern with ranges for its character classes: Python's version of Unicode may differ."""
+    """Compiles a pattern with ranges for its character classes: Python's version of Unicode may
+    differ.
+    """
     for name, ranges in settings["classes"].items():
         literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
         pattern = pattern.replace(name, literal)
@@ -390,7 +417,8 @@ _K0, _K2, _MASK = 0xC3A5C85C97CB3127, 0x9AE16A3B2F90404F, 2**64 - 1
 
 
 def fingerprint(text: bytes) -> int:
-    """Computes FarmHash's Fingerprint64 of at most 16 bytes, as `tf.strings.to_hash_bucket_fast` does.
+    """Computes FarmHash's Fingerprint64 of at most 16 bytes, as `tf.strings.to_hash_bucket_fast`
+    does.
 
     Example:
         >>> fingerprint(b"hola") % 10  # tf.strings.to_hash_bucket_fast("hola", 10)

@@ -17,9 +17,11 @@ from xling_tf.search.neighbours import nearest_in_chunks, require_positive, unit
 
 NUM_NEGATIVES = 5  # Chidambaram et al. 2019, sec. 2.2
 
-# Right answers of a query for which the first search has room; a second one is for queries with more.
+# Right answers of a query for which the first search has room; a second one is for queries with
+# more.
 _MAX_ANSWERS = 100
-_OVERSAMPLING = 10  # candidates per negative where the margin may drop some, or the first search found few
+# Candidates per negative where the margin may drop some, or the first search found few.
+_OVERSAMPLING = 10
 _TEXTS_AT_ONCE = 16_384
 # Rounding error of the cosines of half-precision vectors; those of equal texts may exceed 1.
 _ROUNDING = 5e-4
@@ -37,24 +39,26 @@ def mine_hard_negatives(
 ) -> list[tuple[str, ...]]:
     """Finds, for each pair, targets of other pairs that are similar to the right one.
 
-    These are hard negatives as in Guo et al. 2018 ("Effective Parallel Corpus Mining using Bilingual
-    Sentence Embeddings"), which here resemble the right translation (Chidambaram et al. 2018, sec. 2.2), or,
-    with `by_query`, the query (de Souza Moreira et al. 2024, "NV-Retriever", sec. 3).
+    These are hard negatives as in Guo et al. 2018 ("Effective Parallel Corpus Mining using
+    Bilingual Sentence Embeddings"), which here resemble the right translation (Chidambaram et al.
+    2018, sec. 2.2), or, with `by_query`, the query (de Souza Moreira et al. 2024, "NV-Retriever",
+    sec. 3).
 
-    Texts that differ only in case, spaces or Unicode form count as one text. All targets of a source are
-    right answers.
+    Texts that differ only in case, spaces or Unicode form count as one text. All targets of a
+    source are right answers.
 
     Args:
         model: The model, or its `encode`: n texts to `[n, dim]`. The pairs may also come first.
         pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
-        num_negatives: Number of negatives of a pair, fewer if fewer candidates pass. A zero vector, which
-            stands for a blank text, is no negative and has none.
-        relative_margin: 0 to 1: candidates score lower than the right answer by this share of its score, or,
-            if that is negative, of its absolute value; 0.05 keeps those whose cosine to it is 0.95 at most.
-            None keeps all.
-        by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of cosines to
-            the right answer, whose own is 1.
-        counts: Receives statistics: pairs by their number of negatives, and candidates that were dropped.
+        num_negatives: Number of negatives of a pair, fewer if fewer candidates pass. A zero vector,
+            which stands for a blank text, is no negative and has none.
+        relative_margin: 0 to 1: candidates score lower than the right answer by this share of its
+            score, or, if that is negative, of its absolute value; 0.05 keeps those whose cosine to
+            it is 0.95 at most. None keeps all.
+        by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of
+            cosines to the right answer, whose own is 1.
+        counts: Receives statistics: pairs by their number of negatives, and candidates that were
+            dropped.
         show_progress_bar: Whether to show progress bars.
 
     Returns:
@@ -72,7 +76,9 @@ def mine_hard_negatives(
     """
     encode, pairs = _in_order(model, pairs)
     require_positive(num_negatives, "num_negatives")
-    if relative_margin is not None and not (isinstance(relative_margin, Real) and 0 <= relative_margin <= 1):
+    if relative_margin is not None and not (
+        isinstance(relative_margin, Real) and 0 <= relative_margin <= 1
+    ):
         raise UserError(f"relative_margin must be a number from 0 to 1, got {relative_margin!r}")
     rows = read_pairs(pairs)
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
@@ -95,7 +101,10 @@ def mine_hard_negatives(
     wanted = num_negatives * (1 if relative_margin is None else _OVERSAMPLING)
     negatives: list[tuple[str, ...]] = [()] * len(rows)
     # Candidates of each pair that a rule dropped.
-    dropped = {"right_answer": np.zeros(len(rows), int), "relative_margin": np.zeros(len(rows), int)}
+    dropped = {
+        "right_answer": np.zeros(len(rows), int),
+        "relative_margin": np.zeros(len(rows), int),
+    }
 
     def search(numbers: NDArray[np.int64], k: int) -> None:
         """Sets the negatives of some pairs, out of the nearest k candidates."""
@@ -150,8 +159,12 @@ def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Lists each distinct text once, as first spelt, and maps each text to its index in this list."""
+    """Lists each distinct text once, as first spelt, and maps each text to its index in this
+    list.
+    """
     keys = [normalised(text) for text in texts]
     first_spelling = dict(zip(reversed(keys), reversed(texts), strict=True))
     index_of = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    return [first_spelling[key] for key in index_of], np.array([index_of[key] for key in keys], np.int64)
+    return [first_spelling[key] for key in index_of], np.array(
+        [index_of[key] for key in keys], np.int64
+    )

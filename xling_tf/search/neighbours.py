@@ -13,8 +13,9 @@ from xling_tf.errors import UserError, library
 
 IndexKind = Literal["flat", "ivf"]
 
-# With as many queries as candidates, exact search takes minutes on a laptop up to here, and hours for ten
-# times as many. Beyond, an index of clusters holds vectors in half precision, half the memory.
+# With as many queries as candidates, exact search takes minutes on a laptop up to here, and hours
+# for ten times as many. Beyond, an index of clusters holds vectors in half precision, half the
+# memory.
 _FLAT_LIMIT = 200_000
 _IVF_CLUSTERS = 4  # times the root of the number of candidates; FAISS' guidelines say 4 to 16
 _IVF_TRAINING = 64  # vectors per cluster for k-means; FAISS' guidelines say 30 to 256
@@ -22,12 +23,15 @@ _IVF_PROBES = 32  # clusters that are searched for each query
 
 _CHUNK = 16_384  # rows processed at once
 _RESULTS_AT_ONCE = 1 << 22  # neighbours of queries that are searched at once; 50 MB
-# Vectors whose lengths differ from 1 by no more than this (the rounding of float32) are not scaled again.
+# Vectors whose lengths differ from 1 by no more than this (the rounding of float32) are not scaled
+# again.
 _UNIT_TOLERANCE = 1e-6
 
 
 def _use_one_thread() -> None:
-    """Limits FAISS to one thread: after a fork, it would wait forever for threads of the parent process."""
+    """Limits FAISS to one thread: after a fork, it would wait forever for threads of the parent
+    process.
+    """
     if faiss := sys.modules.get("faiss"):
         faiss.omp_set_num_threads(1)
 
@@ -49,13 +53,19 @@ def index_kind(num_candidates: int) -> IndexKind:
 
 
 def nearest(
-    queries: NDArray[np.floating], candidates: NDArray[np.floating], k: int, *, kind: IndexKind | None = None
+    queries: NDArray[np.floating],
+    candidates: NDArray[np.floating],
+    k: int,
+    *,
+    kind: IndexKind | None = None,
 ) -> Neighbours:
-    """Finds the candidates with the highest inner products, which are cosines if all are unit vectors.
+    """Finds the candidates with the highest inner products, which are cosines if all are unit
+    vectors.
 
-    Queries and candidates, `[rows, dim]`, may be memory-mapped. Candidates with equal scores keep their
-    order; of those that tie for the last place, any may be among the k. A zero vector, which stands for a
-    blank text, has no neighbours and is nobody's neighbour. See `index_kind` for the default `kind`.
+    Queries and candidates, `[rows, dim]`, may be memory-mapped. Candidates with equal scores keep
+    their order; of those that tie for the last place, any may be among the k. A zero vector, which
+    stands for a blank text, has no neighbours and is nobody's neighbour. See `index_kind` for the
+    default `kind`.
     """
     parts = nearest_in_chunks(queries, np.arange(len(queries)), candidates, k, kind=kind)
     return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
@@ -70,8 +80,12 @@ def nearest_in_chunks(
     kind: IndexKind | None = None,
     show_progress: bool = False,
 ) -> Iterator[Neighbours]:
-    """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a time."""
-    has_text = np.concatenate([np.zeros(0, bool), *(chunk.any(axis=1) for chunk in chunks(candidates))])
+    """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a
+    time.
+    """
+    has_text = np.concatenate(
+        [np.zeros(0, bool), *(chunk.any(axis=1) for chunk in chunks(candidates))]
+    )
     rows_of_index = np.flatnonzero(has_text)
     index = _build(candidates, rows_of_index, kind or index_kind(len(candidates)))
     # The place -1, of a neighbour that was not found, stands for the row -1.
@@ -87,12 +101,15 @@ def nearest_in_chunks(
 
 
 def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
-    """Sorts `[queries, n]` scores and indices; returns the best k, with -inf and -1 if there are fewer."""
+    """Sorts `[queries, n]` scores and indices; returns the best k, with -inf and -1 if there are
+    fewer.
+    """
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
     best = [np.take_along_axis(array, order, axis=1) for array in (scores, indices)]
     padding = (0, 0), (0, k - order.shape[1])
     return Neighbours(
-        np.pad(best[0], padding, constant_values=-np.inf), np.pad(best[1], padding, constant_values=-1)
+        np.pad(best[0], padding, constant_values=-np.inf),
+        np.pad(best[1], padding, constant_values=-1),
     )
 
 
@@ -122,28 +139,44 @@ def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Converts vectors to an array `[rows, dim]` of finite floats; `name` is what messages call them.
+    """Converts vectors to an array `[rows, dim]` of finite floats; `name` is what messages call
+    them.
 
-    They are an array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector `[dim]`.
+    They are an array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector
+    `[dim]`.
     """
     if isinstance(vectors, str | bytes | Mapping | Set):
-        raise UserError(f"{name} must be vectors, but are {type(vectors).__name__}; encode texts first")
+        raise UserError(
+            f"{name} must be vectors, but are {type(vectors).__name__}; encode texts first"
+        )
     try:
         array = np.asarray([*vectors] if isinstance(vectors, Iterator | ValuesView) else vectors)
         if array.dtype == object and array.ndim:
             # The rows are arrays, which may be in the only column of a table.
             rows = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
             array = np.stack([np.asarray(row) for row in rows])
-    except (ValueError, TypeError, NotImplementedError) as error:  # the last is of tensors in a graph
-        raise UserError(f"{name} must be vectors of one length, but are not: {str(error)[:80]}") from None
+    except (
+        ValueError,
+        TypeError,
+        NotImplementedError,
+    ) as error:  # the last is of tensors in a graph
+        raise UserError(
+            f"{name} must be vectors of one length, but are not: {str(error)[:80]}"
+        ) from None
     if array.dtype.name == "bfloat16":
         array = array.astype(np.float32)
     if array.size == 0 and array.ndim == 1:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
-        hint = "encode texts first" if array.dtype.kind in "OSUT" else "give one vector of floats a row"
+        hint = (
+            "encode texts first"
+            if array.dtype.kind in "OSUT"
+            else "give one vector of floats a row"
+        )
         actual = f"{array.dtype} of shape {list(array.shape)}"
-        raise UserError(f"{name} must be float vectors of shape [rows, dim], but are {actual}; {hint}")
+        raise UserError(
+            f"{name} must be float vectors of shape [rows, dim], but are {actual}; {hint}"
+        )
     array = np.atleast_2d(array)
     for number, chunk in enumerate(chunks(array)):
         if not (is_finite := np.isfinite(chunk).all(axis=1)).all():
@@ -153,7 +186,9 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
 
 
 def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Scales vectors, in any form of `as_vectors`, to unit length, copied if necessary; zeros stay zero."""
+    """Scales vectors, in any form of `as_vectors`, to unit length, copied if necessary; zeros stay
+    zero.
+    """
     array = as_vectors(vectors, name)
     lengths = [np.linalg.norm(chunk.astype(np.float64), axis=1) for chunk in chunks(array)]
     if all(np.all(np.abs(norms - 1) <= _UNIT_TOLERANCE) for norms in lengths):
@@ -168,7 +203,9 @@ def truncated(vectors: ArrayLike, dim: int) -> NDArray[np.floating]:
     array = as_vectors(vectors, "vectors")
     require_positive(dim, "truncate_dim")
     if dim > array.shape[1]:
-        raise UserError(f"truncate_dim must be at most {array.shape[1]}, the vectors' dimension, got {dim}")
+        raise UserError(
+            f"truncate_dim must be at most {array.shape[1]}, the vectors' dimension, got {dim}"
+        )
     return unit_vectors(array[:, :dim], "vectors")
 
 
@@ -188,7 +225,9 @@ def cosine_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray
 
 
 def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str) -> None:
-    """Raises a `UserError` unless the vectors `[rows, dim]` of both arrays have the same dimension."""
+    """Raises a `UserError` unless the vectors `[rows, dim]` of both arrays have the same
+    dimension.
+    """
     if a.shape[1] != b.shape[1]:
         raise UserError(
             f"{name_a} and {name_b} must have equal dimensions, but {name_a} have {a.shape[1]} and "

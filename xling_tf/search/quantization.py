@@ -11,16 +11,18 @@ Precision = Literal["float32", "int8", "binary", "ubinary"]
 PRECISIONS = get_args(Precision)
 
 _STEPS = 255  # between the 256 values of a byte
-# The components of a unit vector have a root mean square of 1 / sqrt(dim); hardly any is 5 times larger.
+# The components of a unit vector have a root mean square of 1 / sqrt(dim); hardly any is 5 times
+# larger.
 _UNIT_RANGE = 5.0
 
 
 def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any]:
-    """Quantizes unit vectors `[rows, dim]`, with one scale for all of a dimension: any two calls compare.
+    """Quantizes unit vectors `[rows, dim]`, with one scale for all of a dimension: any two calls
+    compare.
 
-    "int8" rounds to steps of 10 / sqrt(dim) / 255. "ubinary" packs the signs in uint8 `[rows, dim / 8]`, the
-    first in the highest bit; "binary" has the same bytes less 128 in int8, as in sentence-transformers. Bits
-    need a `dim` that is a multiple of 8.
+    "int8" rounds to steps of 10 / sqrt(dim) / 255. "ubinary" packs the signs in uint8 `[rows, dim /
+    8]`, the first in the highest bit; "binary" has the same bytes less 128 in int8, as in
+    sentence-transformers. Bits need a `dim` that is a multiple of 8.
 
     Example:
         >>> quantize_units(np.array([[0.1, -0.1, 0.1, -0.1, 0.1, 0.1, 0.1, 0.1]]), "ubinary").tolist()

@@ -1,7 +1,8 @@
 """Calibrates cosines: the probability that two sentences mean the same.
 
-The log odds are a linear function of the cosine, fitted as in Platt 1999 ("Probabilistic outputs for support
-vector machines", sec. 2.2). Both classes count equally, as if half of all pairs meant the same.
+The log odds are a linear function of the cosine, fitted as in Platt 1999 ("Probabilistic outputs
+for support vector machines", sec. 2.2). Both classes count equally, as if half of all pairs meant
+the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,21 +21,27 @@ Encode = Callable[[list[str]], NDArray[np.floating]]  # n texts to `[n, dim]` un
 Line = tuple[float, float]  # slope and intercept of the log odds as a function of the cosine
 
 _POOL = 1000  # pairs among which the nearest wrong candidate of a sentence is searched
-# In percent of the scores' range: pairs from `_SAME` on mean the same, those up to `_DIFFERENT` do not. On
-# the STS Benchmark's scale these are 4, "mostly equivalent", and 3, "some important information differs".
+# In percent of the scores' range: pairs from `_SAME` on mean the same, those up to `_DIFFERENT` do
+# not. On the STS Benchmark's scale these are 4, "mostly equivalent", and 3, "some important
+# information differs".
 _SAME, _DIFFERENT = 80, 60
 _STEPS = 50
 _BINS = 10
 
 
 def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
-    """Fits the line by Newton's method; raises a `UserError` unless there are pairs of both kinds."""
+    """Fits the line by Newton's method; raises a `UserError` unless there are pairs of both
+    kinds.
+    """
     counts = np.array([np.sum(~is_same), np.sum(is_same)])
     if not counts.all():
         kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
         raise UserError(f"expected pairs that mean the same and pairs that do not, got {kinds}")
-    # Targets short of 0 and 1 keep the line finite where the cosines separate both kinds (Platt, eq. 6).
-    targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[is_same.astype(int)]
+    # Targets short of 0 and 1 keep the line finite where the cosines separate both kinds (Platt,
+    # eq. 6).
+    targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[
+        is_same.astype(int)
+    ]
     weights = (0.5 / counts)[is_same.astype(int)]
     center, scale = np.mean(cosines), max(float(np.std(cosines)), 1e-6)
     inputs = np.stack([(cosines - center) / scale, np.ones(len(cosines))])
@@ -54,7 +61,9 @@ def probabilities(cosines: NDArray[np.floating], line: Sequence[float]) -> NDArr
 
 
 def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_]) -> float:
-    """Expected calibration error in ten bins (Guo et al. 2017, eq. 3), where both classes count equally."""
+    """Expected calibration error in ten bins (Guo et al. 2017, eq. 3), where both classes count
+    equally.
+    """
     counts = np.array([np.sum(~is_same), np.sum(is_same)])
     weights = (0.5 / counts)[is_same.astype(int)]
     bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
@@ -64,7 +73,8 @@ def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_
 def translation_cosines(
     encode: Encode, pairs: Sequence[tuple[str, str]]
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
-    """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong second one.
+    """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong
+    second one.
 
     The second result marks the cosines of translations, which are half of them.
     """
@@ -81,11 +91,12 @@ def translation_cosines(
 
 
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
-    """Fits the line on pairs with scores or labels, or on translations and their nearest wrong candidates.
+    """Fits the line on pairs with scores or labels, or on translations and their nearest wrong
+    candidates.
 
-    Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on mean the
-    same, those up to 60% do not, and others are left out. Raises a `UserError` if the probability would fall
-    as the cosine rises.
+    Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on
+    mean the same, those up to 60% do not, and others are left out. Raises a `UserError` if the
+    probability would fall as the cosine rises.
     """
     rows = read_pairs(pairs)
     if scores := [row.score for row in rows if row.score is not None]:
@@ -97,7 +108,8 @@ def fit_pairs(encode: Encode, pairs: Any) -> Line:
         line = fit_line(*translation_cosines(encode, [row[:2] for row in rows]))
     if round(line[0], 3) <= 0:
         raise UserError(
-            "expected higher cosines for pairs that mean the same (the highest score, or label 1) than for "
-            "others, but they are not higher; reverse the labels if 0 means the same, or use another model"
+            "expected higher cosines for pairs that mean the same (the highest score, or label 1) "
+            "than for others, but they are not higher; reverse the labels if 0 means the same, or "
+            "use another model"
         )
     return line

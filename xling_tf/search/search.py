@@ -58,9 +58,9 @@ def semantic_search(
         score_function: Only None, for cosines, which FAISS computes.
 
     Returns:
-        The hits of each query, best first; equal ones in the order of the corpus. If more are equal to the
-        last one, any of them may be it. A zero vector, which stands for a blank text, has no hits and is no
-        hit.
+        The hits of each query, best first; equal ones in the order of the corpus. If more are equal
+        to the last one, any of them may be it. A zero vector, which stands for a blank text, has no
+        hits and is no hit.
 
     Example:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
@@ -75,7 +75,10 @@ def semantic_search(
     require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
     hits = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
     rows = zip(hits.scores.tolist(), hits.indices.tolist(), strict=True)
-    return [[Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True) if i >= 0] for row in rows]
+    return [
+        [Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True) if i >= 0]
+        for row in rows
+    ]
 
 
 def paraphrase_mining(
@@ -105,7 +108,8 @@ def paraphrase_mining(
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
 
     Returns:
-        Pairs, best first, with `first < second`; none with a zero vector, which stands for a blank text.
+        Pairs, best first, with `first < second`; none with a zero vector, which stands for a blank
+        text.
     """
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
@@ -122,7 +126,9 @@ def paraphrase_mining(
     scores, keys = np.zeros(0, np.float32), np.zeros(0, np.int64)
     k = min(top_k + 1, count)  # each vector is its own neighbour
     start = 0
-    parts = nearest_in_chunks(vectors, np.arange(count), vectors, k, show_progress=show_progress_bar)
+    parts = nearest_in_chunks(
+        vectors, np.arange(count), vectors, k, show_progress=show_progress_bar
+    )
     for neighbours in parts:
         rows = np.arange(start, start := start + len(neighbours.indices))
         firsts = np.broadcast_to(rows[:, np.newaxis], neighbours.indices.shape)
@@ -142,7 +148,9 @@ def paraphrase_mining(
 
 def _require_cosines(score_function: object) -> None:
     if score_function is not None:
-        raise UserError("score_function is not supported: vectors are compared by cosine; leave it out")
+        raise UserError(
+            "score_function is not supported: vectors are compared by cosine; leave it out"
+        )
 
 
 def bitext_mining(
@@ -150,13 +158,13 @@ def bitext_mining(
 ) -> list[ScoredPair]:
     """Finds translations in two lists of sentences, most of which may have none.
 
-    The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to their
-    nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq. 2, ratio). It is
-    at most `num_neighbours`, and there is no pair where this mean is 0 or less, nor one with a zero vector,
-    which stands for a blank text.
-    Candidates are the best neighbour of each sentence, in both directions; pairs are taken greedily by their
-    margin (retrieval strategy "max"). The last pairs are not translations: choose the threshold on sentences
-    whose translations are known.
+    The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to
+    their nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq.
+    2, ratio). It is at most `num_neighbours`, and there is no pair where this mean is 0 or less,
+    nor one with a zero vector, which stands for a blank text. Candidates are the best neighbour of
+    each sentence, in both directions; pairs are taken greedily by their margin (retrieval strategy
+    "max"). The last pairs are not translations: choose the threshold on sentences whose
+    translations are known.
 
     Args:
         source: Vectors `[sources, dim]`.
@@ -238,9 +246,10 @@ def margins(
 ) -> NDArray[np.float64]:
     """Computes the margins of pairs (Artetxe and Schwenk 2019, eq. 2, ratio).
 
-    The means are those of each pair's first and second sentence to their neighbours. Where both together are
-    not positive, a ratio says nothing, and the margin is -inf. Without negative cosines, no ratio is larger
-    than the number of neighbours; where negative ones bring the mean near 0, it is cut off there.
+    The means are those of each pair's first and second sentence to their neighbours. Where both
+    together are not positive, a ratio says nothing, and the margin is -inf. Without negative
+    cosines, no ratio is larger than the number of neighbours; where negative ones bring the mean
+    near 0, it is cut off there.
     """
     mean = np.asarray(means + other_means, np.float64) / 2
     has_margin = (mean > _MIN_MEAN) & np.isfinite(cosines)
@@ -269,4 +278,6 @@ def mean_scores(neighbours: Neighbours) -> NDArray[np.float64]:
 
 
 def _scored_pairs(scores: NDArray[np.floating], rows: NDArray[np.int64]) -> list[ScoredPair]:
-    return [ScoredPair(score, *row) for score, row in zip(scores.tolist(), rows.tolist(), strict=True)]
+    return [
+        ScoredPair(score, *row) for score, row in zip(scores.tolist(), rows.tolist(), strict=True)
+    ]

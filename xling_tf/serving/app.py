@@ -62,7 +62,9 @@ class ServerConfig:
     drain_seconds: float = 30.0  # for requests in flight when the server is stopped
 
 
-def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, config: ServerConfig) -> Starlette:
+def make_app(
+    models: Mapping[str, ServedModel], scheduler: BatchScheduler, config: ServerConfig
+) -> Starlette:
     """Makes the ASGI application of models by name."""
 
     def metrics(request: Request) -> Response:
@@ -80,7 +82,9 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
             Mount("/page", StaticFiles(directory=_PAGE)),
         ],
         exception_handlers={HTTPException: _refuse},
-        middleware=[Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])],
+        middleware=[
+            Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])
+        ],
     )
     # A redirect without the last slash would lead to whatever host a client, or a proxy, names.
     app.router.redirect_slashes = False
@@ -88,12 +92,16 @@ def make_app(models: Mapping[str, ServedModel], scheduler: BatchScheduler, confi
 
 
 def serve(
-    models: Mapping[str, Path], listener: socket.socket, batching: BatchingParameters, config: ServerConfig
+    models: Mapping[str, Path],
+    listener: socket.socket,
+    batching: BatchingParameters,
+    config: ServerConfig,
 ) -> None:
-    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with status 0.
+    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with
+    status 0.
 
-    The listener is a bound socket, which listens once the models are loaded; a `UserError` names a model that
-    cannot be loaded.
+    The listener is a bound socket, which listens once the models are loaded; a `UserError` names a
+    model that cannot be loaded.
     """
     loaded = load_models(models)
     stopped = follow(loaded, config.poll_seconds)
@@ -112,7 +120,8 @@ def serve(
     server.run(sockets=[listener])
     stopped.set()
     log(logging.INFO, "stopped")
-    if not scheduler.close():  # A call cannot be stopped, and would crash if Python ended before it.
+    # A call cannot be stopped, and would crash if Python ended before it.
+    if not scheduler.close():
         logging.shutdown()
         os._exit(0)
 
@@ -126,7 +135,12 @@ def make_server(app: Any, config: ServerConfig, spare: int = SPARE) -> uvicorn.S
         spare=spare,
         always=_ALWAYS.__contains__,
     )
-    options: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None, "access_log": False}
+    options: dict[str, Any] = {
+        "ws": "none",
+        "lifespan": "off",
+        "log_config": None,
+        "access_log": False,
+    }
     options |= {"server_header": False, "http": partial(Connection, door=door)}
     options |= {"timeout_keep_alive": config.client_seconds}
     options |= {"timeout_graceful_shutdown": config.drain_seconds}
@@ -147,7 +161,8 @@ class _Api:
         routes = [
             self._route("/v1/embeddings", self._embeddings, "POST", is_openai=True),
             self._route("/v1/models", self._list, is_openai=True),
-            # TEI's: the inputs say what is asked for, because Hugging Face's clients send all to `/`.
+            # TEI's: the inputs say what is asked for, because Hugging Face's clients send all to
+            # `/`.
             *(self._route(path, self._embed, "POST") for path in ("/", "/embed", "/similarity")),
             self._route("/rerank", self._rerank, "POST"),
             self._route("/info", self._info),
@@ -184,7 +199,14 @@ class _Api:
             if model and method == "POST":
                 REQUESTS.labels(model, status).inc()
                 REQUEST_LATENCY.labels(model).observe(milliseconds * 1e3)
-            log(logging.DEBUG, "request", path=path, model=model, status=status, ms=round(milliseconds, 3))
+            log(
+                logging.DEBUG,
+                "request",
+                path=path,
+                model=model,
+                status=status,
+                ms=round(milliseconds, 3),
+            )
             return response
 
         return Route(path, respond, methods=[method])
@@ -211,7 +233,9 @@ class _Api:
         return self._model(request, path["model"]).servable(path.get("version"))
 
     async def _list(self, request: Request) -> bytes:
-        data = [protocol.describe(name, model.servable().created) for name, model in self.models.items()]
+        data = [
+            protocol.describe(name, model.servable().created) for name, model in self.models.items()
+        ]
         return protocol.dump({"object": "list", "data": data})
 
     async def _status(self, request: Request) -> bytes:
@@ -247,7 +271,11 @@ class _Api:
         protocol.require_fields(document, "/rerank")
         query, texts = document.pop("query", None), document.pop("texts", None)
         returns_text = document.pop("return_text", False)
-        if not isinstance(query, str) or not isinstance(texts, list) or not isinstance(returns_text, bool):
+        if (
+            not isinstance(query, str)
+            or not isinstance(texts, list)
+            or not isinstance(returns_text, bool)
+        ):
             raise ServingError(
                 "expected 'query', a text, and 'texts', a list; 'return_text' is true or false"
             )
@@ -282,7 +310,10 @@ class _Api:
         document = protocol.to_embed(document, path)
         servable = self._model(request, document.get("model")).servable()
         protocol.require_whole(document, servable.max_tokens)
-        instances = {"instances": document["input"], "signature_name": protocol.signature_of(document)}
+        instances = {
+            "instances": document["input"],
+            "signature_name": protocol.signature_of(document),
+        }
         outputs, _ = await self._run(request, servable, instances)
         return document, protocol.to_vectors(document, outputs)
 
@@ -296,7 +327,9 @@ class _Api:
         return protocol.dump(info | {"version": __version__, "languages": servable.languages})
 
     async def _describe(self, request: Request) -> bytes:
-        servable = self._model(request, request.query_params.get("model", next(iter(self.models)))).servable()
+        servable = self._model(
+            request, request.query_params.get("model", next(iter(self.models)))
+        ).servable()
         name = min(servable.queues, key=lambda name: name != "serving_default")
         values = {":models": [*self.models], ":model": request.state.model}  # Names have no colons.
         values[":request"] = protocol.sample_request(name, servable.signatures[name])
@@ -319,11 +352,15 @@ class _Api:
             raise ServingError("timed out waiting for the body", 408) from None
         return protocol.parse_request(bytes(body))
 
-    async def _run(self, request: Request, servable: Servable, document: Any) -> tuple[Tensors, bool]:
+    async def _run(
+        self, request: Request, servable: Servable, document: Any
+    ) -> tuple[Tensors, bool]:
         """Returns the outputs of a signature, and True for rows; gives up if the client leaves."""
         name = document.get("signature_name") or "serving_default"
         if not isinstance(name, str) or name not in servable.queues:
-            raise ServingError(f"signature {name} not found; the model has {sorted(servable.queues)}")
+            raise ServingError(
+                f"signature {name} not found; the model has {sorted(servable.queues)}"
+            )
         rows, most = protocol.count_rows(document), self.scheduler.max_rows
         if servable.queues[name].batched and rows > most:
             raise ServingError(f"expected at most {most} rows, got {rows}; send parts", 413)
@@ -336,12 +373,16 @@ class _Api:
                         raise ClientDisconnect
             return work.result(), row_form
         except TimeoutError:
-            raise ServingError(f"no answer within {self.config.request_seconds:g} seconds", 504) from None
+            raise ServingError(
+                f"no answer within {self.config.request_seconds:g} seconds", 504
+            ) from None
         finally:
             work.cancel()
 
 
-def _error(message: str, status: int, is_openai: bool = False, param: str | None = None) -> Response:
+def _error(
+    message: str, status: int, is_openai: bool = False, param: str | None = None
+) -> Response:
     error: Any = message
     if is_openai:
         kind = "invalid_request_error" if status < 500 else "server_error"

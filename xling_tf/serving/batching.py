@@ -21,8 +21,9 @@ from xling_tf.serving.protocol import ServingError, Tensors
 class BatchingParameters:
     """Parameters by TensorFlow Serving's names (`session_bundle_config.proto`).
 
-    A request that does not fit into its signature's queue is rejected with 429, or with 413 if it would not
-    fit into an empty queue either. Batches form while all threads are busy; a single request never waits.
+    A request that does not fit into its signature's queue is rejected with 429, or with 413 if it
+    would not fit into an empty queue either. Batches form while all threads are busy; a single
+    request never waits.
     """
 
     max_batch_size: int = 1000  # rows in one call of a model
@@ -34,7 +35,8 @@ class BatchingParameters:
 class _Request:
     inputs: Tensors
     rows: int
-    shapes: object  # names and shapes of the inputs, which requests of one call share; None: runs alone
+    # Names and shapes of the inputs, which requests of one call share; None: runs alone.
+    shapes: object
     answer: asyncio.Future[Tensors] = field(default_factory=asyncio.Future)
 
 
@@ -60,15 +62,20 @@ class BatchScheduler:
         self._threads = ThreadPoolExecutor(parameters.num_batch_threads, "batch")
 
     async def run(self, queue: SignatureQueue, inputs: Tensors) -> Tensors:
-        """Calls a signature with the inputs of one request, at most `max_batch_size` rows at a time.
+        """Calls a signature with the inputs of one request, at most `max_batch_size` rows at a
+        time.
 
         Cancelling this removes the request from the queue, except for calls that have begun.
         """
         rows, shapes, limit = 1, None, self._parameters.max_batch_size
         if queue.batched:
-            rows = max((len(values) for values in inputs.values() if np.ndim(values)), default=1) or 1
+            rows = (
+                max((len(values) for values in inputs.values() if np.ndim(values)), default=1) or 1
+            )
             if rows > self.max_rows:
-                raise ServingError(f"expected at most {self.max_rows} rows, got {rows}; send parts", 413)
+                raise ServingError(
+                    f"expected at most {self.max_rows} rows, got {rows}; send parts", 413
+                )
             if sum(request.rows for request in queue.requests) + rows > self.max_rows:
                 raise ServingError("the queue of this signature is full; try again later", 429)
             if _common_rows(inputs):
@@ -81,7 +88,9 @@ class BatchScheduler:
         return _join(await asyncio.gather(*(self._run(queue, request) for request in requests)))
 
     def close(self) -> bool:
-        """Ends the idle threads; returns False if a call is still running, because it cannot be stopped."""
+        """Ends the idle threads; returns False if a call is still running, because it cannot be
+        stopped.
+        """
         self._threads.shutdown(wait=False, cancel_futures=True)
         return not self._running
 
@@ -113,7 +122,9 @@ class BatchScheduler:
             batch = self._first_batch(queue.requests)
             self._take(queue, batch)
             self._running += 1
-            call = asyncio.get_running_loop().run_in_executor(self._threads, self._answers, queue, batch)
+            call = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._answers, queue, batch
+            )
             call.add_done_callback(partial(self._finish, batch))
 
     def _first_batch(self, requests: list[_Request]) -> list[_Request]:
@@ -121,12 +132,18 @@ class BatchScheduler:
         first, rows, count = requests[0], requests[0].rows, 1
         for request in requests[1:]:
             rows += request.rows
-            if not first.shapes or request.shapes != first.shapes or rows > self._parameters.max_batch_size:
+            if (
+                not first.shapes
+                or request.shapes != first.shapes
+                or rows > self._parameters.max_batch_size
+            ):
                 break
             count += 1
         return requests[:count]
 
-    def _finish(self, batch: list[_Request], call: "asyncio.Future[list[Tensors | Exception]]") -> None:
+    def _finish(
+        self, batch: list[_Request], call: "asyncio.Future[list[Tensors | Exception]]"
+    ) -> None:
         self._running -= 1
         for request, answer in zip(batch, call.result(), strict=True):
             if request.answer.done():
@@ -140,8 +157,8 @@ class BatchScheduler:
     def _answers(self, queue: SignatureQueue, batch: list[_Request]) -> list[Tensors | Exception]:
         """Returns the outputs of requests, by one call.
 
-        If the call fails, each half of the requests is tried again, until the faulty requests are alone: no
-        other request fails, at the cost of a few calls rather than one for each request.
+        If the call fails, each half of the requests is tried again, until the faulty requests are
+        alone: no other request fails, at the cost of a few calls rather than one for each request.
         """
         ends = np.cumsum([request.rows for request in batch])
         started = time.perf_counter()

@@ -1,7 +1,8 @@
 """Connections: limits on their number, on the head of a request, and on the time that it may take.
 
-uvicorn has a limit on a connection between two requests only. Here, a connection that sends nothing, or half
-a head, is closed after some seconds, and earlier if others need its place: so health is always answered.
+uvicorn has a limit on a connection between two requests only. Here, a connection that sends
+nothing, or half a head, is closed after some seconds, and earlier if others need its place: so
+health is always answered.
 """
 
 import asyncio
@@ -32,8 +33,10 @@ class Door:
     head_bytes: int
     head_seconds: float
     spare: int = SPARE
-    always: Callable[[str], bool] = lambda path: False  # paths that are answered even if there is no room
-    waiting: "dict[Connection, None]" = field(default_factory=dict)  # the one that waits longest is first
+    # Paths that are answered even if there is no room.
+    always: Callable[[str], bool] = lambda path: False
+    # The one that waits longest is first.
+    waiting: "dict[Connection, None]" = field(default_factory=dict)
 
 
 class Connection(HttpToolsProtocol):
@@ -146,7 +149,8 @@ class Connection(HttpToolsProtocol):
         REFUSED.labels("malformed").inc()
         self._is_refused = True
         self.flow.resume_reading()  # What is unread when a socket closes takes the answer with it.
-        if self._is_in_body and self.pipeline:  # The request has not been begun, and is not complete.
+        # The request has not been begun, and is not complete.
+        if self._is_in_body and self.pipeline:
             self.pipeline.popleft()
             self._is_in_body = False
         elif self.cycle is None or self.cycle.response_complete or not self._has_to_wait():
@@ -157,7 +161,9 @@ class Connection(HttpToolsProtocol):
         return self.cycle.response_started or not self._is_in_body
 
     def _refuse(self) -> None:
-        """Answers a request that cannot be read, unless it has had an answer, and closes the connection."""
+        """Answers a request that cannot be read, unless it has had an answer, and closes the
+        connection.
+        """
         if not (self._is_in_body and self.cycle.response_complete):
             body = json.dumps({"error": _WORDS[self._status]}).encode()
             head = b"HTTP/1.1 %d %s\r\n" % (self._status, _REASONS[self._status])
@@ -183,13 +189,17 @@ class Connection(HttpToolsProtocol):
         self._head_timer = None
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Reads the request again without its upgrade, after which the parser expects another protocol."""
+        """Reads the request again without its upgrade, after which the parser expects another
+        protocol.
+        """
         version = self.parser.get_http_version().encode()
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
         for name, value in self.headers:
             if name == b"connection":
                 tokens = [token.strip() for token in value.split(b",")]
-                value = b", ".join(t for t in tokens if t.lower() not in (b"upgrade", b"http2-settings"))
+                value = b", ".join(
+                    t for t in tokens if t.lower() not in (b"upgrade", b"http2-settings")
+                )
             if name not in (b"upgrade", b"http2-settings"):
                 lines.append(name + b": " + value)
         self.parser = httptools.HttpRequestParser(self)
@@ -198,10 +208,11 @@ class Connection(HttpToolsProtocol):
 
 
 def room_for(connections: int) -> tuple[int, int]:
-    """Raises the limit on open files as far as the system lets it; returns how many connections fit into it.
+    """Raises the limit on open files as far as the system lets it; returns how many connections fit
+    into it.
 
-    The second number is that of further connections, which are refused with an answer. A server that accepts
-    more would fail to accept any, and could not open a new version of a model.
+    The second number is that of further connections, which are refused with an answer. A server
+    that accepts more would fail to accept any, and could not open a new version of a model.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_open = _open_files()
@@ -226,6 +237,8 @@ def _open_files() -> int:
 async def _busy(scope: Any, receive: Any, send: Any) -> None:
     REFUSED.labels("connections").inc()
     response: Response = JSONResponse(
-        {"error": "too many connections; try again later"}, 503, {"connection": "close", "retry-after": "1"}
+        {"error": "too many connections; try again later"},
+        503,
+        {"connection": "close", "retry-after": "1"},
     )
     await response(scope, receive, send)

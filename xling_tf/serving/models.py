@@ -1,4 +1,6 @@
-"""The versions of the served models: finds them by polling, loads, warms up, replaces and releases them."""
+"""The versions of the served models: finds them by polling, loads, warms up, replaces and releases
+them.
+"""
 
 import gc
 import logging
@@ -26,14 +28,16 @@ from xling_tf.serving.protocol import ServingError, Tensors, is_callable, sample
 # In a version's folder (TensorFlow Serving's g3doc/saved_model_warmup.md); at most 1,000 are used.
 WARMUP_REQUESTS = Path("assets.extra") / "tf_serving_warmup_requests"
 
-# ToHTTPStatusCode of model_servers/http_server.cc, for the codes of a model's errors; others are 500.
+# ToHTTPStatusCode of model_servers/http_server.cc, for the codes of a model's errors; others are
+# 500.
 _STATUSES = {3: 400, 4: 504, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 14: 503}
 
 
 class Servable:
     """A loaded version of a model: its SignatureDefs, and a queue for each signature.
 
-    Requests hold a reference while they need it. Without references, the memory of the version is released.
+    Requests hold a reference while they need it. Without references, the memory of the version is
+    released.
     """
 
     def __init__(self, name: str, version: int, folder: Path) -> None:
@@ -57,7 +61,8 @@ class Servable:
     def warm_up(self, folder: Path) -> None:
         """Runs the warm-up requests or, without any, each signature once.
 
-        A request that fails raises a `UserError`: as in TensorFlow Serving, the version is then not served.
+        A request that fails raises a `UserError`: as in TensorFlow Serving, the version is then not
+        served.
         """
         path = folder / WARMUP_REQUESTS
         if not path.is_file():
@@ -77,25 +82,29 @@ class Servable:
 class ServedModel:
     """A model and its version that is served; `poll` looks for another one in its folder.
 
-    The largest version is served (TensorFlow Serving's policy `latest`). A version replaces another once it
-    is loaded and warmed up; the old one stays until its last request is answered. A version that cannot be
-    loaded is tried again when its files change.
+    The largest version is served (TensorFlow Serving's policy `latest`). A version replaces another
+    once it is loaded and warmed up; the old one stays until its last request is answered. A version
+    that cannot be loaded is tried again when its files change.
     """
 
     def __init__(self, name: str, path: Path) -> None:
         self.name = name
         self.path = path  # of an export, or of a folder of exports named by their versions
         self.current: Servable | None = None
-        # For every version so far: its state, and the code and message of its error; replaced, not changed.
+        # For every version so far: its state, and the code and message of its error; replaced, not
+        # changed.
         self.states: dict[int, tuple[str, str, str]] = {}
-        self._tried: dict[int, object] = {}  # for every version, its files at the last attempt to load it
+        # For every version, its files at the last attempt to load it.
+        self._tried: dict[int, object] = {}
 
     def servable(self, version: str | None = None) -> Servable:
         """The served version; a `ServingError` 404 if a request asks for another one."""
         current = self.current
         # OpenVINO's clients ask for version 0 if they are given none.
         if current is None or version not in (None, "0", str(current.version)):
-            raise ServingError(f"version {version or 'latest'} of model {self.name} is not served", 404)
+            raise ServingError(
+                f"version {version or 'latest'} of model {self.name} is not served", 404
+            )
         return current
 
     def states_of(self, version: str | None = None) -> dict[int, tuple[str, str, str]]:
@@ -108,7 +117,8 @@ class ServedModel:
     def poll(self) -> None:
         """Serves the largest version that can be loaded; without one, the current version stays."""
         if any(state == "UNLOADING" for state, _, _ in self.states.values()):
-            gc.collect()  # A request's error and its traceback refer to each other, and to the version.
+            # A request's error and its traceback refer to each other, and to the version.
+            gc.collect()
         try:
             for version, folder in sorted(find_versions(self.path).items(), reverse=True):
                 if self._load(version, folder):
@@ -117,10 +127,13 @@ class ServedModel:
             log(logging.ERROR, "poll_failed", model=self.name, error=str(error))
 
     def _load(self, version: int, folder: Path) -> bool:
-        """Loads a version unless its files are those of the last attempt; returns True if it is served."""
+        """Loads a version unless its files are those of the last attempt; returns True if it is
+        served.
+        """
         old, stats = self.current, ((path, path.lstat()) for path in sorted(folder.rglob("*")))
         files = [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-        is_served = old is not None and old.version == version  # perhaps an older export of the same number
+        # Perhaps an older export of the same number.
+        is_served = old is not None and old.version == version
         if self._tried.get(version) == files:
             return is_served
         self._tried[version] = files
@@ -165,7 +178,9 @@ def load_models(paths: Mapping[str, Path]) -> dict[str, ServedModel]:
 
 
 def follow(models: Mapping[str, ServedModel], poll_seconds: float) -> Event:
-    """Polls the models' folders in a thread until the returned event is set; never if `poll_seconds` is 0."""
+    """Polls the models' folders in a thread until the returned event is set; never if
+    `poll_seconds` is 0.
+    """
     stopped = Event()
 
     def run() -> None:
@@ -179,11 +194,14 @@ def follow(models: Mapping[str, ServedModel], poll_seconds: float) -> Event:
 
 
 def find_versions(path: Path) -> dict[int, Path]:
-    """The folders of a model's versions: version 1 for an export, else its subfolders named by integers."""
+    """The folders of a model's versions: version 1 for an export, else its subfolders named by
+    integers.
+    """
     if (path / SAVED_MODEL).is_file():
         return {1: path}
     folders = sorted(path.iterdir()) if path.is_dir() else []
-    numbered = (folder for folder in folders if re.fullmatch("[0-9]{1,18}", folder.name))  # fit in 64 bits
+    # Fit in 64 bits.
+    numbered = (folder for folder in folders if re.fullmatch("[0-9]{1,18}", folder.name))
     return {int(folder.name): folder for folder in numbered if folder.is_dir()}
 
 
@@ -212,5 +230,7 @@ def _release(model: list[Any]) -> None:
 
 def _is_batchable(signature: SignatureDef) -> bool:
     """True if a signature takes and gives any number of rows."""
-    shapes = [info.tensor_shape for info in (*signature.inputs.values(), *signature.outputs.values())]
+    shapes = [
+        info.tensor_shape for info in (*signature.inputs.values(), *signature.outputs.values())
+    ]
     return bool(signature.inputs) and all(shape.dim and shape.dim[0].size == -1 for shape in shapes)

@@ -1,8 +1,8 @@
 """JSON of the server's protocols: requests to arrays, arrays to answers.
 
-Sources: TensorFlow Serving's `g3doc/api_rest.md`; OpenAI's API reference, "Embeddings" and "Models";
-`docs/openapi.json` of Text Embeddings Inference (TEI). OpenAI's lists of tokens are rejected, because they
-are ids of OpenAI's models.
+Sources: TensorFlow Serving's `g3doc/api_rest.md`; OpenAI's API reference, "Embeddings" and
+"Models"; `docs/openapi.json` of Text Embeddings Inference (TEI). OpenAI's lists of tokens are
+rejected, because they are ids of OpenAI's models.
 """
 
 import base64
@@ -23,14 +23,31 @@ Vectors = NDArray[np.float32]  # [texts, dim]
 # A value of two bytes takes a hundred as a Python object: 32 MiB of brackets would take gigabytes.
 # Every comma and opening bracket counts as a value, also inside texts.
 MAX_VALUES = 10**6
-# The dtypes of inputs that JSON can hold, by TensorFlow's numbers, and the types of values by a dtype's kind.
+# The dtypes of inputs that JSON can hold, by TensorFlow's numbers, and the types of values by a
+# dtype's kind.
 _INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64)
 _TYPES = (tf.string, tf.bool, tf.float16, tf.float32, tf.float64, *_INTEGERS)
 _DTYPES = {dtype.as_datatype_enum: np.dtype(dtype.as_numpy_dtype) for dtype in _TYPES}
 _JSON_TYPES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float), "O": (str, dict)}
 # What each path knows; a model's path knows those of "predict".
-_TEI = {"model", "inputs", "dimensions", "signature_name", "prompt_name", "truncate", "truncation_direction"}
-_OPENAI = {"model", "input", "dimensions", "encoding_format", "user", "signature_name", "input_type"}
+_TEI = {
+    "model",
+    "inputs",
+    "dimensions",
+    "signature_name",
+    "prompt_name",
+    "truncate",
+    "truncation_direction",
+}
+_OPENAI = {
+    "model",
+    "input",
+    "dimensions",
+    "encoding_format",
+    "user",
+    "signature_name",
+    "input_type",
+}
 _FIELDS = {
     "predict": {"signature_name", "instances", "inputs"},
     "/v1/embeddings": _OPENAI | {"normalize"},
@@ -40,7 +57,9 @@ _FIELDS = {
 _HINTS = dict.fromkeys(
     ("dimension", "output_dimension", "output_dimensionality"), "the width is 'dimensions'"
 )
-_HINTS |= dict.fromkeys(("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')")
+_HINTS |= dict.fromkeys(
+    ("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')"
+)
 _ROLES = {"query": "question_encoder", **dict.fromkeys(("passage", "document"), "response_encoder")}
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -55,7 +74,9 @@ class ServingError(Exception):
 
 
 def parse_request(body: bytes) -> dict[str, Any]:
-    """Reads the JSON object of a request, without members that are null; or raises a `ServingError`."""
+    """Reads the JSON object of a request, without members that are null; or raises a
+    `ServingError`.
+    """
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"expected at most {MAX_VALUES} values in a request", 413)
     try:
@@ -73,9 +94,11 @@ def dump(document: object) -> bytes:
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request to arrays by input, with strings as `bytes` in object arrays.
+    """Converts the values of a request to arrays by input, with strings as `bytes` in object
+    arrays.
 
-    Returns them, and True if the request has `instances` (rows), False if it has `inputs` (columns).
+    Returns them, and True if the request has `instances` (rows), False if it has `inputs`
+    (columns).
     """
     if ("instances" in document) == ("inputs" in document):
         raise ServingError("expected either 'instances' or 'inputs'")
@@ -87,7 +110,9 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
     else:
         named_rows = [_by_input(row, [*infos]) for row in rows]
         columns = {name: [row[name] for row in named_rows] for name in infos}
-    return {name: _to_array(name, columns[name], info) for name, info in infos.items()}, rows is not None
+    return {
+        name: _to_array(name, columns[name], info) for name, info in infos.items()
+    }, rows is not None
 
 
 def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
@@ -101,7 +126,9 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
     """
     sizes = {array.shape[:1] for array in outputs.values()}
     if row_form and (len(sizes) != 1 or () in sizes):
-        raise ServingError(f"the outputs {sorted(outputs)} are not rows; send 'inputs', not 'instances'")
+        raise ServingError(
+            f"the outputs {sorted(outputs)} are not rows; send 'inputs', not 'instances'"
+        )
     values = {name: _from_array(name, outputs[name]) for name in sorted(outputs)}
     answer: Any = values
     if len(values) == 1:
@@ -112,12 +139,17 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
 
 
 def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str, Any]) -> bytes:
-    """Formats the answer to `GET /v1/models/m`, largest version first (apis/get_model_status.proto).
+    """Formats the answer to `GET /v1/models/m`, largest version first
+    (apis/get_model_status.proto).
 
     `more` is OpenAI's description of the model, which has the same path.
     """
     statuses = [
-        {"version": str(version), "state": state, "status": {"error_code": code, "error_message": text}}
+        {
+            "version": str(version),
+            "state": state,
+            "status": {"error_code": code, "error_message": text},
+        }
         for version, (state, code, text) in sorted(states.items(), reverse=True)
     ]
     return dump({"model_version_status": statuses, **more})
@@ -126,7 +158,9 @@ def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str,
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
     """Formats the answer to `GET /v1/models/m/metadata`."""
     options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
-    definitions = {name: MessageToDict(signature, **options) for name, signature in signatures.items()}
+    definitions = {
+        name: MessageToDict(signature, **options) for name, signature in signatures.items()
+    }
     specification = {"name": model, "signature_name": "", "version": str(version)}
     metadata = {"signature_def": {"signature_def": definitions}}
     return dump({"model_spec": specification, "metadata": metadata})
@@ -145,7 +179,9 @@ def require_fields(document: Mapping[str, Any], path: str) -> None:
 
 
 def merge_parameters(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a request with the members of `parameters`, where Hugging Face's clients put options."""
+    """Returns a request with the members of `parameters`, where Hugging Face's clients put
+    options.
+    """
     parameters = document.get("parameters", {})
     if not isinstance(parameters, dict) or parameters.keys() & document.keys():
         message = "'parameters' must be an object, whose members do not stand beside it as well"
@@ -164,7 +200,8 @@ def count_rows(document: Mapping[str, Any]) -> int:
 def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[str, Any]:
     """Returns a request to OpenAI's path or to TEI's, with its texts as `input`.
 
-    A sentence to compare with others comes first. Raises a `ServingError` if the request is malformed.
+    A sentence to compare with others comes first. Raises a `ServingError` if the request is
+    malformed.
 
     Example:
         >>> to_embed({"input": "Hola", "dimensions": 64})
@@ -174,9 +211,14 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
     match texts:
         case str() if path != "/similarity":
             texts = [texts]
-        case {"source_sentence": source, "sentences": [*sentences], **others} if path in ("/", "/similarity"):
+        case {"source_sentence": source, "sentences": [*sentences], **others} if path in (
+            "/",
+            "/similarity",
+        ):
             if others or "normalize" in document:
-                raise ServingError("a comparison takes source_sentence and sentences, and no 'normalize'")
+                raise ServingError(
+                    "a comparison takes source_sentence and sentences, and no 'normalize'"
+                )
             texts = [source, *sentences]
         case _ if path == "/similarity":
             raise ServingError("'inputs' must have source_sentence and sentences", param="inputs")
@@ -196,7 +238,9 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
 
 
 def signature_of(document: Mapping[str, Any]) -> str | None:
-    """Returns the signature that a request for vectors asks for, by its name or by the role of its texts."""
+    """Returns the signature that a request for vectors asks for, by its name or by the role of its
+    texts.
+    """
     given = [name for name in ("signature_name", "input_type", "prompt_name") if document.get(name)]
     is_raw = not document.get("normalize", True)
     if len(given) > 1 or (given and is_raw):
@@ -220,9 +264,13 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
     if document.get("truncate", True):
         return
     if max_tokens is None:
-        raise ServingError("'truncate' must be true: the model does not say where it cuts", param="truncate")
+        raise ServingError(
+            "'truncate' must be true: the model does not say where it cuts", param="truncate"
+        )
     if any(len(text.encode()) + 2 > max_tokens for text in document["input"]):
-        raise ServingError(f"a text may have more than {max_tokens} tokens, which is the maximum", 413)
+        raise ServingError(
+            f"a text may have more than {max_tokens} tokens, which is the maximum", 413
+        )
 
 
 def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
@@ -239,13 +287,17 @@ def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
 
 
 def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors) -> bytes:
-    """Formats the answer to a request to OpenAI's path; words and punctuation marks are counted as tokens."""
+    """Formats the answer to a request to OpenAI's path; words and punctuation marks are counted as
+    tokens.
+    """
     rows: Any = vectors
     if document.get("encoding_format") == "base64":
         rows = [base64.b64encode(row.tobytes()).decode() for row in vectors]
     # One by one, so that other threads have their turns between them.
     count = sum(1 for text in document["input"] for _ in _TOKEN.finditer(text))
-    data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
+    data = [
+        {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
+    ]
     usage = {"prompt_tokens": count, "total_tokens": count}
     return dump({"object": "list", "data": data, "model": model, "usage": usage})
 
@@ -274,7 +326,9 @@ def _is_base64(value: Any) -> bool:
 
 
 def _by_input(value: Any, names: list[str]) -> Mapping[str, Any]:
-    """Returns the values of inputs by name, from an object of them or the value of the only input."""
+    """Returns the values of inputs by name, from an object of them or the value of the only
+    input.
+    """
     if len(names) == 1 and (not isinstance(value, dict) or _is_base64(value)):
         return {names[0]: value}
     if not isinstance(value, dict) or value.keys() != set(names):
@@ -288,14 +342,20 @@ def _to_array(name: str, value: Any, info: TensorInfo) -> np.ndarray:
     array = np.array(value, object)
     elements = array.ravel().tolist()
     allowed, expected = _JSON_TYPES[dtype.kind], "string" if dtype.kind == "O" else dtype.name
-    if others := sorted({type(element).__name__ for element in elements if type(element) not in allowed}):
-        raise ServingError(f"input {name} must be {expected}, in lists of equal length, but has {others}")
+    if others := sorted(
+        {type(element).__name__ for element in elements if type(element) not in allowed}
+    ):
+        raise ServingError(
+            f"input {name} must be {expected}, in lists of equal length, but has {others}"
+        )
     if not shape.is_compatible_with(array.shape):
         raise ServingError(f"input {name} must have shape {shape}, not {array.shape}")
     flat = np.empty(len(elements), dtype)
     try:
         with np.errstate(over="raise"):
-            flat[:] = [_to_bytes(element) for element in elements] if dtype.kind == "O" else elements
+            flat[:] = (
+                [_to_bytes(element) for element in elements] if dtype.kind == "O" else elements
+            )
     except ArithmeticError:
         raise ServingError(f"input {name} has a number that is no {expected}") from None
     return flat.reshape(array.shape)
@@ -315,7 +375,9 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def _from_array(name: str, array: np.ndarray) -> Any:
-    """Converts an array for orjson; bytes become text, or base64 if the output's name ends in `_bytes`."""
+    """Converts an array for orjson; bytes become text, or base64 if the output's name ends in
+    `_bytes`.
+    """
     if array.dtype.kind == "O":
         texts: list[Any] = [value.decode("utf-8", "replace") for value in array.flat]
         if name.endswith("_bytes"):

@@ -25,14 +25,16 @@ Heads = dict[str, Any]  # a task's layers by name
 class Batch(NamedTuple):
     """A batch of examples of one task; an example has a text in each of the task's columns."""
 
-    features: TokenFeatures  # of [columns * batch] texts, column after column, which are encoded in one pass
+    # Of [columns * batch] texts, column after column, which are encoded in one pass.
+    features: TokenFeatures
     fingerprints: tf.Tensor  # [columns, batch] int64, equal for equal texts
     labels: tf.Tensor  # [batch] int32; 0 if the task has no labels
     vectors: tf.Tensor  # [batch, dim] float32 vectors of a teacher; [batch, 0] without a teacher
 
 
 class Anchor:
-    """Keeps a copy of the weights that training will change, and pulls encodings towards those of the copy.
+    """Keeps a copy of the weights that training will change, and pulls encodings towards those of
+    the copy.
 
     An index of vectors from before the training then stays usable.
     """
@@ -49,8 +51,8 @@ class Anchor:
 class Task:
     """A training task over a shared encoder.
 
-    A new kind of task is a subclass and a row of `xling_tf.config.TASKS`. Tasks of one kind in several
-    languages share their heads.
+    A new kind of task is a subclass and a row of `xling_tf.config.TASKS`. Tasks of one kind in
+    several languages share their heads.
 
     Args:
         name: Name in logs and scores, unique in the experiment.
@@ -60,31 +62,45 @@ class Task:
         heads: The layers from `make_heads`.
     """
 
-    # The text fields of a record that the task encodes, in the order of `score`; may depend on the settings.
+    # The text fields of a record that the task encodes, in the order of `score`; may depend on the
+    # settings.
     columns: tuple[str, ...]
-    roles: tuple[str, ...] = ()  # prompts of the columns, see `ModelInfo.role_prompts`; () for the default
-    hard_negatives: int = 0  # number of mined wrong texts that each example has; they are read if above 0
-    num_contexts: int = 0  # how many of the last columns are contexts: longer, encoded as averages of words
+    # Prompts of the columns, see `ModelInfo.role_prompts`; () for the default.
+    roles: tuple[str, ...] = ()
+    # Number of mined wrong texts that each example has; they are read if above 0.
+    hard_negatives: int = 0
+    # How many of the last columns are contexts: longer, encoded as averages of words.
+    num_contexts: int = 0
     group: str = ""  # name of the task and its heads in `TASKS`
     kind: ClassVar[str]  # of record, in `RECORD_TYPES`
-    by_length: ClassVar[bool] = True  # batches hold texts of similar length; False: neighbours in a corpus
+    # Batches hold texts of similar length; False: neighbours in a corpus.
+    by_length: ClassVar[bool] = True
 
     def __init__(
-        self, name: str, languages: str, config: Any, similarity: SimilarityConfig, heads: Mapping[str, Any]
+        self,
+        name: str,
+        languages: str,
+        config: Any,
+        similarity: SimilarityConfig,
+        heads: Mapping[str, Any],
     ) -> None:
         self.name, self.languages = name, languages
         self.config, self.similarity, self.heads = config, similarity, dict(heads)
 
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
-        """Returns the languages or pairs of the task; there is one task for each (see `mirrored`)."""
+        """Returns the languages or pairs of the task; there is one task for each (see
+        `mirrored`).
+        """
         if RECORD_TYPES[cls.kind].is_bilingual:
             return data.language_pairs
         return [data.source, *(data.targets if getattr(config, "in_targets", True) else ())]
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
-        """Makes the layers, already built, that the task puts on the encoder; most tasks have none."""
+        """Makes the layers, already built, that the task puts on the encoder; most tasks have
+        none.
+        """
         return {}
 
     @classmethod
@@ -104,7 +120,9 @@ class Task:
     def mirrored(
         cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
     ) -> list[Self]:
-        """Makes a task for each of `languages_of`; they share the heads (Chidambaram 2019, sec. 2.2)."""
+        """Makes a task for each of `languages_of`; they share the heads (Chidambaram 2019, sec.
+        2.2).
+        """
         settings = config.tasks[name]
         tasks = []
         for languages in cls.languages_of(settings, data):
@@ -115,45 +133,66 @@ class Task:
 
     @property
     def teacher(self) -> str:
-        """`config.teacher`, the model whose vectors of the first column are `Batch.vectors`; "" for none."""
+        """`config.teacher`, the model whose vectors of the first column are `Batch.vectors`; "" for
+        none.
+        """
         return getattr(self.config, "teacher", "")
 
     @property
     def miner(self) -> str:
-        """`config.miner`, the model that finds each example's wrong text, the last column; "" for none."""
+        """`config.miner`, the model that finds each example's wrong text, the last column; "" for
+        none.
+        """
         return getattr(self.config, "miner", "")
 
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
-        """Raises a `UserError` if an encoder of this width cannot learn from vectors of `dim` numbers."""
+        """Raises a `UserError` if an encoder of this width cannot learn from vectors of `dim`
+        numbers.
+        """
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Selects the records of a corpus that are examples of the task; by default all."""
         return records
 
     def learned(self, records: StoredRecords) -> StoredRecords:
-        """Selects the records of a corpus whose texts the task learns from; by default those of `select`."""
+        """Selects the records of a corpus whose texts the task learns from; by default those of
+        `select`.
+        """
         return self.select(records)
 
-    def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Returns a function like `texts`; override it if the columns depend on all records of a corpus."""
+    def columns_of(
+        self, records: StoredRecords
+    ) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
+        """Returns a function like `texts`; override it if the columns depend on all records of a
+        corpus.
+        """
         return self.texts
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
-        """Returns `[records]` UTF-8 bytes for each of `columns`: by default, the fields of that name."""
+        """Returns `[records]` UTF-8 bytes for each of `columns`: by default, the fields of that
+        name.
+        """
         return [records.column(name) for name in self.columns]
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
-        """Receives a sample of the training texts, in parts, before training; most tasks ignore it."""
+        """Receives a sample of the training texts, in parts, before training; most tasks ignore
+        it.
+        """
 
     def losses(
-        self, encoder: TokenEncoder, batch: Batch, anchor: Anchor | None = None, training: bool = False
+        self,
+        encoder: TokenEncoder,
+        batch: Batch,
+        anchor: Anchor | None = None,
+        training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes the losses of a batch.
 
         Args:
             encoder: The shared encoder.
             batch: Examples of the task.
-            anchor: Adds the distance to earlier encodings, averaged over the columns, to the losses.
+            anchor: Adds the distance to earlier encodings, averaged over the columns, to the
+                losses.
             training: True in a training step.
 
         Returns:
@@ -176,28 +215,43 @@ class Task:
         return columns, *self.score(columns, batch)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the `[batch]` losses and hits from the `[batch, dim]` encodings of each column."""
+        """Computes the `[batch]` losses and hits from the `[batch, dim]` encodings of each
+        column.
+        """
         raise NotImplementedError(f"{type(self).__name__} must define score or encode_and_score")
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False
     ) -> list[tf.Tensor]:
-        """Returns the `[batch, dim]` encodings of each column of a batch's features, for `score`."""
+        """Returns the `[batch, dim]` encodings of each column of a batch's features, for
+        `score`.
+        """
         words = encoder.embed_words(features.words, training)
-        return tf.split(self.encode_sentences(encoder, words, features, training), len(self.columns))
+        return tf.split(
+            self.encode_sentences(encoder, words, features, training), len(self.columns)
+        )
 
     def encode_sentences(
-        self, encoder: TokenEncoder, words: tf.Tensor, features: TokenFeatures, training: bool = False
+        self,
+        encoder: TokenEncoder,
+        words: tf.Tensor,
+        features: TokenFeatures,
+        training: bool = False,
     ) -> tf.Tensor:
-        """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the heads."""
+        """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the
+        heads.
+        """
         tokens, lengths = features.tokens, features.lengths
         if not training:
             encodings = in_micro_batches(
-                lambda part: encoder.encode(words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32)),
+                lambda part: encoder.encode(
+                    words, part.to_tensor(), tf.cast(part.row_lengths(), tf.int32)
+                ),
                 tf.RaggedTensor.from_tensor(tokens, lengths),
                 encoder.hidden_dim,
             )
-        # A GPU step's time goes into launching kernels, of which three groups have three times as many.
+        # A GPU step's time goes into launching kernels, of which three groups have three times as
+        # many.
         elif encoder.length_groups > 1 and not tf.config.list_logical_devices("GPU"):
             encodings = shortest_first(partial(_encode_in_groups, encoder, words), tokens, lengths)
         else:
@@ -206,7 +260,9 @@ class Task:
 
     @property
     def trace_key(self) -> str:
-        """Tasks with the same key share the graph of their losses: they differ only in their batches."""
+        """Tasks with the same key share the graph of their losses: they differ only in their
+        batches.
+        """
         return f"{self.group} {type(self).__name__}"
 
     def variables(self) -> list[keras.Variable]:
@@ -217,7 +273,9 @@ class Task:
 def _encode_in_groups(
     encoder: TokenEncoder, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor
 ) -> tf.Tensor:
-    """Encodes sentences that are sorted by length, in `length_groups` of about as many tokens each."""
+    """Encodes sentences that are sorted by length, in `length_groups` of about as many tokens
+    each.
+    """
     ends = tf.cumsum(lengths)
     total = tf.reduce_sum(lengths)
     shares = [total * group // encoder.length_groups for group in range(1, encoder.length_groups)]
@@ -238,7 +296,9 @@ def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Te
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Concatenates the rows of all replicas; also returns the position of the first row of this one."""
+    """Concatenates the rows of all replicas; also returns the position of the first row of this
+    one.
+    """
     # So that the replicas share the candidates of the whole batch.
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

@@ -15,10 +15,11 @@ from xling_tf.tasks.base import Batch, Task, gather_candidates
 class Distillation(Task):
     """Pulls a sentence and its translation towards the teacher's vector of the sentence.
 
-    This is Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using Knowledge
-    Distillation", sec. 2, with the cosine in place of the squared distance, so that vectors may have any
-    length. With `score_scale`, the student learns the teacher's similarities between the batch's sentences.
-    The teacher never sees the translation, and need not know its language.
+    This is Reimers and Gurevych 2020, "Making Monolingual Sentence Embeddings Multilingual using
+    Knowledge Distillation", sec. 2, with the cosine in place of the squared distance, so that
+    vectors may have any length. With `score_scale`, the student learns the teacher's similarities
+    between the batch's sentences. The teacher never sees the translation, and need not know its
+    language.
     """
 
     kind: ClassVar[str] = "parallel"
@@ -27,16 +28,20 @@ class Distillation(Task):
 
     @classmethod
     def languages_of(cls, config: DistillationConfig, data: DataConfig) -> list[str]:
-        """See `Task.languages_of`: a pair for each target, because the teacher knows the source language."""
+        """See `Task.languages_of`: a pair for each target, because the teacher knows the source
+        language.
+        """
         return [f"{data.source}-{target}" for target in data.targets]
 
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
-        """See `Task.require_teacher`: vectors must be as wide as the encoder's; similarities need not."""
+        """See `Task.require_teacher`: vectors must be as wide as the encoder's; similarities need
+        not.
+        """
         if dim != hidden_dim and not self.config.score_scale:
             raise UserError(
-                f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those of {name} "
-                f"have width {dim}: set encoder.hidden_dim={dim}, or learn similarities instead of vectors, "
-                f"with tasks.{self.group}.score_scale=20"
+                f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those "
+                f"of {name} have width {dim}: set encoder.hidden_dim={dim}, or learn similarities "
+                f"instead of vectors, with tasks.{self.group}.score_scale=20"
             )
 
     def select(self, records: StoredRecords) -> StoredRecords:
@@ -58,7 +63,9 @@ class Distillation(Task):
             sides = [unit_length(source), unit_length(target)]
             gathered = [gather_candidates(side)[0] for side in sides]
             divergences = [
-                score_divergence(side, others, teacher, candidates, positions, scale=self.config.score_scale)
+                score_divergence(
+                    side, others, teacher, candidates, positions, scale=self.config.score_scale
+                )
                 for side, others in zip(sides, gathered, strict=True)
             ]
             losses, sources = tf.add_n(divergences) / 2, gathered[0]

@@ -11,7 +11,13 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
-from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, require_as_many, texts
+from xling_tf.tasks.signatures import (
+    ModelParts,
+    Signature,
+    SignatureDescription,
+    require_as_many,
+    texts,
+)
 
 
 class InferenceSignature(Signature):
@@ -19,7 +25,9 @@ class InferenceSignature(Signature):
 
     @tf.function(input_signature=texts("premise", "hypothesis"), autograph=False)
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
-        """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; inputs of any shape are flattened."""
+        """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; inputs of any shape are
+        flattened.
+        """
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
         hypothesis = require_as_many(hypothesis, premise, "expected as many hypotheses as premises")
         vectors = self.scaled_for_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))
@@ -46,7 +54,8 @@ class Inference(Task):
             "inference",
             ("premise", "hypothesis"),
             f"probabilities of {labels}, float32 `[pairs, 3]`",
-            'encoder.inference(["A cat sleeps."], ["Un gato duerme."])   # float32 [1, 3]: ' + labels,
+            'encoder.inference(["A cat sleeps."], ["Un gato duerme."])   # float32 [1, 3]: '
+            + labels,
         )
         return [InferenceSignature(parts, description)]
 
@@ -67,8 +76,8 @@ class Inference(Task):
 class GradedSimilarity(Task):
     """Maximises the correlation of cosines with people's scores, by which STS is evaluated.
 
-    All pairs of a batch have the same loss, that of the whole batch. A pair is a hit if its cosine and its
-    score are on the same side of the batch's means.
+    All pairs of a batch have the same loss, that of the whole batch. A pair is a hit if its cosine
+    and its score are on the same side of the batch's means.
     """
 
     kind: ClassVar[str] = "similarity"
@@ -77,7 +86,10 @@ class GradedSimilarity(Task):
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
         """See `Task.languages_of`: each language, and the source with each target."""
-        return [*super().languages_of(config, data), *(f"{data.source}-{code}" for code in data.targets)]
+        return [
+            *super().languages_of(config, data),
+            *(f"{data.source}-{code}" for code in data.targets),
+        ]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: correlates the pairs of all replicas."""
@@ -90,7 +102,9 @@ class GradedSimilarity(Task):
         return loss, hits[offset : offset + count]
 
 
-def make_classifier(config: ExperimentConfig, encoder: TokenEncoder, num_classes: int) -> InferenceHead:
+def make_classifier(
+    config: ExperimentConfig, encoder: TokenEncoder, num_classes: int
+) -> InferenceHead:
     """Makes a classifier of two encodings, already built."""
     classifier = InferenceHead(config.heads.inference_dim, num_classes, name="classifier")
     classifier.build((None, encoder.hidden_dim))

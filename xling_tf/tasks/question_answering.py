@@ -28,13 +28,16 @@ class AnswerSignature(Signature):
     """Encodes answers together with their contexts (Yang et al. 2019, sec. 3.1)."""
 
     @tf.function(input_signature=[*texts("inputs", "context"), TRAINING], autograph=False)
-    def __call__(self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False) -> tf.Tensor:
+    def __call__(
+        self, inputs: tf.Tensor, context: tf.Tensor = "", training: bool = False
+    ) -> tf.Tensor:
         """Encodes answers.
 
         Args:
             inputs: Answers, in a tensor of any shape, which is flattened.
-            context: The context of each answer, or a single string for all of them. For an empty context,
-                the answer itself is the context, as the page of the published module recommends.
+            context: The context of each answer, or a single string for all of them. For an empty
+                context, the answer itself is the context, as the page of the published module
+                recommends.
             training: Has no effect; part of the Reusable SavedModel contract.
 
         Returns:
@@ -44,7 +47,9 @@ class AnswerSignature(Signature):
         message = "expected as many contexts as answers, or a single string"
         contexts = one_for_each(context, answers, message)
         contexts = tf.where(tf.equal(tf.strings.strip(contexts), ""), answers, contexts)
-        averages = self.head("context_encoder")(self.scaled_for_heads(self.encoder.average(contexts)))
+        averages = self.head("context_encoder")(
+            self.scaled_for_heads(self.encoder.average(contexts))
+        )
         vectors = tf.concat([self.scaled_for_heads(self.encode(answers)), averages], axis=1)
         return unit_length(self.head("answer_tower")(vectors))
 
@@ -52,22 +57,30 @@ class AnswerSignature(Signature):
 class QuestionAnswering(RankingTask):
     """Ranks the answer to a question over the others of the batch (Yang et al. 2019, sec. 3.1).
 
-    The shared encoder encodes questions and answers. A separate deep averaging network (Cer et al. 2018, sec.
-    3.2) encodes the context of an answer from the average of its word vectors (footnote 4: "a bag-of-words
-    context feature ... encoded using a separate DAN encoder"). A tower over the question, and a tower over
-    answer and context, make the vectors that are compared; without towers, these are the encoder's own.
+    The shared encoder encodes questions and answers. A separate deep averaging network (Cer et al.
+    2018, sec. 3.2) encodes the context of an answer from the average of its word vectors (footnote
+    4: "a bag-of-words context feature ... encoded using a separate DAN encoder"). A tower over the
+    question, and a tower over answer and context, make the vectors that are compared; without
+    towers, these are the encoder's own.
     """
 
     kind: ClassVar[str] = "questions"
-    # Wrong answers are then from the same documents; the topic alone does not give the right one away.
+    # Wrong answers are then from the same documents; the topic alone does not give the right one
+    # away.
     by_length: ClassVar[bool] = False
     config: QuestionAnsweringConfig
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.num_contexts = int("context_encoder" in self.heads)
-        num_mined = int(bool(self.miner))  # the right answer stands for a wrong one until that is mined
-        self.columns = ("question", "answer", *["answer"] * num_mined, *["context"] * self.num_contexts)
+        # The right answer stands for a wrong one until that is mined.
+        num_mined = int(bool(self.miner))
+        self.columns = (
+            "question",
+            "answer",
+            *["answer"] * num_mined,
+            *["context"] * self.num_contexts,
+        )
         self.roles = ("query", "document", *["document"] * num_mined, *[""] * self.num_contexts)
 
     def select(self, records: StoredRecords) -> StoredRecords:
@@ -100,7 +113,9 @@ class QuestionAnswering(RankingTask):
         heads = dict(parts.heads)
         towers = {"question_tower": heads.pop("question_tower")} if heads else {}
         card = "vectors of questions, near the answers that `response_encoder` encodes"
-        example = 'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
+        example = (
+            'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
+        )
         question = SignatureDescription("question_encoder", ("input",), card, example, "query")
         questions = SentenceSignature(parts._replace(heads=towers), question)
         card, example = "vectors of answers", 'encoder.response_encoder(["It is in Rome."])'
@@ -109,7 +124,10 @@ class QuestionAnswering(RankingTask):
             return [questions, SentenceSignature(parts._replace(heads=heads), answer)]
         answer = answer._replace(
             inputs=("input", "context"),
-            card="vectors of answers and the paragraphs around them; an empty `context` means the answer",
+            card=(
+                "vectors of answers and the paragraphs around them; an empty `context` means the "
+                "answer"
+            ),
             example='encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])',
         )
         return [questions, AnswerSignature(parts._replace(heads=heads), answer)]
@@ -125,7 +143,9 @@ class QuestionAnswering(RankingTask):
         # Contexts are longer: questions and answers are cut to the length of the longest of them.
         tokens = features.tokens[:count, : tf.maximum(1, tf.reduce_max(lengths))]
         sentences = features._replace(tokens=tokens, lengths=lengths)
-        encodings = tf.split(self.encode_sentences(encoder, words, sentences, training), num_sentences)
+        encodings = tf.split(
+            self.encode_sentences(encoder, words, sentences, training), num_sentences
+        )
         if not self.num_contexts:
             return encodings
         contexts = tf.RaggedTensor.from_tensor(features.tokens[count:], features.lengths[count:])

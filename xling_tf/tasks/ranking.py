@@ -1,4 +1,6 @@
-"""Tasks that rank the right text over the others of a batch (Chidambaram et al. 2019, eq. 1-2, sec. 2.2)."""
+"""Tasks that rank the right text over the others of a batch (Chidambaram et al. 2019, eq. 1-2, sec.
+2.2).
+"""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -36,31 +38,36 @@ class RankingTask(Task):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks the candidates of all replicas for each query.
 
-        A candidate does not count as wrong if it has the same text as the right one, or if its query has the
-        same text as this query. The negatives of all examples are candidates of every query to which they are
-        not a right answer. With `similarity.matryoshka_dims`, prefixes of the vectors are ranked as well: the
-        losses are the means, and the hits are those of the whole vectors.
+        A candidate does not count as wrong if it has the same text as the right one, or if its
+        query has the same text as this query. The negatives of all examples are candidates of every
+        query to which they are not a right answer. With `similarity.matryoshka_dims`, prefixes of
+        the vectors are ranked as well: the losses are the means, and the hits are those of the
+        whole vectors.
 
         Args:
             queries: `[batch, dim]`.
             candidates: `[batch, dim]`; row i is the right candidate of query i.
-            fingerprints: `[2 + negatives, batch]` int64 of queries, candidates and each column of negatives.
-            negatives: Columns of `[batch, dim]` wrong candidates. The right candidate's text marks a missing
-                one, which does not count.
+            fingerprints: `[2 + negatives, batch]` int64 of queries, candidates and each column of
+                negatives.
+            negatives: Columns of `[batch, dim]` wrong candidates. The right candidate's text marks
+                a missing one, which does not count.
             both_ways: Also ranks the queries for each candidate, and averages losses and hits.
 
         Returns:
             `[batch]` losses and `[batch]` hits.
         """
         all_candidates, offset = gather_candidates(candidates)
-        all_query_texts, all_texts = (gather_candidates(row)[0] for row in tf.unstack(fingerprints[:2], 2))
+        all_query_texts, all_texts = (
+            gather_candidates(row)[0] for row in tf.unstack(fingerprints[:2], 2)
+        )
         same_query = tf.equal(fingerprints[0][:, None], all_query_texts[None, :])
         excluded = same_query | tf.equal(fingerprints[1][:, None], all_texts[None, :])
         positives = offset + tf.range(tf.shape(queries)[0])
         scores = self._scores(queries, all_candidates)
         ranked = []
         if both_ways:
-            # On one replica both directions have the same scores; computing them takes most of the time.
+            # On one replica both directions have the same scores; computing them takes most of the
+            # time.
             reverse = (
                 [tf.transpose(matrix) for matrix in scores]
                 if all_candidates is candidates
@@ -75,8 +82,12 @@ class RankingTask(Task):
             # Number of examples that have this query, and the negative as their right answer.
             num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
             not_wrong = (num_answers > 0) | tf.equal(texts, _NO_TEXT)[None, :]
-            negative_scores = self._scores(queries, gather_candidates(tf.concat(negatives, axis=0))[0])
-            scores = [tf.concat(parts, axis=1) for parts in zip(scores, negative_scores, strict=True)]
+            negative_scores = self._scores(
+                queries, gather_candidates(tf.concat(negatives, axis=0))[0]
+            )
+            scores = [
+                tf.concat(parts, axis=1) for parts in zip(scores, negative_scores, strict=True)
+            ]
             excluded = tf.concat([excluded, not_wrong], axis=1)
         ranked.append(self._rank_by(scores, positives, excluded))
         losses, hits = (tf.add_n(values) / len(values) for values in zip(*ranked, strict=True))
@@ -84,9 +95,14 @@ class RankingTask(Task):
 
     def _scores(self, queries: tf.Tensor, candidates: tf.Tensor) -> list[tf.Tensor]:
         """Returns the `[queries, candidates]` scores of the whole vectors and of each prefix."""
-        scale, prepared = self.similarity.scale, unit_length if self.similarity.normalize else tf.identity
+        scale, prepared = (
+            self.similarity.scale,
+            unit_length if self.similarity.normalize else tf.identity,
+        )
         return [
-            tf.matmul(scale * prepared(queries[:, :dim]), prepared(candidates[:, :dim]), transpose_b=True)
+            tf.matmul(
+                scale * prepared(queries[:, :dim]), prepared(candidates[:, :dim]), transpose_b=True
+            )
             for dim in (queries.shape[1], *self.similarity.matryoshka_dims)
         ]
 
@@ -95,7 +111,9 @@ class RankingTask(Task):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the mean losses of all score matrices, and the hits of the first."""
         margin = self.similarity.scale * self.similarity.margin
-        results = [in_batch_softmax(matrix, positives, excluded, margin=margin) for matrix in scores]
+        results = [
+            in_batch_softmax(matrix, positives, excluded, margin=margin) for matrix in scores
+        ]
         losses, hits = zip(*results, strict=True)
         return tf.add_n(losses) / len(losses), hits[0]
 
@@ -103,11 +121,11 @@ class RankingTask(Task):
 class TranslationRanking(RankingTask):
     """Ranks the source of a translation over others, by their encodings, without towers.
 
-    The paper models P(source | target); with `similarity.bidirectional`, the loss is the mean of both
-    directions. Mined wrong translations, `config.hard_negatives` for each example, are further candidates of
-    P(target | source), which is then the learned direction if there is only one (Guo et al. 2018,
-    "semantically similar hard negatives": K in-batch candidates become K + M K). If a record has fewer, its
-    target fills the columns and is left out of the loss.
+    The paper models P(source | target); with `similarity.bidirectional`, the loss is the mean of
+    both directions. Mined wrong translations, `config.hard_negatives` for each example, are further
+    candidates of P(target | source), which is then the learned direction if there is only one (Guo
+    et al. 2018, "semantically similar hard negatives": K in-batch candidates become K + M K). If a
+    record has fewer, its target fills the columns and is left out of the loss.
     """
 
     kind: ClassVar[str] = "parallel"
@@ -120,7 +138,9 @@ class TranslationRanking(RankingTask):
         self.columns = ("source", "target", *names)
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
-        """Returns sources, targets and `hard_negatives` columns; a target fills in for a missing negative."""
+        """Returns sources, targets and `hard_negatives` columns; a target fills in for a missing
+        negative.
+        """
         target = records.column("target")
         negatives = [records.negatives(number, target) for number in range(self.hard_negatives)]
         return [records.column("source"), target, *negatives]
@@ -137,9 +157,10 @@ class TranslationRanking(RankingTask):
 class EntailmentRanking(RankingTask):
     """Ranks the sentence that a premise entails over others, by their encodings, without towers.
 
-    Candidates are the entailed sentences of the batch and, as hard negatives, sentences that contradict
-    its premises (Gao et al. 2021, "SimCSE: Simple Contrastive Learning of Sentence Embeddings", sec. 4,
-    eq. 5). This improves semantic similarity, in all languages if they are aligned. There is no margin.
+    Candidates are the entailed sentences of the batch and, as hard negatives, sentences that
+    contradict its premises (Gao et al. 2021, "SimCSE: Simple Contrastive Learning of Sentence
+    Embeddings", sec. 4, eq. 5). This improves semantic similarity, in all languages if they are
+    aligned. There is no margin.
     """
 
     kind: ClassVar[str] = "nli"
@@ -157,8 +178,12 @@ class EntailmentRanking(RankingTask):
         """See `Task.learned`: also the contradictions."""
         return records[np.isin(records.labels, (_ENTAILMENT, _CONTRADICTION))]
 
-    def columns_of(self, records: StoredRecords) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Pairs each premise with the first sentence that contradicts it, or else with the entailed one."""
+    def columns_of(
+        self, records: StoredRecords
+    ) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
+        """Pairs each premise with the first sentence that contradicts it, or else with the entailed
+        one.
+        """
         contradicting = records[records.labels == _CONTRADICTION]
         contradictions: dict[bytes, bytes] = {}
         sides = (contradicting.column(name) for name in ("premise", "hypothesis"))
@@ -210,7 +235,9 @@ class ResponsePrediction(RankingTask):
 
 
 class QuickThought(RankingTask):
-    """Ranks the previous and the following sentence over others; all three columns pass through towers."""
+    """Ranks the previous and the following sentence over others; all three columns pass through
+    towers.
+    """
 
     kind: ClassVar[str] = "documents"
     columns = ("previous", "sentence", "following")
@@ -224,15 +251,20 @@ class QuickThought(RankingTask):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: sums the losses of previous and following sentences."""
         previous, sentence, following = (
-            self.heads[f"{name}_tower"](column) for name, column in zip(self.columns, columns, strict=True)
+            self.heads[f"{name}_tower"](column)
+            for name, column in zip(self.columns, columns, strict=True)
         )
         before, before_hits = self.rank(sentence, previous, batch.fingerprints[1::-1])
         after, after_hits = self.rank(sentence, following, batch.fingerprints[1:])
         return before + after, (before_hits + after_hits) / 2
 
 
-def make_tower(name: str, config: ExperimentConfig, encoder: TokenEncoder, context_dim: int = 0) -> Tower:
-    """Makes a tower over encodings, perhaps with contexts; its outputs are as wide as the encodings."""
+def make_tower(
+    name: str, config: ExperimentConfig, encoder: TokenEncoder, context_dim: int = 0
+) -> Tower:
+    """Makes a tower over encodings, perhaps with contexts; its outputs are as wide as the
+    encodings.
+    """
     heads = config.heads
     tower = Tower((*heads.tower_dims, encoder.hidden_dim), heads.residual_towers, name=name)
     tower.build((None, encoder.hidden_dim + context_dim))

@@ -28,7 +28,8 @@ class SignatureDescription(NamedTuple):
     inputs: tuple[str, ...]  # names of the inputs, all of them strings
     card: str  # description of the outputs for the model card
     example: str = ""  # a line of Python for the model card that calls `encoder`
-    role: str = "default"  # the prompt before the texts, see `ModelInfo.role_prompts`; "" for no prompt
+    # The prompt before the texts, see `ModelInfo.role_prompts`; "" for no prompt.
+    role: str = "default"
 
 
 def texts(*names: str) -> list[tf.TensorSpec]:
@@ -37,17 +38,20 @@ def texts(*names: str) -> list[tf.TensorSpec]:
 
 
 class Signature(tf.train.Checkpoint):
-    """A function of strings that a model exports; once loaded, it is callable and has trainable variables.
+    """A function of strings that a model exports; once loaded, it is callable and has trainable
+    variables.
 
-    A subclass has a `__call__` with `@tf.function(input_signature=texts(...))` that returns one tensor. The
-    base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a `tf.Module`.
+    A subclass has a `__call__` with `@tf.function(input_signature=texts(...))` that returns one
+    tensor. The base class is `tf.train.Checkpoint` because a SavedModel loses the `variables` of a
+    `tf.Module`.
     """
 
     def __init__(self, parts: ModelParts, description: SignatureDescription) -> None:
         super().__init__()
         self.encoder = parts.encoder
         self.description = description
-        # Hidden in a function, so that TensorFlow does not add Keras' serving functions to the export.
+        # Hidden in a function, so that TensorFlow does not add Keras' serving functions to the
+        # export.
         self._model_parts = lambda: parts
         heads = [variable.value for head in parts.heads.values() for variable in head.variables]
         self.trainable_variables = [*parts.encoder.trainable_variables, *heads]
@@ -77,7 +81,9 @@ class Signature(tf.train.Checkpoint):
         names = self.description.inputs
         # TensorFlow Serving can only batch requests whose rank is known.
         specs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
-        function = tf.function(lambda **inputs: {"outputs": self(*(inputs[name] for name in names))})
+        function = tf.function(
+            lambda **inputs: {"outputs": self(*(inputs[name] for name in names))}
+        )
         return function.get_concrete_function(**specs)
 
 
@@ -94,17 +100,27 @@ class SentenceSignature(Signature):
 
 
 class SameMeaningSignature(Signature):
-    """Gives the probability that two sentences mean the same; `line` is `ModelInfo.same_meaning`."""
+    """Gives the probability that two sentences mean the same; `line` is
+    `ModelInfo.same_meaning`.
+    """
 
-    def __init__(self, parts: ModelParts, description: SignatureDescription, line: Sequence[float]) -> None:
+    def __init__(
+        self, parts: ModelParts, description: SignatureDescription, line: Sequence[float]
+    ) -> None:
         super().__init__(parts, description)
         self._line = lambda: line
 
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)
-    def __call__(self, sentence1: tf.Tensor, sentence2: tf.Tensor, training: bool = False) -> tf.Tensor:
+    def __call__(
+        self, sentence1: tf.Tensor, sentence2: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
         """Returns `[pairs]` float32; inputs of any shape are flattened."""
-        sentence1 = require_as_many(sentence1, sentence2, "expected as many sentences in both inputs")
-        first, second = (unit_length(self.encode(sentences)) for sentences in (sentence1, sentence2))
+        sentence1 = require_as_many(
+            sentence1, sentence2, "expected as many sentences in both inputs"
+        )
+        first, second = (
+            unit_length(self.encode(sentences)) for sentences in (sentence1, sentence2)
+        )
         slope, intercept = self._line()
         return tf.sigmoid(slope * tf.reduce_sum(first * second, axis=1) + intercept)
 
@@ -119,7 +135,9 @@ class RawSignature(Signature):
 
 
 def one_for_each(values: tf.Tensor, texts: tf.Tensor, message: str) -> tf.Tensor:
-    """Returns a string for each of `[n]` texts, repeating a single one; otherwise see `require_as_many`."""
+    """Returns a string for each of `[n]` texts, repeating a single one; otherwise see
+    `require_as_many`.
+    """
     repeated = tf.cond(
         tf.equal(tf.rank(values), 0),
         lambda: tf.fill(tf.shape(texts), tf.reshape(values, [])),
@@ -130,5 +148,7 @@ def one_for_each(values: tf.Tensor, texts: tf.Tensor, message: str) -> tf.Tensor
 
 def require_as_many(texts: tf.Tensor, others: tf.Tensor, message: str) -> tf.Tensor:
     """Returns `texts`; the graph fails with `message` if their number is not that of `others`."""
-    with tf.control_dependencies([tf.debugging.assert_equal(tf.size(texts), tf.size(others), message)]):
+    with tf.control_dependencies(
+        [tf.debugging.assert_equal(tf.size(texts), tf.size(others), message)]
+    ):
         return tf.identity(texts)

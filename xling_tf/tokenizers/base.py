@@ -18,7 +18,8 @@ class SpelledWords(NamedTuple):
 
     ids: tf.Tensor  # [words] int32 rows of the word table
     ngram_ids: tf.Tensor  # [ngrams] int32 rows of the n-gram table, word by word
-    ngram_words: tf.Tensor  # [ngrams] int32 positions in `ids` of the words of the n-grams, ascending
+    # [ngrams] int32 positions in `ids` of the words of the n-grams, ascending.
+    ngram_words: tf.Tensor
 
 
 class TokenFeatures(NamedTuple):
@@ -36,11 +37,14 @@ class Tokenizer(tf.Module, ABC):
     """
 
     num_words: int  # number of rows of the word table
-    known_words: tuple[str, ...] = ()  # of its first rows, if tokens are words; hash buckets of others follow
+    # Of its first rows, if tokens are words; hash buckets of others follow.
+    known_words: tuple[str, ...] = ()
     num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
-    ngram_rows: NDArray[np.int32] | None = None  # of each bucket of n-grams; None if words have no n-grams
+    # Of each bucket of n-grams; None if words have no n-grams.
+    ngram_rows: NDArray[np.int32] | None = None
     file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
-    needs_text_ops: ClassVar[bool] = False  # whether loading a SavedModel of it needs tensorflow-text
+    # Whether loading a SavedModel of it needs tensorflow-text.
+    needs_text_ops: ClassVar[bool] = False
 
     def __init__(self, config: Any) -> None:
         super().__init__()
@@ -62,14 +66,18 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
-        """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens` each."""
+        """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens`
+        each.
+        """
 
     def tokenize_contexts(self, contexts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes the paragraphs around answers, which may be longer than sentences."""
         return self.tokenize(contexts, _MAX_CONTEXT_TOKENS)
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Maps `[n]` tokens to `[n]` int32 rows of the word table; by default, tokens are such rows."""
+        """Maps `[n]` tokens to `[n]` int32 rows of the word table; by default, tokens are such
+        rows.
+        """
         return tokens
 
     @abstractmethod
@@ -82,7 +90,8 @@ class Tokenizer(tf.Module, ABC):
         tokens = self.tokenize(sentences)
         if contexts is not None:
             tokens = tf.concat([tokens, self.tokenize_contexts(contexts)], axis=0)
-        words, positions, _ = tf.unique_with_counts(tokens.values)  # as in `EmbeddingTable.sum_rows`
+        # As in `EmbeddingTable.sum_rows`.
+        words, positions, _ = tf.unique_with_counts(tokens.values)
         return TokenFeatures(
             words=self.word_features(words),
             tokens=tokens.with_values(positions).to_tensor(),
@@ -94,7 +103,9 @@ class Tokenizer(tf.Module, ABC):
         return self.word_ids(tokens)
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Hashes `[batch]` strings to int64 of at least 0, equal for texts that have the same tokens."""
+        """Hashes `[batch]` strings to int64 of at least 0, equal for texts that have the same
+        tokens.
+        """
         texts = readable(sentences, self.config.max_tokens)
         if self.config.lowercase:
             texts = lowercased(texts)
@@ -130,11 +141,17 @@ class Frame(NamedTuple):
     empty: int | None  # stands for a sentence without tokens; None for marks alone
 
     def put_around(self, rows: tf.RaggedTensor, max_tokens: int) -> tf.RaggedTensor:
-        """Cuts `[batch, (tokens)]` int32 rows to `max_tokens`, marks included, and puts marks around them."""
+        """Cuts `[batch, (tokens)]` int32 rows to `max_tokens`, marks included, and puts marks
+        around them.
+        """
         if self.empty is not None:
             is_empty = tf.equal(rows.row_lengths(), 0)
             fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)
             filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
             rows = tf.concat([rows, filled], axis=1)
-        begin, end = (tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in self[:2])
-        return tf.concat([begin, rows[:, : max_tokens - len(self.begin) - len(self.end)], end], axis=1)
+        begin, end = (
+            tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in self[:2]
+        )
+        return tf.concat(
+            [begin, rows[:, : max_tokens - len(self.begin) - len(self.end)], end], axis=1
+        )

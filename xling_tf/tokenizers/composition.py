@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-# A character in the tables is its code point, with its combining class (0 if it is no mark) in higher bits.
+# A character in the tables is its code point, with its combining class (0 if it is no mark) in
+# higher bits.
 _CODE_BITS = 21
 _CODE = (1 << _CODE_BITS) - 1
 _NONE = -1
@@ -23,7 +24,8 @@ _TEXTS_AT_ONCE = 2048  # bounds the memory
 class _Tables(NamedTuple):
     """Unicode's composition data, as arrays or as constants of a graph."""
 
-    pattern: str  # RE2, of texts that are certainly in NFC: characters, each followed by sorted marks
+    # RE2, of texts that are certainly in NFC: characters, each followed by sorted marks.
+    pattern: str
     listed: Any  # [listed] code points that decompose or are marks, ascending
     parts: Any  # [listed, 4] characters that they decompose to, padded with `_NONE`
     pairs: Any  # [pairs] pairs of code points that compose, each packed into one number, ascending
@@ -68,8 +70,12 @@ def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
     return tf.strings.unicode_encode(composed, "UTF-8")
 
 
-def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Decomposes characters and sorts their marks; returns code points, classes and text of each part."""
+def _decompose(
+    codes: tf.Tensor, rows: tf.Tensor, tables: _Tables
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Decomposes characters and sorts their marks; returns code points, classes and text of each
+    part.
+    """
     index, is_listed = _find(codes, tables.listed)
     alone = tf.pad(codes[:, None], [[0, 0], [0, tables.parts.shape[1] - 1]], constant_values=_NONE)
     parts = tf.where(is_listed[:, None], tf.gather(tables.parts, index), alone)
@@ -77,7 +83,9 @@ def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.T
     parts, rows = tf.gather_nd(parts, indices), tf.gather(rows, indices[:, 0])
     codes, classes = parts & _CODE, tf.bitwise.right_shift(parts, _CODE_BITS)
     # A run is a character and the marks after it. Marks are sorted by class, stably.
-    begins = tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] > rows[:-1]], axis=0) | tf.equal(classes, 0)
+    begins = tf.concat([tf.ones_like(rows[:1], tf.bool), rows[1:] > rows[:-1]], axis=0) | tf.equal(
+        classes, 0
+    )
     keys = tf.cumsum(tf.cast(begins, tf.int64)) * 256 + tf.cast(classes, tf.int64)
     order = tf.cond(
         tf.reduce_all(keys[1:] >= keys[:-1]),
@@ -90,11 +98,14 @@ def _decompose(codes: tf.Tensor, rows: tf.Tensor, tables: _Tables) -> tuple[tf.T
 def _compose_pairs(
     codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Composes each starter with the first character that combines with it; the last result: if any was."""
+    """Composes each starter with the first character that combines with it; the last result: if any
+    was.
+    """
     is_starter = tf.equal(classes, 0)
     starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
     starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))
-    # Between the two, another starter blocks composition, and so does a mark of the same or a higher class.
+    # Between the two, another starter blocks composition, and so does a mark of the same or a
+    # higher class.
     previous = tf.concat([tf.zeros_like(classes[:1]), classes[:-1]], axis=0)
     is_free = tf.equal(previous, 0) | (previous < classes)
     is_free &= (starter < tf.range(tf.size(codes))) & tf.equal(tf.gather(rows, starter), rows)
@@ -116,7 +127,9 @@ def _compose_pairs(
 
 
 def _find(values: tf.Tensor, ascending: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Looks values up in a sorted array; returns their positions, and True where the array has the value."""
+    """Looks values up in a sorted array; returns their positions, and True where the array has the
+    value.
+    """
     indices = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
     return indices, tf.equal(tf.gather(ascending, indices), values)
 
@@ -132,13 +145,17 @@ def _read_unicode_data() -> _Tables:
         (ord(unicodedata.normalize("NFC", d[:-1])) << _CODE_BITS | ord(d[-1]), ord(c))
         for d, c in together.items()
     )
-    # Korean syllables, which have no entry in Unicode's data, need no table: they would compose again.
-    listed = [c for c in characters if c in classes or (c in apart and unicodedata.decomposition(c))]
+    # Korean syllables, which have no entry in Unicode's data, need no table: they would compose
+    # again.
+    listed = [
+        c for c in characters if c in classes or (c in apart and unicodedata.decomposition(c))
+    ]
     parts = np.full((len(listed), max(map(len, apart.values()))), _NONE, np.int32)
     for row, character in zip(parts, listed, strict=True):
         decomposed = apart.get(character, character)
         row[: len(decomposed)] = [classes.get(d, 0) << _CODE_BITS | ord(d) for d in decomposed]
-    # UAX #15, sec. 9: "unsure" characters never occur in NFC, or not after certain other characters.
+    # UAX #15, sec. 9: "unsure" characters never occur in NFC, or not after certain other
+    # characters.
     unsure = {d[-1] for d in together} | (apart.keys() - together.values())
     sure = sorted((c for c in classes if c not in unsure), key=classes.__getitem__)
     sorted_marks = (f"[{_ranges(same)}]*" for _, same in groupby(sure, classes.__getitem__))
@@ -154,5 +171,8 @@ def _read_unicode_data() -> _Tables:
 def _ranges(characters: Iterable[str]) -> str:
     """Writes characters as ranges for a bracket expression of a regular expression."""
     codes = sorted(map(ord, characters))
-    runs = [[code for _, code in run] for _, run in groupby(enumerate(codes), lambda item: item[1] - item[0])]
+    runs = [
+        [code for _, code in run]
+        for _, run in groupby(enumerate(codes), lambda item: item[1] - item[0])
+    ]
     return "".join(f"\\x{{{run[0]:x}}}-\\x{{{run[-1]:x}}}" for run in runs)

@@ -18,12 +18,12 @@ from xling_tf.errors import UserError, as_user_error
 from xling_tf.tokenizers.base import Frame, Tokenizer
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
-# Number of texts to learn from, 8 million in Yang et al. 2019, sec. 3.2. Time and memory grow with it: these
-# take five minutes of a core and 3.6 GB. With half of them, texts have up to 1% more pieces
-# (evaluation/results/experiments.json, pieces).
+# Number of texts to learn from, 8 million in Yang et al. 2019, sec. 3.2. Time and memory grow with
+# it: these take five minutes of a core and 3.6 GB. With half of them, texts have up to 1% more
+# pieces (evaluation/results/experiments.json, pieces).
 _SAMPLED_TEXTS = 2_000_000
-# Share of a language's characters that have a piece; the rarest are unknown. This is the library's default,
-# recommended for languages with many characters.
+# Share of a language's characters that have a piece; the rarest are unknown. This is the library's
+# default, recommended for languages with many characters.
 _CHARACTER_COVERAGE = 0.9995
 # Fixed, because the learned pieces depend on it: another machine must learn the same.
 _NUM_THREADS = 16
@@ -72,17 +72,18 @@ _MODEL = message_factory.GetMessageClass(_POOL.FindMessageTypeByName("pieces.Mod
 class SentencePieceTokenizer(Tokenizer):
     """Splits text into SentencePiece pieces, each of which has a row of the word table.
 
-    Rows equal the ids of Hugging Face's `tokenizers`, except in six cases: of segmentations with the same
-    score, as of "=====", another may be taken; Unicode is composed first, also the marks of U+0344 with their
-    letter, while `tokenizers` may lose a mark after an accented character; U+0085 is not a space; a text that
-    begins with "▁", or is a single space, gets another space, unless the model's rules make it one; "▁▁" in a
-    text can be the piece of two spaces; and no text, such as "</s>", is read as a special token.
+    Rows equal the ids of Hugging Face's `tokenizers`, except in six cases: of segmentations with
+    the same score, as of "=====", another may be taken; Unicode is composed first, also the marks
+    of U+0344 with their letter, while `tokenizers` may lose a mark after an accented character;
+    U+0085 is not a space; a text that begins with "▁", or is a single space, gets another space,
+    unless the model's rules make it one; "▁▁" in a text can be the piece of two spaces; and no
+    text, such as "</s>", is read as a special token.
 
     Args:
         model: SentencePiece's serialized model, which also decides on lowercasing.
-        config: Sizes and rules. `sentence_marks` puts the model's pieces for the beginning and the end of a
-            sentence, or the one of them that it has, around the pieces of the text; they count towards
-            `max_tokens`.
+        config: Sizes and rules. `sentence_marks` puts the model's pieces for the beginning and the
+            end of a sentence, or the one of them that it has, around the pieces of the text; they
+            count towards `max_tokens`.
     """
 
     file_names = ("sentencepiece.model",)
@@ -92,14 +93,14 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, model: bytes, config: SentencePieceConfig) -> None:
         super().__init__(config)
         import_module("tensorflow_text")  # registers the operations
-        # Private: the generated operations of tensorflow-text. Its public `SentencepieceTokenizer` replaces
-        # them once its model survives `tf.random.set_seed` (see `_ModelResource`).
+        # Private: the generated operations of tensorflow-text. Its public `SentencepieceTokenizer`
+        # replaces them once its model survives `tf.random.set_seed` (see `_ModelResource`).
         module = import_module("tensorflow_text.python.ops.sentencepiece_tokenizer")
         self._operations = module.gen_sentencepiece_tokenizer
         self._serialized = model
         fault = (
-            f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are not one, or "
-            "were changed; use the original file, sentencepiece.model or *.model"
+            f"the vocabulary must be a model of SentencePiece, but these {len(model)} bytes are "
+            "not one, or were changed; use the original file, sentencepiece.model or *.model"
         )
         with as_user_error(fault, tf.errors.OpError, message.DecodeError):
             proto = model_proto(model)
@@ -109,29 +110,34 @@ class SentencePieceTokenizer(Tokenizer):
             size = self._operations.sentencepiece_vocab_size_op(self._model.resource_handle)
         self.num_words = int(size)
         pieces, trainer, spaces = proto.pieces, proto.trainer_spec, proto.normalizer_spec
-        # If all spaces are kept, that before a text is the one which SentencePiece adds, as in `tokenizers`.
+        # If all spaces are kept, that before a text is the one which SentencePiece adds, as in
+        # `tokenizers`.
         self._fills_prefix = spaces.add_dummy_prefix and not spaces.remove_extra_whitespaces
         marks = {piece.piece: (row,) for row, piece in enumerate(pieces) if piece.type == CONTROL}
         begin, end = (marks.get(name, ()) for name in (trainer.bos_piece, trainer.eos_piece))
         if config.sentence_marks and not begin + end:
             raise UserError(
-                "tokenizer.sentence_marks=true expects a SentencePiece model with <s> or </s>, but this one "
-                "has neither; set tokenizer.sentence_marks=false, or learn a model with them"
+                "tokenizer.sentence_marks=true expects a SentencePiece model with <s> or </s>, "
+                "but this one has neither; set tokenizer.sentence_marks=false, or learn a model "
+                "with them"
             )
         unknown = next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN)
-        # Without marks, the end of a sentence, which no text contains, stands for an empty sentence. Between
-        # marks, it is the unknown piece in the published encoders, where that is the first piece.
+        # Without marks, the end of a sentence, which no text contains, stands for an empty
+        # sentence. Between marks, it is the unknown piece in the published encoders, where that is
+        # the first piece.
         self._frame = Frame((), (), next(iter(end), unknown))
         if config.sentence_marks:
             self._frame = Frame(begin, end, unknown if unknown == 0 else None)
 
     @classmethod
-    def fit(cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
+    def fit(
+        cls, config: SentencePieceConfig, texts_by_language: Mapping[str, Iterable[str]]
+    ) -> Self:
         """See `Tokenizer.fit`: learns a unigram model of at most `config.num_pieces` pieces."""
         drawn = draw_balanced(texts_by_language, _SAMPLED_TEXTS)
         texts = [text for language_texts in drawn.values() for text in language_texts]
-        # All the rarest characters may be of one language, such as Chinese among European languages: the
-        # whole allowance of unknown characters may then fall on that language.
+        # All the rarest characters may be of one language, such as Chinese among European
+        # languages: the whole allowance of unknown characters may then fall on that language.
         unknown = (1 - _CHARACTER_COVERAGE) / max(1, len(drawn))
         tokenizer = cls(_train_pieces(texts, config, character_coverage=1 - unknown), config)
         logging.info("learned %d pieces from %d texts", tokenizer.num_words, len(texts))
@@ -186,8 +192,8 @@ class SentencePieceTokenizer(Tokenizer):
 class _ModelResource(tf.saved_model.experimental.TrackableResource):
     """A SentencePiece model in TensorFlow's memory, which is saved in a SavedModel.
 
-    The resource of `tensorflow_text.SentencepieceTokenizer` has no name, so that it belongs to a kernel and
-    is deleted when TensorFlow clears its kernel cache, as `tf.random.set_seed` does.
+    The resource of `tensorflow_text.SentencepieceTokenizer` has no name, so that it belongs to a
+    kernel and is deleted when TensorFlow clears its kernel cache, as `tf.random.set_seed` does.
     """
 
     def __init__(self, model: bytes, operations: Any) -> None:
@@ -200,18 +206,20 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
 
 
 def model_proto(serialized: bytes = b"") -> Any:
-    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all others."""
+    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all
+    others.
+    """
     return _MODEL.FromString(serialized)
 
 
 def require_charsmap(charsmap: bytes) -> None:
     """Checks that SentencePiece can apply its rules for characters without leaving their bytes.
 
-    SentencePiece does not check them: a made-up `precompiled_charsmap` would end the process. Without
-    bytes, there are no rules. The first four bytes are the size of a double-array trie (Darts), whose
-    replacements follow it, each with a zero byte at its end. From a state, a byte of a text leads to
-    the unit at `state ^ byte`; if the unit has the byte as its label, it leads to the state
-    `unit's place ^ its offset`.
+    SentencePiece does not check them: a made-up `precompiled_charsmap` would end the process.
+    Without bytes, there are no rules. The first four bytes are the size of a double-array trie
+    (Darts), whose replacements follow it, each with a zero byte at its end. From a state, a byte of
+    a text leads to the unit at `state ^ byte`; if the unit has the byte as its label, it leads to
+    the state `unit's place ^ its offset`.
 
     Raises:
         UserError: A text could lead out of the trie or of the replacements, or match without end.
@@ -219,12 +227,17 @@ def require_charsmap(charsmap: bytes) -> None:
     if not charsmap:
         return
     size = int.from_bytes(charsmap[:4], "little")
-    units = np.frombuffer(charsmap, "<u4", size // 4, 4) if size % 4 == 0 and size + 4 < len(charsmap) else ()
+    units = (
+        np.frombuffer(charsmap, "<u4", size // 4, 4)
+        if size % 4 == 0 and size + 4 < len(charsmap)
+        else ()
+    )
     strings = charsmap[4 + size :]
     if not len(units) or not _stays_inside(np.asarray(units, np.int64), strings):
         raise UserError(
-            f"precompiled_charsmap must have the rules for characters that SentencePiece has compiled, but "
-            f"its {len(charsmap)} bytes are damaged or made up; download the model again"
+            "precompiled_charsmap must have the rules for characters that SentencePiece has "
+            f"compiled, but its {len(charsmap)} bytes are damaged or made up; download the model "
+            "again"
         )
 
 
@@ -263,15 +276,21 @@ def _stays_inside(units: Any, strings: bytes) -> bool:
 
 
 def piece_pairs(piece: str, pieces: Collection[str]) -> list[tuple[str, str]]:
-    """Returns the pairs of pieces that make a piece, in BPE; the longest first piece comes first."""
+    """Returns the pairs of pieces that make a piece, in BPE; the longest first piece comes
+    first.
+    """
     pairs = ((piece[:place], piece[place:]) for place in range(len(piece) - 1, 0, -1))
     return [pair for pair in pairs if pair[0] in pieces and pair[1] in pieces]
 
 
-def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) -> dict[str, list[str]]:
-    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed seed."""
-    # Yang et al. 2019, sec. 3.2: "sampled from our training corpus and balanced across the 16 languages". All
-    # texts of a language with fewer than its share are taken.
+def draw_balanced(
+    texts_by_language: Mapping[str, Iterable[str]], count: int
+) -> dict[str, list[str]]:
+    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed
+    seed.
+    """
+    # Yang et al. 2019, sec. 3.2: "sampled from our training corpus and balanced across the 16
+    # languages". All texts of a language with fewer than its share are taken.
     share = count // max(1, len(texts_by_language))
     drawn: dict[str, list[str]] = {}
     for language, texts in texts_by_language.items():
@@ -284,8 +303,12 @@ def draw_balanced(texts_by_language: Mapping[str, Iterable[str]], count: int) ->
     return drawn
 
 
-def _train_pieces(texts: Sequence[str], config: SentencePieceConfig, *, character_coverage: float) -> bytes:
-    """Learns and serializes a model, which has fewer than `config.num_pieces` pieces if the texts are few."""
+def _train_pieces(
+    texts: Sequence[str], config: SentencePieceConfig, *, character_coverage: float
+) -> bytes:
+    """Learns and serializes a model, which has fewer than `config.num_pieces` pieces if the texts
+    are few.
+    """
     model, size = io.BytesIO(), config.num_pieces
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -301,7 +324,8 @@ def _train_pieces(texts: Sequence[str], config: SentencePieceConfig, *, characte
         )
     except RuntimeError as error:
         raise UserError(
-            f"tokenizer.num_pieces={size} expects enough texts, and more pieces than they have characters, "
-            f"got {len(texts)} with {len(set().union(*texts))} characters ({str(error).strip()})"
+            f"tokenizer.num_pieces={size} expects enough texts, and more pieces than they have "
+            f"characters, got {len(texts)} with {len(set().union(*texts))} characters "
+            f"({str(error).strip()})"
         ) from error
     return model.getvalue()

@@ -13,24 +13,27 @@ from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_EXPANSION
 from xling_tf.tokenizers.composition import composed
 
-# The token of a sentence without any other token, so that every sentence has a position to pool over. The
-# rules below split brackets from words, so that no text contains it.
+# The token of a sentence without any other token, so that every sentence has a position to pool
+# over. The rules below split brackets from words, so that no text contains it.
 EMPTY_TOKEN = "<empty>"
 # A text is cut after this many bytes for each token; in no language are words that long on average.
 BYTES_PER_TOKEN = 40
 
 # Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
-# tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and English
-# contractions, extended to the punctuation of the other languages. In Chinese and Japanese, each character
-# is a token. Character classes stand inside brackets, so that other runtimes can put ranges in their place.
+# tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and
+# English contractions, extended to the punctuation of the other languages. In Chinese and Japanese,
+# each character is a token. Character classes stand inside brackets, so that other runtimes can put
+# ranges in their place.
 RULES = (
-    # Single plain spaces do not match: replacing them by themselves took a tenth of the time of all rules.
+    # Single plain spaces do not match: replacing them by themselves took a tenth of the time of all
+    # rules.
     ("[\\pZ\\pC]{2,}|[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\\pC]", " "),
     (r"[‘’ʼ`´]", "'"),
     (r"[“”„«»″]", '"'),
     (r"(\.\.\.+|…|--+|[\p{Han}\p{Hiragana}\p{Katakana}]|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
-    # Every comma and colon is a token, except inside numbers ("1,234", "10:30"), where the next rule undoes
-    # the split. It runs twice because matches do not overlap, and "1,2,3" has two that share a digit.
+    # Every comma and colon is a token, except inside numbers ("1,234", "10:30"), where the next
+    # rule undoes the split. It runs twice because matches do not overlap, and "1,2,3" has two that
+    # share a digit.
     (r"([,:])", r" \1 "),
     (r"([\pN]) ([,:]) ([\pN])", r"\1\2\3"),
     (r"([\pN]) ([,:]) ([\pN])", r"\1\2\3"),
@@ -46,8 +49,8 @@ RULES = (
 
 def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
     """Returns `[batch]` valid UTF-8 in NFC, cut to a length that holds `max_tokens` tokens."""
-    # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that composed
-    # and decomposed forms of a text are cut at the same character.
+    # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that
+    # composed and decomposed forms of a text are cut at the same character.
     limit = BYTES_PER_TOKEN * max_tokens
     text = composed(first_bytes(sentences, MAX_EXPANSION * limit))
     is_longer = tf.reduce_any(tf.strings.length(text) > limit)
@@ -55,7 +58,9 @@ def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
 
 
 def first_bytes(texts: tf.Tensor, limit: int) -> tf.Tensor:
-    """Cuts `[batch]` strings after `limit` bytes, with spaces in place of bytes that are not UTF-8."""
+    """Cuts `[batch]` strings after `limit` bytes, with spaces in place of bytes that are not
+    UTF-8.
+    """
     cut = tf.strings.substr(texts, 0, limit, unit="BYTE")
     return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
 
@@ -66,7 +71,9 @@ def lowercased(text: tf.Tensor) -> tf.Tensor:
     return tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
 
 
-def tokenize(sentences: tf.Tensor, config: WordsConfig, max_tokens: int | None = None) -> tf.RaggedTensor:
+def tokenize(
+    sentences: tf.Tensor, config: WordsConfig, max_tokens: int | None = None
+) -> tf.RaggedTensor:
     """Splits `[batch]` strings into words.
 
     Args:
@@ -98,7 +105,9 @@ _CLASSES = (r"\pL", r"\pM", r"\pN", r"\pZ", r"\pC", r"\p{Han}", r"\p{Hiragana}",
 
 @cache
 def character_classes() -> Mapping[str, Sequence[tuple[int, int]]]:
-    """Returns the ranges of code points of each class in `RULES`, in TensorFlow's version of Unicode."""
+    """Returns the ranges of code points of each class in `RULES`, in TensorFlow's version of
+    Unicode.
+    """
     points = np.array([*range(0xD800), *range(0xE000, 0x110000)], np.int32)
     characters = tf.strings.unicode_encode(points[:, None], "UTF-8")
     ranges = {}

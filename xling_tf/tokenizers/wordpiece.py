@@ -1,8 +1,10 @@
-"""WordPiece tokenizer of BERT (Devlin et al. 2019; Wu et al. 2016, sec. 4.1), for imported vocabularies.
+"""WordPiece tokenizer of BERT (Devlin et al. 2019; Wu et al. 2016, sec. 4.1), for imported
+vocabularies.
 
-Rows equal the ids of Hugging Face's `tokenizers`, except that characters which Unicode has added since
-version 8 count as what they are (punctuation, marks, capital letters), that texts are cut after
-`BYTES_PER_TOKEN` bytes for each token, and that no text, such as "[SEP]", is read as a special token.
+Rows equal the ids of Hugging Face's `tokenizers`, except that characters which Unicode has added
+since version 8 count as what they are (punctuation, marks, capital letters), that texts are cut
+after `BYTES_PER_TOKEN` bytes for each token, and that no text, such as "[SEP]", is read as a
+special token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,8 +39,8 @@ class WordPieceTokenizer(VocabularyTokenizer):
     """Splits words into the longest pieces of a vocabulary; pieces inside a word begin with "##".
 
     Args:
-        vocabulary: The pieces, with "[UNK]" and, for sentence marks, "[CLS]" and "[SEP]"; piece i has row i
-            of the word table. The last of equal pieces counts.
+        vocabulary: The pieces, with "[UNK]" and, for sentence marks, "[CLS]" and "[SEP]"; piece i
+            has row i of the word table. The last of equal pieces counts.
         config: Rules for words. `sentence_marks` counts towards `max_tokens`.
 
     Example:
@@ -59,8 +61,8 @@ class WordPieceTokenizer(VocabularyTokenizer):
         required = (UNKNOWN, BEGIN, END) if config.sentence_marks else (UNKNOWN,)
         if missing := [piece for piece in required if piece not in rows]:
             raise UserError(
-                f"a WordPiece vocabulary must have {', '.join(required)}, but this one of {len(rows)} pieces "
-                f"lacks {', '.join(missing)}; use the vocab.txt of a BERT"
+                f"a WordPiece vocabulary must have {', '.join(required)}, but this one of "
+                f"{len(rows)} pieces lacks {', '.join(missing)}; use the vocab.txt of a BERT"
             )
         self._frame = Frame((), (), rows[UNKNOWN])
         if config.sentence_marks:
@@ -71,15 +73,18 @@ class WordPieceTokenizer(VocabularyTokenizer):
         self._table = tf.lookup.StaticHashTable(initializer, -1)
         self._text = import_module("tensorflow_text")
         self._splitter = self._text.WordpieceTokenizer(
-            self._table, max_bytes_per_word=_MAX_BYTES, unknown_token=UNKNOWN, token_out_type=tf.int64
+            self._table,
+            max_bytes_per_word=_MAX_BYTES,
+            unknown_token=UNKNOWN,
+            token_out_type=tf.int64,
         )
 
     @classmethod
     def fit(cls, config: WordPieceConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
         """Raises a `UserError`: these vocabularies are not learned here."""
         raise UserError(
-            "tokenizer.kind=wordpiece is for imported models, whose vocabulary is kept; to learn pieces, set "
-            "tokenizer.kind=sentencepiece"
+            "tokenizer.kind=wordpiece is for imported models, whose vocabulary is kept; to learn "
+            "pieces, set tokenizer.kind=sentencepiece"
         )
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
@@ -108,7 +113,9 @@ class WordPieceTokenizer(VocabularyTokenizer):
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.fingerprints`."""
         words = tf.strings.split(self._normalized(sentences, self.config.max_tokens))
-        return tf.strings.to_hash_bucket_fast(tf.strings.reduce_join(words, axis=1, separator=" "), 2**62)
+        return tf.strings.to_hash_bucket_fast(
+            tf.strings.reduce_join(words, axis=1, separator=" "), 2**62
+        )
 
     def _normalized(self, sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
         """Returns the text of `[batch]` strings with spaces between words."""

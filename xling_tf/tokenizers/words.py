@@ -16,7 +16,13 @@ from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
 from xling_tf.length_batches import available_cpus
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
-from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, EMPTY_TOKEN, RULES, character_classes, tokenize
+from xling_tf.tokenizers.treebank import (
+    BYTES_PER_TOKEN,
+    EMPTY_TOKEN,
+    RULES,
+    character_classes,
+    tokenize,
+)
 
 # Words are clipped to this length before n-grams are taken, which bounds the memory for "aaaa...".
 MAX_WORD_CHARACTERS = 50
@@ -25,12 +31,13 @@ _SENTENCES_PER_CHUNK = 50_000
 
 
 class WordTokenizer(VocabularyTokenizer):
-    """Splits text into words, each with a row of the word table and, optionally, rows for its n-grams.
+    """Splits text into words, each with a row of the word table and, optionally, rows for its
+    n-grams.
 
-    Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these words have
-    n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has one row for each
-    bucket with an n-gram of the vocabulary, and row 0 for all other buckets. 1.7% of the n-grams of words
-    that training never saw have row 0; a row for each bucket is no better
+    Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these
+    words have n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has
+    one row for each bucket with an n-gram of the vocabulary, and row 0 for all other buckets. 1.7%
+    of the n-grams of words that training never saw have row 0; a row for each bucket is no better
     (evaluation/results/experiments.json, ngram-rows).
 
     Args:
@@ -65,7 +72,9 @@ class WordTokenizer(VocabularyTokenizer):
 
     @classmethod
     def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
-        """See `Tokenizer.fit`: takes the most frequent words of the texts, and `config.common_words`."""
+        """See `Tokenizer.fit`: takes the most frequent words of the texts, and
+        `config.common_words`.
+        """
         counts = count_words(chain.from_iterable(texts_by_language.values()), config)
         vocabulary = select_vocabulary(counts, config)
         if config.common_words:
@@ -73,7 +82,9 @@ class WordTokenizer(VocabularyTokenizer):
         tokenizer = cls(vocabulary, config)
         logging.info("%d words", len(tokenizer.vocabulary))
         if config.ngram_sizes:
-            logging.info("%d of %d n-gram buckets", tokenizer.num_ngrams - 1, config.num_ngram_buckets)
+            logging.info(
+                "%d of %d n-gram buckets", tokenizer.num_ngrams - 1, config.num_ngram_buckets
+            )
         return tokenizer
 
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
@@ -112,13 +123,20 @@ class WordTokenizer(VocabularyTokenizer):
         is_known = ids < len(self.vocabulary)
         known, unknown = tf.where(is_known)[:, 0], tf.where(~is_known)[:, 0]
         # Most words are known: their n-grams are looked up rather than computed.
-        parts = tf.gather(self._known_ngrams, tf.gather(ids, known)), self.ngrams(tf.gather(tokens, unknown))
-        ngrams = tf.gather(tf.concat(parts, axis=0), tf.argsort(tf.concat([known, unknown], axis=0)))
+        parts = (
+            tf.gather(self._known_ngrams, tf.gather(ids, known)),
+            self.ngrams(tf.gather(tokens, unknown)),
+        )
+        ngrams = tf.gather(
+            tf.concat(parts, axis=0), tf.argsort(tf.concat([known, unknown], axis=0))
+        )
         return SpelledWords(ids, ngrams.values, tf.cast(ngrams.value_rowids(), tf.int32))
 
     @cached_property
     def _known_ngrams(self) -> tf.RaggedTensor:
-        """The n-grams of the vocabulary, computed when training first uses them; exports lack them."""
+        """The n-grams of the vocabulary, computed when training first uses them; exports lack
+        them.
+        """
         with tf.init_scope():
             return self.ngrams(tf.constant(self.vocabulary, tf.string))
 
@@ -130,8 +148,8 @@ class WordTokenizer(VocabularyTokenizer):
 
 def ngram_buckets(words: tf.Tensor, config: WordsConfig) -> tf.RaggedTensor:
     """Hashes the n-grams of `[words]` strings to `[words, (ngrams)]` int32 buckets."""
-    # "<" and ">" mark the ends of a word: n-grams at its ends differ from those inside, and a word of one
-    # letter still has one.
+    # "<" and ">" mark the ends of a word: n-grams at its ends differ from those inside, and a word
+    # of one letter still has one.
     clipped = tf.strings.substr(words, 0, MAX_WORD_CHARACTERS, unit="UTF8_CHAR")
     characters = tf.strings.unicode_split(tf.strings.join(["<", clipped, ">"]), "UTF-8")
     ngrams = tf.strings.ngrams(characters, ngram_width=list(config.ngram_sizes), separator="")
@@ -145,7 +163,9 @@ def count_words(sentences: Iterable[str], config: WordsConfig) -> Counter[str]:
     rest = iter(sentences)
     processors = available_cpus()
     with ThreadPoolExecutor(processors) as pool:
-        while chunks := [c for _ in range(processors) if (c := list(islice(rest, _SENTENCES_PER_CHUNK)))]:
+        while chunks := [
+            c for _ in range(processors) if (c := list(islice(rest, _SENTENCES_PER_CHUNK)))
+        ]:
             for part in pool.map(partial(_count, config=config), chunks):
                 counts.update(part)
     return counts
@@ -160,20 +180,30 @@ def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
 
 
 def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
-    """Returns `EMPTY_TOKEN`, then the most frequent words; of equal counts, the alphabetically first."""
+    """Returns `EMPTY_TOKEN`, then the most frequent words; of equal counts, the alphabetically
+    first.
+    """
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.max_words]
-    words = [word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN]
+    words = [
+        word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN
+    ]
     return [EMPTY_TOKEN, *words]
 
 
-def common_words(languages: Iterable[str], vocabulary: Sequence[str], config: WordsConfig) -> list[str]:
-    """Returns the most frequent words of languages that a vocabulary lacks and still has room for."""
+def common_words(
+    languages: Iterable[str], vocabulary: Sequence[str], config: WordsConfig
+) -> list[str]:
+    """Returns the most frequent words of languages that a vocabulary lacks and still has room
+    for.
+    """
     # wordfreq counts them in subtitles, books, news, the web and Wikipedia.
     wordfreq = library("wordfreq", "wordfreq", "data")
     known = wordfreq.available_languages()
     codes = dict.fromkeys(map(without_country, languages))
     lists = [wordfreq.top_n_list(code, config.common_words) for code in codes if code in known]
-    ranked = dict.fromkeys(word for words in zip_longest(*lists) for word in words if word is not None)
+    ranked = dict.fromkeys(
+        word for words in zip_longest(*lists) for word in words if word is not None
+    )
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
     # The tokenizer splits some of them: "don't", and Chinese words.

@@ -19,8 +19,16 @@ _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 _DIGITS = 32  # of a digest
 
-# Errors of reading a damaged checkpoint. Other errors, such as missing rights, say nothing about its content.
-_DAMAGE = (AttributeError, FileNotFoundError, NotADirectoryError, LookupError, TypeError, ValueError)
+# Errors of reading a damaged checkpoint. Other errors, such as missing rights, say nothing about
+# its content.
+_DAMAGE = (
+    AttributeError,
+    FileNotFoundError,
+    NotADirectoryError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 
 
 class CheckpointError(UserError):
@@ -30,8 +38,8 @@ class CheckpointError(UserError):
 class Checkpoints:
     """The checkpoints of a run: a folder for each, named after the step.
 
-    A folder is renamed into place once it is complete, so that a killed process leaves no partial checkpoint.
-    Weights and the optimizers' state are saved by name.
+    A folder is renamed into place once it is complete, so that a killed process leaves no partial
+    checkpoint. Weights and the optimizers' state are saved by name.
     """
 
     def __init__(
@@ -61,7 +69,9 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)  # the next call tries again
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest undamaged checkpoint and returns its state; newer, damaged ones are renamed."""
+        """Restores the newest undamaged checkpoint and returns its state; newer, damaged ones are
+        renamed.
+        """
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):
@@ -72,15 +82,22 @@ class Checkpoints:
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)
                 logging.warning(
-                    "checkpoint %s cannot be read (%s); it is now %s, and the one before it is used",
+                    "checkpoint %s cannot be read (%s); it is now %s, and the one before it is "
+                    "used",
                     *(path, one_line(error), damaged.name),
                 )
                 continue
             except OSError as error:
-                raise UserError(f"{path} cannot be opened ({error.strerror}); make it readable") from error
+                raise UserError(
+                    f"{path} cannot be opened ({error.strerror}); make it readable"
+                ) from error
             values = {name: read_weights(path / name) for name in state.pop("digests")}
             # Those of earlier versions hold the learning rates, too.
-            read = {name: v for name, v in _joined(values).items() if not name.endswith("/learning_rate")}
+            read = {
+                name: v
+                for name, v in _joined(values).items()
+                if not name.endswith("/learning_rate")
+            }
             # All files at once: nothing is assigned unless everything fits.
             assign_weights(_joined(self._parts), read, str(path))
             return state
@@ -88,7 +105,9 @@ class Checkpoints:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """Returns the content of a checkpoint's `state.json`, after comparing the digests of the other files."""
+    """Returns the content of a checkpoint's `state.json`, after comparing the digests of the other
+    files.
+    """
     state, step = read_json(path / _STATE), int(path.name.removeprefix("step-"))
     if not isinstance(state, dict) or state.get("step", step) != step:
         raise ValueError(f"{_STATE} is not from step {step}")
@@ -99,4 +118,6 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 
 def _joined(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {f"{file}: {name}": value for file, part in parts.items() for name, value in part.items()}
+    return {
+        f"{file}: {name}": value for file, part in parts.items() for name, value in part.items()
+    }

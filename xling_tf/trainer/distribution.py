@@ -19,7 +19,9 @@ from xling_tf.trainer.run_folder import differences
 
 Value = TypeVar("Value")
 
-_EXAMPLE = '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -47,7 +49,8 @@ ALONE = Cluster()
 
 
 def read_cluster(environment: Mapping[str, str]) -> Cluster:
-    """Returns the cluster that TF_CONFIG in `environment` describes; without it, this process trains alone.
+    """Returns the cluster that TF_CONFIG in `environment` describes; without it, this process
+    trains alone.
 
     Raises:
         UserError: TF_CONFIG is malformed; TensorFlow would wait for workers that do not exist.
@@ -86,11 +89,14 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
     """Returns a strategy for all GPUs, or else the CPU, of one or more machines.
 
-    With several processes, all must call it, and it waits for them. No TensorFlow operation may run before.
+    With several processes, all must call it, and it waits for them. No TensorFlow operation may run
+    before.
     """
     _report_gpus()
     if len(cluster.names) > 1:
-        logging.info("%s of %d: waiting for the others", cluster.names[cluster.rank], len(cluster.names))
+        logging.info(
+            "%s of %d: waiting for the others", cluster.names[cluster.rank], len(cluster.names)
+        )
         return tf.distribute.MultiWorkerMirroredStrategy()
     gpus = tf.config.list_logical_devices("GPU")
     return tf.distribute.MirroredStrategy([gpu.name for gpu in gpus] or ["/cpu:0"])
@@ -101,12 +107,16 @@ def _report_gpus() -> None:
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         details = tf.config.experimental.get_device_details(gpu)
-        name, capability = details.get("device_name", gpu.name), details.get("compute_capability", (0, 0))
+        name, capability = (
+            details.get("device_name", gpu.name),
+            details.get("compute_capability", (0, 0)),
+        )
         logging.info("training on %s, compute capability %d.%d", name, *capability)
     if not gpus and shutil.which("nvidia-smi") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
         logging.warning(
-            "nvidia-smi is installed, but TensorFlow sees no GPU, and trains on the CPU; "
-            "`pip install 'xling_tf[gpu]'` installs its CUDA libraries; TF_CPP_MIN_LOG_LEVEL=0 shows more"
+            "nvidia-smi is installed, but TensorFlow sees no GPU, and trains on the CPU; `pip "
+            "install 'xling_tf[gpu]'` installs its CUDA libraries; TF_CPP_MIN_LOG_LEVEL=0 shows "
+            "more"
         )
 
 
@@ -121,16 +131,17 @@ def lost_workers(cluster: Cluster) -> Iterator[None]:
         reason = str(error.message).rpartition("Collective ops is aborted by: ")[2]
         first_line = reason.partition("\n")[0].rstrip(":. ")
         raise UserError(
-            f"another worker has ended or cannot be reached, or a port is taken ({first_line}); see "
-            "its error, then start the same command on every worker: it continues at the last checkpoint"
+            f"another worker has ended or cannot be reached, or a port is taken ({first_line}); "
+            "see its error, then start the same command on every worker: it continues at the last "
+            "checkpoint"
         ) from error
 
 
 class Workers:
     """Communication between the processes that train together.
 
-    All processes must call the same methods in the same order, because each call waits for the others. In a
-    process that trains alone, the calls return at once.
+    All processes must call the same methods in the same order, because each call waits for the
+    others. In a process that trains alone, the calls return at once.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy, cluster: Cluster = ALONE) -> None:
@@ -168,19 +179,24 @@ class Workers:
                 variable.assign(self.from_chief(partial(np.asarray, variable)))
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
-        """Raises a `UserError` with the first difference if a nested mapping differs between processes."""
+        """Raises a `UserError` with the first difference if a nested mapping differs between
+        processes.
+        """
         chief_facts, *other_facts = self.gather(facts)
         for name, worker_facts in zip(self.cluster.names[1:], other_facts, strict=True):
             for key, expected, value in differences(chief_facts, worker_facts):
                 other = f"{self.cluster.names[0]} has {expected}"
-                raise UserError(f"all workers need the same arguments: {name} has {key}={value}, and {other}")
+                raise UserError(
+                    f"all workers need the same arguments: {name} has {key}={value}, and {other}"
+                )
 
     def gather(self, value: Value) -> list[Value]:
         """Returns the values of all processes, in the order of their ranks."""
         if not self._together:
             return [value]
         # Unpickling is as safe as the connection: TensorFlow's peers can run any operation anyway.
-        # `all_gather` takes no bytes, so the pickle is padded to whole int32; `loads` ignores the padding.
+        # `all_gather` takes no bytes, so the pickle is padded to whole int32; `loads` ignores the
+        # padding.
         pickled = pickle.dumps(value)
         content = np.frombuffer(pickled + bytes(-len(pickled) % 4), np.int32)
         sizes, contents = self._contents(tf.constant(content))
@@ -196,5 +212,7 @@ class Workers:
             return sizes, context.all_gather(values, axis=0)
 
         results = self.strategy.run(gather_on_replica)
-        sizes, contents = (self.strategy.experimental_local_results(values)[0] for values in results)
+        sizes, contents = (
+            self.strategy.experimental_local_results(values)[0] for values in results
+        )
         return sizes, contents

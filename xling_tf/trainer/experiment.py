@@ -40,16 +40,25 @@ from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import START, VECTORS, Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
-from xling_tf.trainer.teacher import Teacher, open_teachers, start_words, with_negatives, with_vectors
+from xling_tf.trainer.teacher import (
+    Teacher,
+    open_teachers,
+    start_words,
+    with_negatives,
+    with_vectors,
+)
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 from xling_tf.weights import Weights, assign_weights, read_weights
 
-SCORING_SHARE, SCORING_SECONDS = 0.2, 60.0  # scores get this share of the training's time, or these seconds
+# Scores get this share of the training's time, or these seconds.
+SCORING_SHARE, SCORING_SECONDS = 0.2, 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The arguments of an experiment, the same in all workers of TF_CONFIG; the first uses the folders."""
+    """The arguments of an experiment, the same in all workers of TF_CONFIG; the first uses the
+    folders.
+    """
 
     name: str  # of the preset
     config: ExperimentConfig  # the preset with its overrides
@@ -80,8 +89,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     """Trains, exports and scores a model.
 
     Returns:
-        The content of `results.json`, or {} in workers other than the first; None if a signal stopped the
-        training.
+        The content of `results.json`, or {} in workers other than the first; None if a signal
+        stopped the training.
 
     Raises:
         UserError: The data, a folder or the config cannot be used.
@@ -100,8 +109,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
             run_dir = run.run_dir.resolve()
             if run.output.resolve() in (run_dir, *run_dir.parents):
                 raise UserError(
-                    f"the export to {run.output} would replace the run folder, {run.run_dir}; give another "
-                    "output or run_dir"
+                    f"the export to {run.output} would replace the run folder, {run.run_dir}; "
+                    "give another output or run_dir"
                 )
             require_replaceable(run.output)
             names = {path.name for path in run_dir.iterdir()} if run_dir.is_dir() else set()
@@ -119,7 +128,9 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
     teachers = open_teachers(plan_tasks(run.config, data), data.source)
     store = _read_corpora(run, data, is_chief=workers.is_chief)
     checksums = [teacher.system.checksum for teacher in teachers.values()]
-    workers.require_same({"config": to_dict(run.config), "data": store.contents(), "teachers": checksums})
+    workers.require_same(
+        {"config": to_dict(run.config), "data": store.contents(), "teachers": checksums}
+    )
     with progress("deciding on vocabulary and sizes"):
         resolved = workers.from_chief(
             lambda: run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
@@ -142,14 +153,18 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
         return None
     with progress("exporting and scoring"):
         if workers.is_chief and run.config.initial.average:
-            average_with_start(run.run_dir, parts.model, run.config.initial.average, parts.new_heads)
+            average_with_start(
+                run.run_dir, parts.model, run.config.initial.average, parts.new_heads
+            )
         results = _finish(run, data, trainer, parts) if workers.is_chief else {}
     workers.gather(None)  # waits: the chief would consider a process that ends earlier as lost
     return results
 
 
 def _with_teacher(run: Run, workers: Workers, name: str, teacher: Teacher, parts: Parts) -> Parts:
-    """Adds what a teacher finds to the examples; its vectors also initialise a new average of words."""
+    """Adds what a teacher finds to the examples; its vectors also initialise a new average of
+    words.
+    """
     model = parts.model
     folder = run.run_dir / "teacher" if workers.is_chief else None
     if run.cache and teacher.is_fixed:
@@ -157,10 +172,14 @@ def _with_teacher(run: Run, workers: Workers, name: str, teacher: Teacher, parts
     learners = [task for task in parts.tasks if task.teacher == name]
     for task in learners:
         task.require_teacher(teacher.system.name, teacher.dim, model.encoder.hidden_dim)
-    examples = with_vectors(learners, parts.examples, teacher, folder) if learners else {**parts.examples}
+    examples = (
+        with_vectors(learners, parts.examples, teacher, folder) if learners else {**parts.examples}
+    )
     for task in parts.tasks:
         if task.miner == name:
-            train = with_negatives(examples[task.name].train, teacher, folder, run.config.training.seed)
+            train = with_negatives(
+                examples[task.name].train, teacher, folder, run.config.training.seed
+            )
             examples[task.name] = examples[task.name]._replace(train=train)
     has_average = getattr(model.encoder.bow_encoder, "is_separate", False)
     if learners and model.tokenizer.known_words and has_average and not run.config.initial.model:
@@ -171,22 +190,28 @@ def _with_teacher(run: Run, workers: Workers, name: str, teacher: Teacher, parts
 
 
 def read_start(run: Run) -> None:
-    """Checks the model that a new run starts from, before corpora are read; the run folder gets a copy."""
+    """Checks the model that a new run starts from, before corpora are read; the run folder gets a
+    copy.
+    """
     start = run.config.initial.model
     if not start or run.folder.resolved() is not None:
         return
     model = Model.from_pretrained(start)
     run.config.similarity.require_below(model.encoder.hidden_dim)
-    if run.config.training.bow_share and not getattr(model.encoder.bow_encoder, "is_separate", False):
+    if run.config.training.bow_share and not getattr(
+        model.encoder.bow_encoder, "is_separate", False
+    ):
         raise UserError(
-            "training.bow_share needs a starting model that is a transformer with encoder.bow_residual, not "
-            f"{start}; set training.bow_share=0"
+            "training.bow_share needs a starting model that is a transformer with "
+            f"encoder.bow_residual, not {start}; set training.bow_share=0"
         )
     model.save_pretrained(run.run_dir / START)
 
 
 def plan_tasks(config: ExperimentConfig, data: DataConfig) -> list[Task]:
-    """Makes the tasks that are trained if they have examples, without their heads, to ask what they need."""
+    """Makes the tasks that are trained if they have examples, without their heads, to ask what they
+    need.
+    """
     return [
         task
         for name in config.active_tasks
@@ -219,11 +244,15 @@ def _read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
     if not is_chief:
         return transient_store(corpora)
     return open_store(
-        run.run_dir / "corpora", corpora, lambda store: run.folder.require_same(run.config, store.contents())
+        run.run_dir / "corpora",
+        corpora,
+        lambda store: run.folder.require_same(run.config, store.contents()),
     )
 
 
-def _build(run: Run, data: DataConfig, workers: Workers, resolved: Resolved, store: CorpusStore) -> Parts:
+def _build(
+    run: Run, data: DataConfig, workers: Workers, resolved: Resolved, store: CorpusStore
+) -> Parts:
     """Makes the model, with random or starting weights, and the tasks that have examples."""
     config = run.config
     random.seed(config.training.seed)  # Keras draws the seeds of layers from it
@@ -249,31 +278,49 @@ def _build(run: Run, data: DataConfig, workers: Workers, resolved: Resolved, sto
 
 
 def _start(run: Run, workers: Workers, resolved: Resolved, parts: Parts) -> None:
-    """Saves what a restart needs; until then, the folder accepts other settings, to correct mistakes."""
-    if not workers.is_chief or ((run.run_dir / TRAINED_ON).exists() and run.folder.resolved() is not None):
+    """Saves what a restart needs; until then, the folder accepts other settings, to correct
+    mistakes.
+    """
+    if not workers.is_chief or (
+        (run.run_dir / TRAINED_ON).exists() and run.folder.resolved() is not None
+    ):
         return
     trained_on = _trained_on(run.config, parts.tasks, parts.store)
     if run.config.initial.model:
         check_scores(lambda texts: parts.model(texts).numpy(), parts.store.corpora)
         # The texts of the starting model were trained on, too.
-        trained_on = trained_on.joined(TrainedOn.read(find_model(run.config.initial.model)) or trained_on)
+        trained_on = trained_on.joined(
+            TrainedOn.read(find_model(run.config.initial.model)) or trained_on
+        )
     run.folder.write(TRAINED_ON, trained_on.to_bytes())
     run.folder.start(run.config, parts.store.contents(), resolved)
 
 
-def start_weights(workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]) -> None:
-    """Assigns the weights that training starts from, read by the chief; those of new heads stay random."""
-    variables = {name: variable.value for name, variable in _without(new_heads, model.weights).items()}
+def start_weights(
+    workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]
+) -> None:
+    """Assigns the weights that training starts from, read by the chief; those of new heads stay
+    random.
+    """
+    variables = {
+        name: variable.value for name, variable in _without(new_heads, model.weights).items()
+    }
     workers.from_chief(
         lambda: assign_weights(variables, _start_weights(run_dir, new_heads), str(run_dir / START))
     )
     workers.share([*variables.values()])
     for task in new_heads:
-        logging.info("%s: the starting model has no fitting heads; new ones are initialised at random", task)
+        logging.info(
+            "%s: the starting model has no fitting heads; new ones are initialised at random", task
+        )
 
 
-def average_with_start(run_dir: Path, model: Model, share: float, new_heads: Mapping[str, Any]) -> None:
-    """Averages a trained model's weights with a share of its start's (Wortsman et al. 2022, eq. 1)."""
+def average_with_start(
+    run_dir: Path, model: Model, share: float, new_heads: Mapping[str, Any]
+) -> None:
+    """Averages a trained model's weights with a share of its start's (Wortsman et al. 2022, eq.
+    1).
+    """
     variables = model.weights
     for name, start in _start_weights(run_dir, new_heads).items():
         variables[name].assign(share * start + (1 - share) * np.asarray(variables[name].value))
@@ -293,7 +340,9 @@ def _without(heads: Iterable[str], weights: Mapping[str, Any]) -> dict[str, Any]
 def make_tasks(
     config: ExperimentConfig, data: DataConfig, model: Model
 ) -> tuple[list[Task], dict[str, Heads]]:
-    """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not fit."""
+    """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not
+    fit.
+    """
     tasks, new_heads = list[Task](), dict[str, Heads]()
     for name in config.active_tasks:
         kind, existing = TASKS.implementation(name), model.heads.setdefault(name, {})
@@ -321,9 +370,12 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
-    """Returns the tasks that have examples, and reports the others, in one line for each kind of data."""
-    # Optional: translations between targets, inference in target languages, and scored pairs that are not in
-    # the source language alone. But inference that is missing in all target languages is reported.
+    """Returns the tasks that have examples, and reports the others, in one line for each kind of
+    data.
+    """
+    # Optional: translations between targets, inference in target languages, and scored pairs that
+    # are not in the source language alone. But inference that is missing in all target languages is
+    # reported.
     kinds = ("parallel", "nli")
     optional = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
     optional += [t for t in tasks if t.kind == "similarity" and t.languages != source]
@@ -365,7 +417,9 @@ def _finish(run: Run, data: DataConfig, trainer: Trainer, parts: Parts) -> dict[
     logging.info("%s holds the model; now it is scored", run.output)
     seconds = max(SCORING_SECONDS, SCORING_SHARE * trainer.seconds)
     held_out = {task: examples.held_out for task, examples in parts.examples.items()}
-    scores = evaluate(model, parts.tasks, data.languages, encode, held_out, corpora, run.data, seconds)
+    scores = evaluate(
+        model, parts.tasks, data.languages, encode, held_out, corpora, run.data, seconds
+    )
     scores |= {"same_meaning": reliability} if line else {}
     measured = {"scores": scores, "cosines": cosines}
     results, files = _describe(run, trainer, module, parts, measured)
@@ -400,7 +454,8 @@ def _describe(
     }
     card = model_card(
         run.name,
-        f"Trained by xling_tf {results['versions']['xling_tf']}, preset `{run.name}`: {config.description}.",
+        f"Trained by xling_tf {results['versions']['xling_tf']}, preset `{run.name}`: "
+        f"{config.description}.",
         model.config(),
         module.signatures,
         licence="other",

@@ -38,8 +38,8 @@ from xling_tf.trainer.experiment import Run, run_experiment
 # A tenth of the pairs is held out, and training needs several pairs to compare.
 _MIN_PAIRS = 8
 _PAIRS_PER_BATCH = 128
-# 2019, sec. 2.2. All examples have as many columns as the longest row, so that one row with a hundred wrong
-# texts would make every step fifty times as long.
+# 2019, sec. 2.2. All examples have as many columns as the longest row, so that one row with a
+# hundred wrong texts would make every step fifty times as long.
 _MAX_WRONG = 5
 _SIMILARITY = SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True)
 
@@ -55,38 +55,42 @@ def fine_tune(
     settings: Sequence[str] = (),
     run_dir: str | Path | None = None,
 ) -> SentenceEncoder | None:
-    """Trains a model on pairs of texts, so that the vectors of a pair are near each other, and exports it.
+    """Trains a model on pairs of texts, so that the vectors of a pair are near each other, and
+    exports it.
 
-    Pairs can be translations, questions with answers, or queries with documents, in one or two languages. The
-    model learns to rank the second text of a pair over those of the other pairs (Chidambaram et al. 2019,
-    sec. 2.2) and over texts that are known to be wrong. If pairs have scores, the model learns cosines that
-    correlate with them. A tenth of the pairs is held out for evaluation: no text of theirs is trained on,
-    except for second texts that many pairs share, such as answers, or one of two texts with a score. The
-    exported model keeps all signatures, except for `same_meaning`, whose probability depends on the cosines;
-    `xling_tf.calibrate` adds it again. The same call again continues a training that was stopped.
+    Pairs can be translations, questions with answers, or queries with documents, in one or two
+    languages. The model learns to rank the second text of a pair over those of the other pairs
+    (Chidambaram et al. 2019, sec. 2.2) and over texts that are known to be wrong. If pairs have
+    scores, the model learns cosines that correlate with them. A tenth of the pairs is held out for
+    evaluation: no text of theirs is trained on, except for second texts that many pairs share, such
+    as answers, or one of two texts with a score. The exported model keeps all signatures, except
+    for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds it
+    again. The same call again continues a training that was stopped.
 
     Args:
-        model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run folder.
-        pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task. The rows of
-            a list, an iterator, a table or its file are (text, text) or (text, right, wrong). In tables
-            (pandas, Arrow, `datasets`) and dictionaries, columns have names: "anchor", "positive",
-            "negative", "negative_2", ...; or "sentence1", "sentence2" and "score" or "label"; or languages,
-            also in "translation". Numbers of rows are left out. Of a row's wrong texts, at most 5 are drawn.
-            The highest score means alike, as does a class such as "duplicate" rather than "not_duplicate".
+        model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run
+            folder.
+        pairs: At least 8 different pairs; hundreds are enough for a domain, thousands for a task.
+            The rows of a list, an iterator, a table or its file are (text, text) or (text, right,
+            wrong). In tables (pandas, Arrow, `datasets`) and dictionaries, columns have names:
+            "anchor", "positive", "negative", "negative_2", ...; or "sentence1", "sentence2" and
+            "score" or "label"; or languages, also in "translation". Numbers of rows are left out.
+            Of a row's wrong texts, at most 5 are drawn. The highest score means alike, as does a
+            class such as "duplicate" rather than "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
-        anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index of them
-            stays usable; 0 turns it off.
-        languages: Codes such as ("en", "es") if each side is in one language; texts in another language are
-            then reported.
+        anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index
+            of them stays usable; 0 turns it off.
+        languages: Codes such as ("en", "es") if each side is in one language; texts in another
+            language are then reported.
         settings: Further settings, as in docs/settings.md, such as
             "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
-        run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, which each different
-            call has for itself, and which is deleted after the export.
+        run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, which each
+            different call has for itself, and which is deleted after the export.
 
     Returns:
-        The exported model, loaded; its `scores` are those of the held-out pairs, by suite and metric. None if
-        a signal stopped the training.
+        The exported model, loaded; its `scores` are those of the held-out pairs, by suite and
+        metric. None if a signal stopped the training.
 
     Raises:
         UserError: The model or the pairs cannot be used, or `run_dir` belongs to another training.
@@ -102,8 +106,8 @@ def fine_tune(
     """
     if not isinstance(model, str | Path):
         raise UserError(
-            f"expected the folder of a model as the first argument, got {type(model).__name__}; call "
-            "fine_tune(folder, pairs, output=...)"
+            f"expected the folder of a model as the first argument, got {type(model).__name__}; "
+            "call fine_tune(folder, pairs, output=...)"
         )
     if isinstance(languages, str) or len(languages) != 2 or languages[0] == languages[1]:
         raise UserError(
@@ -115,7 +119,9 @@ def fine_tune(
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
     tasks: dict[str, TaskConfig] = {"graded_similarity": TaskConfig(examples_per_batch=batch)}
     if corpus.kind == "parallel":
-        negatives = max(len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair))
+        negatives = max(
+            len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair)
+        )
         ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=negatives)
         tasks = {"translation_ranking": ranking}
     folder = find_model(model)
@@ -127,7 +133,11 @@ def fine_tune(
         encoder=None,
         similarity=_SIMILARITY,
         optimizer=OptimizerConfig(
-            name="adam", learning_rate=rate, embedding_learning_rate=rate, warmup=0.1, decay="linear"
+            name="adam",
+            learning_rate=rate,
+            embedding_learning_rate=rate,
+            warmup=0.1,
+            decay="linear",
         ),
         data=DataConfig(source=languages[0], targets=(languages[1],)),
         initial=InitialConfig(model=str(model), anchor_weight=anchor_weight),
@@ -135,14 +145,18 @@ def fine_tune(
         training=TrainingConfig(steps=steps),
     )
     config = apply_overrides(config, settings)
-    call = hashlib.blake2b(f"{to_dict(config)} {corpus.version()}".encode(), digest_size=8).hexdigest()
+    call = hashlib.blake2b(
+        f"{to_dict(config)} {corpus.version()}".encode(), digest_size=8
+    ).hexdigest()
     state = output.parent / f".{output.name}.{call}.run" if run_dir is None else Path(run_dir)
     run = Run(name=output.name, config=config, corpora=[corpus], run_dir=state, output=output)
     results = run_experiment(run)
     if results is None:
         return None
     if run_dir is None:  # the state of other calls that were stopped is of no use either
-        for state in output.parent.glob(f".{glob.escape(output.name)}.{'[0-9a-f]' * len(call)}.run"):
+        for state in output.parent.glob(
+            f".{glob.escape(output.name)}.{'[0-9a-f]' * len(call)}.run"
+        ):
             with suppress(UserError), locked(state):
                 shutil.rmtree(state)
     encoder = load(output)
@@ -162,8 +176,8 @@ class PairCorpus(Corpus):
         distinct = tuple(dict.fromkeys(read_pairs(pairs, languages)))
         if len(distinct) < _MIN_PAIRS:
             raise UserError(
-                f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}: training compares "
-                "each with the others; add more"
+                f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}: training "
+                "compares each with the others; add more"
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
         if not scores:
@@ -176,7 +190,10 @@ class PairCorpus(Corpus):
             "pairs with scores: %g = alike, as %r and %r; %g = different, as %r and %r",
             *(scores[high], *distinct[high][:2], scores[low], *distinct[low][:2]),
         )
-        scored = [SimilarityPair(*row[:2], n) for row, n in zip(distinct, percentages(scores), strict=True)]
+        scored = [
+            SimilarityPair(*row[:2], n)
+            for row, n in zip(distinct, percentages(scores), strict=True)
+        ]
         return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
 
     def version(self) -> str:

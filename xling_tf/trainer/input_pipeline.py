@@ -1,4 +1,6 @@
-"""Batches of token features; the i-th one is a pure function of (examples, seed, i), also after restarts."""
+"""Batches of token features; the i-th one is a pure function of (examples, seed, i), also after
+restarts.
+"""
 
 import sys
 import threading
@@ -22,13 +24,16 @@ from xling_tf.trainer.distribution import Workers
 # Dtypes of the parts of a batch: texts, labels, and a teacher's vectors.
 _READ = (tf.string, tf.int32, tf.float32)
 _POOL_BATCHES = 64  # number of training batches that are bucketed by length together
-# Every fourth question, as in the measured trainings: the three between are mostly on the same paragraph.
+# Every fourth question, as in the measured trainings: the three between are mostly on the same
+# paragraph.
 _SPACING = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """Examples of one task, corpus after corpus; texts and vectors may be on disk until they are read."""
+    """Examples of one task, corpus after corpus; texts and vectors may be on disk until they are
+    read.
+    """
 
     # Maps `[n]` indices of examples to `[n]` UTF-8 bytes for each column.
     columns: Callable[[NDArray[np.int64]], Sequence[NDArray[np.object_]]]
@@ -70,14 +75,18 @@ def task_examples(
     return examples
 
 
-def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]], prompts: Mapping[str, str]) -> Examples:
+def _collect(
+    task: Task, parts: Sequence[tuple[str, StoredRecords]], prompts: Mapping[str, str]
+) -> Examples:
     columns_of = task.columns_of(join([part for _, part in parts]))
     parts = [(name, task.select(part)) for name, part in parts]
     records = join([part for _, part in parts])
     return Examples(
         columns=lambda indices: columns_of(records[indices]),
         num_columns=len(task.columns),
-        prompts=tuple(prompts.get(role, "") for role in task.roles or ["default"] * len(task.columns)),
+        prompts=tuple(
+            prompts.get(role, "") for role in task.roles or ["default"] * len(task.columns)
+        ),
         num_contexts=task.num_contexts,
         labels=records.labels,
         lengths=records.lengths,
@@ -89,12 +98,12 @@ def _collect(task: Task, parts: Sequence[tuple[str, StoredRecords]], prompts: Ma
 class BatchSampler:
     """Draws batches of examples.
 
-    A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion to their
-    size times their weight; an exhausted corpus starts again in a new random order. The pool is sorted by
-    length, and cut into batches that take equal work: the shorter the sentences, the more are in a batch.
-    Without `by_length`, `neighbourhoods` are drawn, and sorted by position in the corpora. With
-    `equal_batches`, batches have equal numbers of examples, which are not sorted by length. The batches of a
-    pool come in random order.
+    A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion
+    to their size times their weight; an exhausted corpus starts again in a new random order. The
+    pool is sorted by length, and cut into batches that take equal work: the shorter the sentences,
+    the more are in a batch. Without `by_length`, `neighbourhoods` are drawn, and sorted by position
+    in the corpora. With `equal_batches`, batches have equal numbers of examples, which are not
+    sorted by length. The batches of a pool come in random order.
     """
 
     def __init__(
@@ -112,8 +121,9 @@ class BatchSampler:
         weighted = sizes * np.asarray(weights)
         if not (np.all(np.isfinite(weighted)) and np.min(weighted) >= 0 and np.max(weighted) > 0):
             raise UserError(
-                "data.corpus_weights must be at least 0, and above 0 for one corpus of each task, but those "
-                f"of {', '.join(name for name, _ in examples.corpora)} are {list(weights)}"
+                "data.corpus_weights must be at least 0, and above 0 for one corpus of each task, "
+                f"but those of {', '.join(name for name, _ in examples.corpora)} are "
+                f"{list(weights)}"
             )
         self._sizes = sizes
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -195,8 +205,8 @@ def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> Ba
 def neighbourhoods(size: int, length: int, random: np.random.Generator) -> NDArray[np.int64]:
     """Returns an order of `size` elements in which about `length` neighbours come together.
 
-    The elements are divided into stretches of `_SPACING * length`. The order has a random part of each
-    stretch, the stretches in random order, then another part of each, and so on.
+    The elements are divided into stretches of `_SPACING * length`. The order has a random part of
+    each stretch, the stretches in random order, then another part of each, and so on.
     """
     num_stretches = -(-size // (_SPACING * length))
     elements = np.arange(num_stretches * -(-size // num_stretches)).reshape(num_stretches, -1)
@@ -210,7 +220,9 @@ BatchGraphs = Callable[[int, int, tuple[str, ...], int], Callable[..., Batch]]
 
 
 def batch_graphs(tokenizer: Tokenizer) -> BatchGraphs:
-    """Returns the function that makes the graphs of batches: one for all tasks with batches of one shape."""
+    """Returns the function that makes the graphs of batches: one for all tasks with batches of one
+    shape.
+    """
     return cache(partial(_to_batch, tokenizer))
 
 
@@ -222,7 +234,9 @@ def make_dataset(
     count: int | None = None,
     is_closed: threading.Event | None = None,
 ) -> tf.data.Dataset:
-    """Streams `count` `Batch`es of a task, or endless ones; `batch` maps 0, 1, ... to example indices."""
+    """Streams `count` `Batch`es of a task, or endless ones; `batch` maps 0, 1, ... to example
+    indices.
+    """
 
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()
@@ -232,8 +246,8 @@ def make_dataset(
 
     # Beside a GPU, half of the processors tokenize; one reads, which takes a twentieth of the time.
     conversions = max(2, available_cpus() // 2) if tf.config.list_logical_devices("GPU") else 2
-    # Nothing here is tuned. TensorFlow's tuner would delay the end of a stream by up to a minute: the thread
-    # that tunes does not notice the end while it sleeps.
+    # Nothing here is tuned. TensorFlow's tuner would delay the end of a stream by up to a minute:
+    # the thread that tunes does not notice the end while it sleeps.
     options = tf.data.Options()
     options.autotune.enabled = False
     # `Dataset.from_generator` is slower: its iterator makes malloc return freed memory at once.
@@ -250,7 +264,11 @@ def make_dataset(
 
 
 def _to_batch(
-    tokenizer: Tokenizer, num_columns: int, num_contexts: int, prompts: tuple[str, ...], vector_dim: int
+    tokenizer: Tokenizer,
+    num_columns: int,
+    num_contexts: int,
+    prompts: tuple[str, ...],
+    vector_dim: int,
 ) -> Callable[..., Batch]:
     """Makes the graph function that turns texts, labels and vectors into a `Batch`."""
 
@@ -279,12 +297,18 @@ def _to_batch(
 class TrainingInput:
     """The training batches of one task, for the replicas of this process.
 
-    The n-th step of a task takes the n-th batch of the sampler. The batch is divided among the replicas of
-    all processes in order, in nearly equal parts; with fewer examples than replicas, the last ones get none.
+    The n-th step of a task takes the n-th batch of the sampler. The batch is divided among the
+    replicas of all processes in order, in nearly equal parts; with fewer examples than replicas,
+    the last ones get none.
     """
 
     def __init__(
-        self, task: Task, examples: Examples, graphs: BatchGraphs, config: ExperimentConfig, workers: Workers
+        self,
+        task: Task,
+        examples: Examples,
+        graphs: BatchGraphs,
+        config: ExperimentConfig,
+        workers: Workers,
     ) -> None:
         self.task = task
         self._examples = examples
@@ -301,19 +325,23 @@ class TrainingInput:
         return self._strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
 
     def stream(self, count: int, is_closed: threading.Event) -> Iterator[Batch]:
-        """Returns a stream for `next_batch`, from the task's step `count` on, until `is_closed` is set."""
+        """Returns a stream for `next_batch`, from the task's step `count` on, until `is_closed` is
+        set.
+        """
         return iter(self._dataset(count, is_closed))
 
     def next_batch(self, stream: Iterator[Batch]) -> Any:
         """Returns the next batch of this process' replicas."""
         if self._strategy.num_replicas_in_sync == 1:
             return next(stream)
-        # The strategy's iterator would ask all workers at each step if they have a batch left, and its
-        # destructor takes seconds.
+        # The strategy's iterator would ask all workers at each step if they have a batch left, and
+        # its destructor takes seconds.
         return self._strategy.experimental_distribute_values_from_function(lambda _: next(stream))
 
     def sample(self, num_examples: int) -> Iterator[list[str]]:
-        """Yields the texts of the first batches, until they have `num_examples` examples or a whole epoch."""
+        """Yields the texts of the first batches, until they have `num_examples` examples or a whole
+        epoch.
+        """
         num_left, count = min(num_examples, len(self._examples)), 0
         while num_left > 0:
             indices = self._sampler.batch(count)
@@ -323,7 +351,9 @@ class TrainingInput:
     def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
         def part(number: int) -> NDArray[np.int64]:
             step, replica = divmod(number, len(self._replicas))
-            parts = np.array_split(self._sampler.batch(count + step), self._strategy.num_replicas_in_sync)
+            parts = np.array_split(
+                self._sampler.batch(count + step), self._strategy.num_replicas_in_sync
+            )
             return parts[self._replicas[replica]]
 
         return make_dataset(self._examples, part, self._graphs, is_closed=is_closed)

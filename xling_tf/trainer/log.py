@@ -36,8 +36,8 @@ class StepResult(NamedTuple):
 class TrainingLog(AbstractContextManager["TrainingLog"]):
     """Reports steps on the screen, in `metrics.jsonl` and to TensorBoard.
 
-    Removes lines of steps from `first_step` on, left by a killed process. On a full disk, training continues
-    without the files, because a later checkpoint may still find room.
+    Removes lines of steps from `first_step` on, left by a killed process. On a full disk, training
+    continues without the files, because a later checkpoint may still find room.
     """
 
     def __init__(self, run_dir: Path, first_step: int) -> None:
@@ -48,7 +48,8 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._lines = self._stack.enter_context(path.open("a", encoding="utf-8"))
         events = run_dir / "tensorboard" / f"events.out.tfevents.{time.time_ns()}"
         events.parent.mkdir(exist_ok=True)
-        # TensorBoard's file as it is: each of `tf.summary`'s values is an operation that takes a millisecond.
+        # TensorBoard's file as it is: each of `tf.summary`'s values is an operation that takes a
+        # millisecond.
         self._events = self._stack.enter_context(tf.io.TFRecordWriter(str(events)))
         self._losses: dict[str, float] = {}
         self._before = time.monotonic()
@@ -74,7 +75,9 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             "sentences_per_second": rate,
         }
         values = [_v1.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        event = _v1.Event(wall_time=time.time(), step=result.step, summary=_v1.Summary(value=values))
+        event = _v1.Event(
+            wall_time=time.time(), step=result.step, summary=_v1.Summary(value=values)
+        )
         with self._despite_full_disk():
             self._lines.write(json.dumps(result._asdict()) + "\n")
             self._lines.flush()

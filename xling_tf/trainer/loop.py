@@ -29,11 +29,11 @@ from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Schedule, learning_rate_factor, sampling_weights
 
-# From a batch and a factor of the learning rates to the sums of losses and hits, the numbers of examples and
-# tokens, and the norm of the gradients.
+# From a batch and a factor of the learning rates to the sums of losses and hits, the numbers of
+# examples and tokens, and the norm of the gradients.
 TrainStep = Callable[[Batch, Any], tf.Tensor]
-# Number of steps that are started before their measurements are read. Reading waits until the device has
-# finished them, so that a GPU with a single step would often be idle.
+# Number of steps that are started before their measurements are read. Reading waits until the
+# device has finished them, so that a GPU with a single step would often be idle.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
 _SAMPLED = 2**16  # number of examples that `Task.prepare` sees
 _PARTS = {"bow": "average of words", "whole": "whole model"}  # what a phase trains
@@ -88,7 +88,9 @@ class Phase:
         return self.tasks[self._schedule.task(self.steps)]
 
     def progress(self, progress: float, ahead: int = 0) -> float:
-        """Returns the share of the phase that is over at `progress` of the budget, `ahead` steps from now."""
+        """Returns the share of the phase that is over at `progress` of the budget, `ahead` steps
+        from now.
+        """
         share = (progress - self.begin) / (self.end - self.begin)
         if self.min_steps:
             share = max(min(share, (self.steps + ahead) / self.min_steps), progress)
@@ -104,9 +106,9 @@ class Phase:
     def close(self) -> None:
         """Drops the batches that were read in advance.
 
-        The destructor of a stream holds Python's global lock while it waits for TensorFlow's threads. On a
-        single core these may be busy reading other streams, which needs the lock. So all streams are emptied
-        before any is dropped.
+        The destructor of a stream holds Python's global lock while it waits for TensorFlow's
+        threads. On a single core these may be busy reading other streams, which needs the lock. So
+        all streams are emptied before any is dropped.
         """
         self._is_closed.set()
         for stream in self._streams.values():
@@ -119,9 +121,9 @@ class Phase:
 class Trainer:
     """Trains a model on its tasks, one task per step.
 
-    With `training.bow_share`, a first phase trains the average of words, and the heads on it, in batches of
-    `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows. The chief's clock
-    measures the budget. The model must be built under the strategy's scope.
+    With `training.bow_share`, a first phase trains the average of words, and the heads on it, in
+    batches of `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows.
+    The chief's clock measures the budget. The model must be built under the strategy's scope.
     """
 
     def __init__(
@@ -135,22 +137,28 @@ class Trainer:
         run_dir: Path,
     ) -> None:
         self.step, self.seconds = 0, 0.0
-        self._begin = 0.0  # on the monotonic clock, less the time that earlier processes have trained
+        # On the monotonic clock, less the time that earlier processes have trained.
+        self._begin = 0.0
         self._tasks = tasks
         self._config, self._optimizer_config = config.training, config.optimizer
         self._workers = workers
         self._run_dir = run_dir
-        self._steps_ahead = _STEPS_TO_READ["GPU" if tf.config.list_logical_devices("GPU") else "CPU"]
+        self._steps_ahead = _STEPS_TO_READ[
+            "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
+        ]
         self._phases = _make_phases(model, tasks, config, examples, workers)
         self._steps: dict[tuple[str, str], TrainStep] = {}
         with workers.strategy.scope():
             self._optimizers = _make_optimizers(model, tasks, config)
-            # Made before a checkpoint is restored, so that it copies the weights that training started from.
+            # Made before a checkpoint is restored, so that it copies the weights that training
+            # started from.
             variables = [*self._optimizers.tables, *model.encoder.dense_variables]
             weight = config.initial.anchor_weight
             self._anchor = Anchor(variables, weight) if weight else None
         weights = {name: variable.value for name, variable in model.weights.items()}
-        self._checkpoints = Checkpoints(run_dir / CHECKPOINTS, weights, self._optimizers.named_variables)
+        self._checkpoints = Checkpoints(
+            run_dir / CHECKPOINTS, weights, self._optimizers.named_variables
+        )
 
     def train(self) -> bool:
         """Trains from the newest checkpoint, if there is one, until the budget is used up.
@@ -195,17 +203,22 @@ class Trainer:
         finished = self._progress() >= 1
         for phase in self._phases if finished and self._tasks else ():
             if not phase.steps:
-                logging.warning("the budget was too small for the %s: it had no step", _PARTS[phase.name])
+                logging.warning(
+                    "the budget was too small for the %s: it had no step", _PARTS[phase.name]
+                )
         return finished
 
     def _agree(self, stop: bool) -> bool:
-        """Sets `seconds` by the chief's clock in all workers; returns True if any worker must stop."""
+        """Sets `seconds` by the chief's clock in all workers; returns True if any worker must
+        stop.
+        """
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
         self.seconds, stops = self._workers.add_up([seconds, float(stop)])
         return stops > 0
 
     def _progress(self, ahead: int = 0) -> float:
-        """Returns the used share of the steps or of the minutes, whichever is larger; 1 without tasks.
+        """Returns the used share of the steps or of the minutes, whichever is larger; 1 without
+        tasks.
 
         `ahead` adds that many steps of average duration; before the first step, a second each.
         """
@@ -222,7 +235,9 @@ class Trainer:
         return max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
 
     def _phase(self) -> Phase:
-        """Returns the phase of the next step: the current one, or, if that is over, the one after it."""
+        """Returns the phase of the next step: the current one, or, if that is over, the one after
+        it.
+        """
         progress, index = self._progress(), self._phase_index()
         if self._phases[index].progress(progress) >= 1 and index + 1 < len(self._phases):
             self._phases[index].close()
@@ -235,11 +250,13 @@ class Trainer:
         return phase
 
     def _run_graphs_once(self) -> None:
-        """Makes the graphs of this phase and the later ones, and runs each once, without learning anything.
+        """Makes the graphs of this phase and the later ones, and runs each once, without learning
+        anything.
 
-        Making a graph takes seconds, as does its first run, in which TensorFlow optimizes it and loads its
-        kernels. Later, this time would be part of the budget, and so change the learning rates. A loss that
-        is not finite is an error here: even at a rate of 0, its gradient makes weights NaN for all tasks.
+        Making a graph takes seconds, as does its first run, in which TensorFlow optimizes it and
+        loads its kernels. Later, this time would be part of the budget, and so change the learning
+        rates. A loss that is not finite is an error here: even at a rate of 0, its gradient makes
+        weights NaN for all tasks.
         """
         state = self._optimizers.named_variables.values()
         values = [variable.numpy() for variable in state]
@@ -263,7 +280,8 @@ class Trainer:
                 tape.watch(values)  # not automatic: tables are read by handle
                 losses, hits = task.losses(encoder, batch, self._anchor, training=True)
                 count = tf.cast(tf.size(losses), tf.float32)
-                # Gradients of the replicas are summed, so losses are divided by the size of the whole batch.
+                # Gradients of the replicas are summed, so losses are divided by the size of the
+                # whole batch.
                 loss_weight = task.config.loss_weight
                 loss = loss_weight / context.all_reduce("sum", count) * tf.reduce_sum(losses)
             rates = {"loss_weight": loss_weight, "bow_rate": phase.bow_rate}
@@ -284,7 +302,10 @@ class Trainer:
         return train_step.get_concrete_function()
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
-        begin, end = phase.progress(self._progress()), phase.progress(self._progress(ahead=1), ahead=1)
+        begin, end = (
+            phase.progress(self._progress()),
+            phase.progress(self._progress(ahead=1), ahead=1),
+        )
         config = self._optimizer_config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
         dispatched = self._dispatch(phase, phase.task, factor)
@@ -292,12 +313,16 @@ class Trainer:
         return dispatched
 
     def _dispatch(self, phase: Phase, task: Task, factor: float) -> DispatchedStep:
-        """Starts a step whose learning rates are multiplied by `factor`, an argument of its graph."""
+        """Starts a step whose learning rates are multiplied by `factor`, an argument of its
+        graph.
+        """
         key = phase.name, task.trace_key  # tasks of several languages share a graph
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
         measurements = self._steps[key](phase.next_batch(task.name), tf.constant(factor))
-        return DispatchedStep(self.step, task, factor * self._optimizer_config.learning_rate, measurements)
+        return DispatchedStep(
+            self.step, task, factor * self._optimizer_config.learning_rate, measurements
+        )
 
     def _read(self, steps: Sequence[DispatchedStep]) -> list[StepResult]:
         """Waits for the steps to finish, and returns their measurements."""
@@ -306,9 +331,9 @@ class Trainer:
         for step, (loss, hits, count, tokens, norm) in zip(steps, rows, strict=True):
             if not math.isfinite(loss) or not math.isfinite(norm):
                 raise UserError(
-                    f"training diverged at step {step.step}, in task {step.task.name} (loss {loss}, gradient "
-                    f"norm {norm}); start again in another run_dir, with a lower optimizer.learning_rate or "
-                    "another starting model"
+                    f"training diverged at step {step.step}, in task {step.task.name} (loss "
+                    f"{loss}, gradient norm {norm}); start again in another run_dir, with a lower "
+                    "optimizer.learning_rate or another starting model"
                 )
             results.append(
                 StepResult(
@@ -344,7 +369,9 @@ class Trainer:
 
 
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
-    """Makes the optimizers of the tables and of each part of the model that counts its own steps."""
+    """Makes the optimizers of the tables and of each part of the model that counts its own
+    steps.
+    """
     encoder = model.encoder
     # Layers that other parts share are a group of their own only where a first phase trains them.
     has_average = config.training.bow_share or getattr(encoder.bow_encoder, "is_separate", False)
@@ -369,10 +396,14 @@ def _make_phases(
     training, encoder, graphs = config.training, model.encoder, batch_graphs(model.tokenizer)
 
     def make(name: str, encoder: TokenEncoder, tasks: Sequence[Task], **options: Any) -> Phase:
-        inputs = {t.name: TrainingInput(t, examples[t.name], graphs, config, workers) for t in tasks}
+        inputs = {
+            t.name: TrainingInput(t, examples[t.name], graphs, config, workers) for t in tasks
+        }
         for task in tasks:
             task.prepare(model.tokenizer, inputs[task.name].sample(_SAMPLED))
-        schedule = make_schedule(tasks, {task.name: len(examples[task.name]) for task in tasks}, config)
+        schedule = make_schedule(
+            tasks, {task.name: len(examples[task.name]) for task in tasks}, config
+        )
         return Phase(name, encoder, inputs, schedule, **options)
 
     if not training.bow_share:
@@ -381,18 +412,30 @@ def _make_phases(
     for task in bow_tasks:
         task.config = dataclasses.replace(task.config, examples_per_batch=training.bow_batch)
     return [
-        make("bow", encoder.bow_encoder, bow_tasks, end=training.bow_share, min_steps=training.bow_steps),
+        make(
+            "bow",
+            encoder.bow_encoder,
+            bow_tasks,
+            end=training.bow_share,
+            min_steps=training.bow_steps,
+        ),
         make("whole", encoder, tasks, bow_rate=training.bow_rate),
     ]
 
 
-def make_schedule(tasks: Sequence[Task], sizes: Mapping[str, float], config: ExperimentConfig) -> Schedule:
-    """Makes the schedule of the tasks, given the number of training examples of each by its name."""
+def make_schedule(
+    tasks: Sequence[Task], sizes: Mapping[str, float], config: ExperimentConfig
+) -> Schedule:
+    """Makes the schedule of the tasks, given the number of training examples of each by its
+    name.
+    """
     weights: dict[str, int] = {}
     for _, group in groupby(tasks, key=lambda task: (task.group, type(task))):
         mirrored = list(group)
         counts = [sizes[task.name] for task in mirrored]
-        steps = sampling_weights(mirrored[0].config.weight, counts, config.data.sampling_temperature)
+        steps = sampling_weights(
+            mirrored[0].config.weight, counts, config.data.sampling_temperature
+        )
         weights.update(zip([task.name for task in mirrored], steps, strict=True))
     return Schedule.from_weights(weights)
 

@@ -14,12 +14,17 @@ class FusedAdam(keras.optimizers.Adam):
     """Keras' Adam with one fused operation for each variable, which passes over its memory once."""
 
     def update_step(
-        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor, loss_weight: float
+        self,
+        gradient: tf.Tensor,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        loss_weight: float,
     ) -> None:
-        """Updates one variable; `learning_rate` includes the bias correction of the moments, see `_rate`.
+        """Updates one variable; `learning_rate` includes the bias correction of the moments, see
+        `_rate`.
 
-        The size of a gradient does not matter to Adam. So if all gradients of a variable are of a loss with a
-        weight, the weight multiplies the learning rate.
+        The size of a gradient does not matter to Adam. So if all gradients of a variable are of a
+        loss with a weight, the weight multiplies the learning rate.
         """
         # Private: the moments of Keras' Adam. A fused update in Keras would replace this class.
         index = self._get_variable_index(variable)
@@ -40,15 +45,15 @@ class FusedAdam(keras.optimizers.Adam):
 class RowwiseRMSprop(keras.optimizers.Optimizer):
     """RMSprop that updates only the rows of a table that a batch has looked up.
 
-    Keras' Adam decays the moments of every row at every step, which for a table of 64 million entries costs
-    more than the rest of the step. Here a row has a single mean square for all its entries, which does not
-    change until the row is looked up again.
+    Keras' Adam decays the moments of every row at every step, which for a table of 64 million
+    entries costs more than the rest of the step. Here a row has a single mean square for all its
+    entries, which does not change until the row is looked up again.
 
-    A row also has the mean square of the weights of the losses it was looked up for. Without it, a word that
-    only one task reads would move at the full rate, whatever the weight of the task's loss. It also corrects
-    the bias of the mean square, as Adam does, but by the number of look-ups of the row. With the number of
-    steps instead, a word first seen at step 401 would move 9.9 times its learning rate. Momentum did not help
-    (docs/experiments.md).
+    A row also has the mean square of the weights of the losses it was looked up for. Without it, a
+    word that only one task reads would move at the full rate, whatever the weight of the task's
+    loss. It also corrects the bias of the mean square, as Adam does, but by the number of look-ups
+    of the row. With the number of steps instead, a word first seen at step 401 would move 9.9 times
+    its learning rate. Momentum did not help (docs/experiments.md).
     """
 
     beta_2, epsilon = 0.99, 1e-8
@@ -60,14 +65,20 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
         super().build(variables)
         self._squares, self._weights = (
             [
-                self.add_variable((variable.shape[0],), name=f"{variable.path.replace('/', '_')}_{name}")
+                self.add_variable(
+                    (variable.shape[0],), name=f"{variable.path.replace('/', '_')}_{name}"
+                )
                 for variable in variables
             ]
             for name in ("mean_square", "mean_square_weight")
         )
 
     def update_step(
-        self, gradient: tf.IndexedSlices, variable: tf.Variable, learning_rate: tf.Tensor, loss_weight: float
+        self,
+        gradient: tf.IndexedSlices,
+        variable: tf.Variable,
+        learning_rate: tf.Tensor,
+        loss_weight: float,
     ) -> None:
         """Updates the rows of one table that are in `gradient`, which has each at most once."""
         index = self._get_variable_index(variable)
@@ -75,7 +86,9 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
 
         def update_mean(means: keras.Variable, squares: tf.Tensor | float) -> tf.Tensor:
             # `tf.gather` would copy a mirrored variable as a whole.
-            before = tf.raw_ops.ResourceGather(resource=means.value.handle, indices=rows, dtype=tf.float32)
+            before = tf.raw_ops.ResourceGather(
+                resource=means.value.handle, indices=rows, dtype=tf.float32
+            )
             updated = self.beta_2 * before + (1 - self.beta_2) * squares
             means.value.scatter_update(tf.IndexedSlices(updated, rows))
             return updated
@@ -90,9 +103,15 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
 # Rates are functions, because Keras would keep numbers in variables.
 _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
     # Keras' SGD already updates only the rows that were looked up.
-    "sgd": (lambda rate: keras.optimizers.SGD(lambda: rate), lambda rate: keras.optimizers.SGD(lambda: rate)),
+    "sgd": (
+        lambda rate: keras.optimizers.SGD(lambda: rate),
+        lambda rate: keras.optimizers.SGD(lambda: rate),
+    ),
     # beta_2 = 0.98 as in Vaswani et al. 2017, sec. 5.3.
-    "adam": (lambda rate: FusedAdam(lambda: rate, beta_2=0.98), lambda rate: RowwiseRMSprop(lambda: rate)),
+    "adam": (
+        lambda rate: FusedAdam(lambda: rate, beta_2=0.98),
+        lambda rate: RowwiseRMSprop(lambda: rate),
+    ),
 }
 _SHARED = "bow", "encoder"  # groups of variables that all tasks train
 
@@ -100,8 +119,9 @@ _SHARED = "bow", "encoder"  # groups of variables that all tasks train
 class Optimizers:
     """An optimizer for the embedding tables, and one for each group of dense variables.
 
-    Groups have optimizers of their own because Adam corrects the bias of its moments by the number of steps
-    (Kingma and Ba 2015, sec. 3), and a group takes only the steps of its tasks, which may begin late.
+    Groups have optimizers of their own because Adam corrects the bias of its moments by the number
+    of steps (Kingma and Ba 2015, sec. 3), and a group takes only the steps of its tasks, which may
+    begin late.
 
     Args:
         tables: Embedding tables, which are not trained if their learning rate is 0.
@@ -149,10 +169,12 @@ class Optimizers:
         loss_weight: float = 1.0,
         bow_rate: float = 1.0,
     ) -> tf.Tensor:
-        """Sums the gradients of the replicas, clips them, and updates the tables, then the dense variables.
+        """Sums the gradients of the replicas, clips them, and updates the tables, then the dense
+        variables.
 
-        Only the gradient of the dense layers is clipped, by its norm. The norm of the tables' gradient
-        grows with the number of distinct words in the batch, and the tables have another learning rate.
+        Only the gradient of the dense layers is clipped, by its norm. The norm of the tables'
+        gradient grows with the number of distinct words in the batch, and the tables have another
+        learning rate.
 
         Args:
             gradients: The gradients of a task's weighted loss, one for each variable.
@@ -167,17 +189,24 @@ class Optimizers:
         context = tf.distribute.get_replica_context()
         split = len(self.tables)
         tables = [_distinct_rows(gradient) for gradient in gradients[:split]]
-        summed = context.all_reduce("sum", [*(table.values for table in tables), *gradients[split:]])
+        summed = context.all_reduce(
+            "sum", [*(table.values for table in tables), *gradients[split:]]
+        )
         dense = summed[split:]
-        tables = [tf.IndexedSlices(v, table.indices) for v, table in zip(summed, tables, strict=False)]
+        tables = [
+            tf.IndexedSlices(v, table.indices) for v, table in zip(summed, tables, strict=False)
+        ]
         dense_norm = tf.linalg.global_norm(dense)
         if self._config.clip_norm:
             dense, _ = tf.clip_by_global_norm(dense, self._config.clip_norm, dense_norm)
         values = [variable.value for variable in variables]
-        # `merge_call` passes only sequences of tensors, so optimizers refer to variables by position.
+        # `merge_call` passes only sequences of tensors, so optimizers refer to variables by
+        # position.
         groups = []
         for name, (optimizer, group) in self._groups.items():
-            positions = [i for i, variable in enumerate(variables) if id(variable) in map(id, group)]
+            positions = [
+                i for i, variable in enumerate(variables) if id(variable) in map(id, group)
+            ]
             multiple = bow_rate * factor if name in ("tables", "bow") else factor
             # The gradients of what tasks share differ in their weights, as they should.
             groups.append((optimizer, positions, multiple, 1.0 if name in _SHARED else loss_weight))
@@ -186,11 +215,14 @@ class Optimizers:
 
 
 def _distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Sums the gradients of rows that were looked up more than once, and adds rows of the other replicas."""
+    """Sums the gradients of rows that were looked up more than once, and adds rows of the other
+    replicas.
+    """
     context = tf.distribute.get_replica_context()
     rows, positions = tf.unique(gradient.indices)
     is_distinct = tf.equal(tf.size(rows), tf.size(positions))  # then nothing is copied
-    if context.num_replicas_in_sync > 1:  # exchange ids, so that only sums of rows remain to be exchanged
+    # Exchange ids, so that only sums of rows remain to be exchanged.
+    if context.num_replicas_in_sync > 1:
         rows = tf.sort(tf.unique(context.all_gather(rows, axis=0))[0])
         positions, is_distinct = tf.searchsorted(rows, gradient.indices), tf.constant(False)
     values = tf.cond(
@@ -208,7 +240,9 @@ def _update(
     *,
     groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int], tf.Tensor | float, float]],
 ) -> None:
-    """Takes a step of each optimizer that has gradients: by positions, multiple of its rate, loss weight."""
+    """Takes a step of each optimizer that has gradients: by positions, multiple of its rate, loss
+    weight.
+    """
     for optimizer, positions, multiple, loss_weight in groups:
         if not positions:
             continue
@@ -217,7 +251,8 @@ def _update(
             step = partial(step, loss_weight=loss_weight)
 
         def update(value: tf.Variable, gradient: Any, rate: Any, step: Any = step) -> None:
-            step(gradient, value, rate)  # Keras' `apply` would sum the gradients of the replicas again
+            # Keras' `apply` would sum the gradients of the replicas again.
+            step(gradient, value, rate)
 
         rate = multiple * _rate(optimizer)
         for i in positions:
@@ -226,7 +261,9 @@ def _update(
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
-    """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of sec. 2)."""
+    """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of
+    sec. 2).
+    """
     rate = tf.constant(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
     if isinstance(optimizer, FusedAdam):

@@ -12,7 +12,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.config import PRECISIONS, TOKENIZERS, DataConfig, ExperimentConfig, ModelInfo, baselines
+from xling_tf.config import (
+    PRECISIONS,
+    TOKENIZERS,
+    DataConfig,
+    ExperimentConfig,
+    ModelInfo,
+    baselines,
+)
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import WordVectors, encoder_settings
 from xling_tf.errors import UserError
@@ -20,12 +27,12 @@ from xling_tf.files import replacing
 from xling_tf.model import read_config
 from xling_tf.settings import from_mapping, kind_to_dict
 
-# bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is emulated.
-# A smaller gain is not worth the lost precision.
+# bfloat16 is about twice as fast as float32 where the hardware supports it, and slower where it is
+# emulated. A smaller gain is not worth the lost precision.
 _MIN_SPEEDUP = 1.2
-# Budget, in floating-point operations of matrix products, above which three layers are better than one. At
-# 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/experiments.md, "Quality
-# against minutes").
+# Budget, in floating-point operations of matrix products, above which three layers are better than
+# one. At 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/experiments.md,
+# "Quality against minutes").
 _FOR_THREE_LAYERS = 1000e12
 # In the run folder: the model that training starts from, and the word vectors.
 START, VECTORS = "start", "vectors.npz"
@@ -36,14 +43,21 @@ class Resolved:
     """The decisions of a run."""
 
     precision: str  # "float32" or "mixed_bfloat16"
-    model: Mapping[str, Any]  # what `Model.from_config` takes, with the heads that training starts from
+    # What `Model.from_config` takes, with the heads that training starts from.
+    model: Mapping[str, Any]
     files: Mapping[str, bytes]  # contents of the tokenizer's files by name
 
 
-def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path) -> Resolved:
-    """Decides tokenizer, sizes and precision; a model to start from is already in the run folder."""
+def resolve(
+    config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path
+) -> Resolved:
+    """Decides tokenizer, sizes and precision; a model to start from is already in the run
+    folder.
+    """
     precision, num_layers = fit_to_machine(config)
-    info = ModelInfo(description=config.description, languages=data.languages, similarity=config.similarity)
+    info = ModelInfo(
+        description=config.description, languages=data.languages, similarity=config.similarity
+    )
     if config.initial.model:
         model = read_config(run_dir / START)
         names = TOKENIZERS.implementation(model["tokenizer"]["kind"]).file_names
@@ -53,7 +67,9 @@ def resolve(config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_
         added = (code for code in data.languages if code not in ("source", "target"))
         languages = tuple(dict.fromkeys((*start.languages, *added)))
         prompts, name = start.prompts, start.default_prompt_name
-        info = dataclasses.replace(info, languages=languages, prompts=prompts, default_prompt_name=name)
+        info = dataclasses.replace(
+            info, languages=languages, prompts=prompts, default_prompt_name=name
+        )
         model["info"] = dataclasses.asdict(info)
     else:
         decided: dict[str, Any] = {} if num_layers is None else {"num_layers": num_layers}
@@ -82,8 +98,8 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
             parts[corpus.languages].append(corpus.train)
     if not parts:
         raise UserError(
-            "initial.vectors needs translations, which determine the language of each word, got none; add "
-            "parallel/<name>.<pair>.tsv to the data folder"
+            "initial.vectors needs translations, which determine the language of each word, got "
+            "none; add parallel/<name>.<pair>.tsv to the data folder"
         )
     if not (package := baselines()):
         raise UserError("initial.vectors needs xling_tf.baselines, which this installation lacks")
@@ -93,14 +109,18 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
     )
     width, expected = sum(vectors.dims), getattr(config.encoder, "embedding_dim", None)
     if expected not in (None, width):
-        raise UserError(f"initial.vectors must be as wide as encoder.embedding_dim, {expected}, got {width}")
+        raise UserError(
+            f"initial.vectors must be as wide as encoder.embedding_dim, {expected}, got {width}"
+        )
     with replacing(run_dir / VECTORS) as path, path.open("wb") as file:
         np.savez(file, rows=vectors.rows, is_known=vectors.is_known)
     return vectors
 
 
 def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
-    """Returns the precision, and the number of layers for this machine, None if the config specifies it."""
+    """Returns the precision, and the number of layers for this machine, None if the config
+    specifies it.
+    """
     training, precision = config.training, config.training.precision
     is_deep_enough = getattr(config.encoder, "num_layers", 1) is not None
     if precision != "auto" and is_deep_enough:
@@ -110,12 +130,14 @@ def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
         precision = PRECISIONS[bfloat16 > _MIN_SPEEDUP * float32]
     num_layers = None
     if not is_deep_enough:
-        # In a few minutes, one layer learns as much as three, and afterwards it encodes three times as fast.
+        # In a few minutes, one layer learns as much as three, and afterwards it encodes three times
+        # as fast.
         operations = 60e9 * training.minutes * (float32 if precision == "float32" else bfloat16)
         num_layers = 1 if 0 < operations < _FOR_THREE_LAYERS else 3
     layers = f", encoder.num_layers {num_layers}" if num_layers else ""
     logging.info(
-        "this machine multiplies matrices at %.0f GFLOP/s in float32, %.0f in bfloat16: precision %s%s",
+        "this machine multiplies matrices at %.0f GFLOP/s in float32, %.0f in bfloat16: precision "
+        "%s%s",
         *(float32, bfloat16, precision, layers),
     )
     return precision, num_layers

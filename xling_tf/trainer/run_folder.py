@@ -34,12 +34,15 @@ class RunFolder:
             is_former = new is None and not old  # an unused setting of an earlier version
             if name not in _CHANGEABLE and not is_former:
                 raise UserError(
-                    f"{self.path} holds a run with {name}={old}, not {new}: continue it with the settings "
-                    "and data of its start, or start another in another run_dir or after deleting this folder"
+                    f"{self.path} holds a run with {name}={old}, not {new}: continue it with the "
+                    "settings and data of its start, or start another in another run_dir or after "
+                    "deleting this folder"
                 )
 
     def resolved(self) -> Resolved | None:
-        """Returns the decisions of the run, None if it was not started; damaged files raise a `UserError`."""
+        """Returns the decisions of the run, None if it was not started; damaged files raise a
+        `UserError`.
+        """
         request = self._request()
         if request is None:
             return None
@@ -75,14 +78,16 @@ class RunFolder:
             return None
         with self._damage_of(_REQUEST):
             request: dict[str, Any] = read_json(self.path / _REQUEST)
-            if not all(isinstance(request[part], dict) for part in ("config", "data", "files", "resolved")):
+            if not all(
+                isinstance(request[part], dict) for part in ("config", "data", "files", "resolved")
+            ):
                 raise ValueError("a part has another type")
             return request
 
     def _damage_of(self, name: str) -> AbstractContextManager[None]:
         message = (
-            f"{self.path / name} must be as the run wrote it, but is damaged ({{error}}); restore it from a "
-            "backup, or start another run in another run_dir"
+            f"{self.path / name} must be as the run wrote it, but is damaged ({{error}}); restore "
+            "it from a backup, or start another run in another run_dir"
         )
         return as_user_error(message, OSError, LookupError, TypeError, ValueError)
 
@@ -90,7 +95,9 @@ class RunFolder:
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yields dotted name, old and new value of each difference of two nested mappings of JSON values."""
+    """Yields dotted name, old and new value of each difference of two nested mappings of JSON
+    values.
+    """
     for key in dict.fromkeys([*old, *new]):
         name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):

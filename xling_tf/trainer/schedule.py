@@ -51,7 +51,8 @@ def sampling_weights(weight: int, sizes: Sequence[float], temperature: float) ->
     Steps are proportional to size ** (1 / temperature) (Arivazhagan et al. 2019, sec. 4.2).
 
     Returns:
-        Steps of each language in ten cycles, at least 1; `weight` in one cycle if the temperature is 0.
+        Steps of each language in ten cycles, at least 1; `weight` in one cycle if the temperature
+        is 0.
 
     Example:
         >>> sampling_weights(1, [900, 100], temperature=1.0)
@@ -70,8 +71,9 @@ def sampling_weights(weight: int, sizes: Sequence[float], temperature: float) ->
 def learning_rate_factor(begin: float, end: float, *, warmup: float, decay: str) -> float:
     """Returns the factor on the learning rates of one step, which rises linearly and then may fall.
 
-    The rise depends on the end of the step, and the fall on its beginning, so that neither the first nor the
-    last step has a learning rate of 0. All numbers are shares of the budget; see `OptimizerConfig`.
+    The rise depends on the end of the step, and the fall on its beginning, so that neither the
+    first nor the last step has a learning rate of 0. All numbers are shares of the budget; see
+    `OptimizerConfig`.
 
     Example:
         >>> [learning_rate_factor(i / 4, (i + 1) / 4, warmup=0.5, decay="linear") for i in range(4)]

@@ -1,4 +1,6 @@
-"""Teachers: models whose vectors or wrong answers a student learns; each vector is computed once."""
+"""Teachers: models whose vectors or wrong answers a student learns; each vector is computed
+once.
+"""
 
 import dataclasses
 import tempfile
@@ -30,8 +32,8 @@ _CHUNK = 2**14
 # The a of Arora et al. 2017, sec. 3. Their 10^-3 preserved less of the teacher's similarities.
 _SIF = 1e-4
 _NGRAM_SCALE = 0.1
-# Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a word in n
-# sentences gets n / (n + _RARE) of this share.
+# Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a
+# word in n sentences gets n / (n + _RARE) of this share.
 _CONTEXT, _RARE = 0.5, 2
 
 
@@ -40,17 +42,24 @@ class Teacher(NamedTuple):
 
     system: Embedder  # whose checksum identifies the model; its name, if it has none
     dim: int  # width of the vectors
-    is_fixed: bool  # true if the model has a checksum: without one, it may have changed since another run
+    # True if the model has a checksum: without one, it may have changed since another run.
+    is_fixed: bool
 
 
 def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
-    """Returns the teachers and miners of tasks by name; one that lacks the source language is an error."""
+    """Returns the teachers and miners of tasks by name; one that lacks the source language is an
+    error.
+    """
     teachers = {}
-    for name in dict.fromkeys(name for task in tasks for name in (task.teacher, task.miner) if name):
+    for name in dict.fromkeys(
+        name for task in tasks for name in (task.teacher, task.miner) if name
+    ):
         logging.info("opening the teacher %s", name)
         system = open_embedder(name)
         # Only models of this package say which languages they know.
-        languages = system.description.get("config", {}).get("info", {}).get("languages") or [source]
+        languages = system.description.get("config", {}).get("info", {}).get("languages") or [
+            source
+        ]
         if source not in languages:
             raise UserError(
                 f"a teacher must know data.source, {source!r}, but {system.name} knows "
@@ -63,12 +72,15 @@ def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
 
 
 def with_vectors(
-    tasks: Iterable[Task], examples: Mapping[str, TaskExamples], teacher: Teacher, folder: Path | None
+    tasks: Iterable[Task],
+    examples: Mapping[str, TaskExamples],
+    teacher: Teacher,
+    folder: Path | None,
 ) -> dict[str, TaskExamples]:
     """Returns all examples, with the teacher's vectors of the first column of the given tasks.
 
-    Each distinct text is encoded once: the folder caches the vectors, also for restarts. None stands for a
-    temporary folder. The teacher is not needed afterwards.
+    Each distinct text is encoded once: the folder caches the vectors, also for restarts. None
+    stands for a temporary folder. The teacher is not needed afterwards.
     """
     names = [task.name for task in tasks if task.name in examples]
     parts = [part for name in names for part in examples[name]]
@@ -80,54 +92,74 @@ def with_vectors(
 
     def add_vectors(part: Examples) -> Examples:
         nonlocal done
-        # The file disappears with this process. Unit vectors need no more precision; a zero vector cannot be
-        # learned.
+        # The file disappears with this process. Unit vectors need no more precision; a zero vector
+        # cannot be learned.
         with tempfile.TemporaryFile(dir=folder) as file:
             for rows in chunks(np.arange(len(part)), _CHUNK):
                 texts = [text.decode() for text in part.columns(rows)[0]]
-                file.write(encode_units(encode, texts, allow_zero=False).astype(np.float16).tobytes())
+                file.write(
+                    encode_units(encode, texts, allow_zero=False).astype(np.float16).tobytes()
+                )
                 done += len(rows)
                 report(f"{done / total:.0%} of them")
             file.flush()
             shape = (len(part), teacher.dim)
-            vectors = np.memmap(file, np.float16, "r", shape=shape) if len(part) else np.zeros(shape)
+            vectors = (
+                np.memmap(file, np.float16, "r", shape=shape) if len(part) else np.zeros(shape)
+            )
         return dataclasses.replace(part, vectors=vectors)
 
     with progress(title) as report:
-        return {**examples, **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names}}
+        return {
+            **examples,
+            **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names},
+        }
 
 
 def with_negatives(part: Examples, miner: Teacher, folder: Path | None, seed: int) -> Examples:
-    """Returns examples whose last column has a wrong text for each query, found by the miner's vectors.
+    """Returns examples whose last column has a wrong text for each query, found by the miner's
+    vectors.
 
-    It is drawn from the ten nearest texts with less than .95 of the right one's cosine (de Souza Moreira et
-    al. 2024, "NV-Retriever", sec. 3.2, "TopK-PercPos"). The folder is that of `with_vectors`.
+    It is drawn from the ten nearest texts with less than .95 of the right one's cosine (de Souza
+    Moreira et al. 2024, "NV-Retriever", sec. 3.2, "TopK-PercPos"). The folder is that of
+    `with_vectors`.
     """
     encode = cached(miner.system, folder, show_progress=False)
-    columns = ([text.decode() for text in column] for column in part.columns(np.arange(len(part)))[:2])
+    columns = (
+        [text.decode() for text in column] for column in part.columns(np.arange(len(part)))[:2]
+    )
     pairs = list(zip(*columns, strict=True))
     with progress(f"{miner.system.name} finds wrong answers for {len(part)} examples"):
-        found = mine_hard_negatives(encode, pairs, num_negatives=10, relative_margin=0.05, by_query=True)
+        found = mine_hard_negatives(
+            encode, pairs, num_negatives=10, relative_margin=0.05, by_query=True
+        )
     random = np.random.default_rng(seed)
     # The right text stands for one that is missing.
-    chosen = (random.choice(wrong or pair[1:]).encode() for pair, wrong in zip(pairs, found, strict=True))
+    chosen = (
+        random.choice(wrong or pair[1:]).encode() for pair, wrong in zip(pairs, found, strict=True)
+    )
     mined = np.fromiter(chosen, object, len(part))
-    return dataclasses.replace(part, columns=lambda indices: [*part.columns(indices)[:-1], mined[indices]])
+    return dataclasses.replace(
+        part, columns=lambda indices: [*part.columns(indices)[:-1], mined[indices]]
+    )
 
 
-def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]) -> None:
-    """Initialises the word vectors with the teacher's vectors of the words and of the sentences with them.
+def start_words(
+    model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]
+) -> None:
+    """Initialises the word vectors with the teacher's vectors of the words and of the sentences
+    with them.
 
-    The average of words is then a sentence encoder before any training. A word's vector is the mean of the
-    teacher's vector of the word alone, and of its vectors of the training sentences with the word. (Wada et
-    al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average the vectors at the word's
-    own positions, which not every teacher gives.) A translation has the vector of its source, so the teacher
-    need not know its language.
+    The average of words is then a sentence encoder before any training. A word's vector is the mean
+    of the teacher's vector of the word alone, and of its vectors of the training sentences with the
+    word. (Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average
+    the vectors at the word's own positions, which not every teacher gives.) A translation has the
+    vector of its source, so the teacher need not know its language.
 
-    The vectors are centred and reduced to their `embedding_dim` principal components; the projection restores
-    them if they are as wide as the sentence vectors. Frequent words get less weight (Arora et al. 2017, "A
-    Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec. 3). N-grams and hash buckets start near
-    zero.
+    The vectors are centred and reduced to their `embedding_dim` principal components; the
+    projection restores them if they are as wide as the sentence vectors. Frequent words get less
+    weight (Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec.
+    3). N-grams and hash buckets start near zero.
 
     Args:
         model: A model whose tokenizer knows words.
@@ -140,14 +172,16 @@ def start_words(model: Model, teacher: Teacher, folder: Path | None, pairs: Sequ
     words = chunks(np.array(vocabulary, object), _CHUNK)
     with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
         vectors = np.concatenate([encode_checked(encode, part.tolist()) for part in words])
-    shares = 1 / np.arange(1, len(vocabulary) + 1)  # Zipf's law: the vocabulary is sorted by frequency
+    # Zipf's law: the vocabulary is sorted by frequency.
+    shares = 1 / np.arange(1, len(vocabulary) + 1)
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
     centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
     contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
     if counts.any():
         share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
-        length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)  # 0 for a single sentence
+        # 0 for a single sentence.
+        length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)
         contexts *= share * np.float32(np.linalg.norm(centred, axis=1).mean() / length)
         centred *= 1 - share
         centred += contexts

@@ -19,25 +19,41 @@ from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.length_batches import encode_in_batches
 from xling_tf.model import Model
-from xling_tf.search.same_meaning import calibration_error, fit_line, probabilities, translation_cosines
+from xling_tf.search.same_meaning import (
+    calibration_error,
+    fit_line,
+    probabilities,
+    translation_cosines,
+)
 from xling_tf.tasks.base import Batch, Task
-from xling_tf.trainer.input_pipeline import BatchGraphs, BatchSampler, Examples, batch_graphs, make_dataset
+from xling_tf.trainer.input_pipeline import (
+    BatchGraphs,
+    BatchSampler,
+    Examples,
+    batch_graphs,
+    make_dataset,
+)
 
 _BATCHES = 8  # on which each task is scored
-# Number of candidates in the paper, and of queries to one corpus. Smaller corpora are not scored alone.
+# Number of candidates in the paper, and of queries to one corpus. Smaller corpora are not scored
+# alone.
 _CANDIDATES = 1000
 _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
-_ODD = np.uint64(0x9E3779B97F4A7C15)  # mixes the bits of hashes, which are small in the held-out tenth
-# Number of pairs of a corpus that calibrate the probability of the same meaning, the minimum, and the number
-# whose labels are checked before training: 250 took 200 seconds of a slow core for multilingual-e5-best.
+# Mixes the bits of hashes, which are small in the held-out tenth.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+# Number of pairs of a corpus that calibrate the probability of the same meaning, the minimum, and
+# the number whose labels are checked before training: 250 took 200 seconds of a slow core for
+# multilingual-e5-best.
 _CALIBRATED, _FEWEST_CALIBRATED, _CHECKED = 250, 50, 100
 
 
 def held_out_scores(
     model: Model, tasks: Sequence[Task], held_out: Mapping[str, Examples]
 ) -> dict[str, dict[str, float]]:
-    """Returns loss, accuracy and number of examples of each task that has held-out examples, by its name."""
+    """Returns loss, accuracy and number of examples of each task that has held-out examples, by its
+    name.
+    """
     # By trace key: tasks of several languages share a graph.
     graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
     inputs = batch_graphs(model.tokenizer)
@@ -48,7 +64,9 @@ def held_out_scores(
         batches = _batches(task, examples, inputs)
         if task.trace_key not in graphs:
             graphs[task.trace_key] = tf.function(
-                partial(task.losses, model.encoder), input_signature=[batches.element_spec], autograph=False
+                partial(task.losses, model.encoder),
+                input_signature=[batches.element_spec],
+                autograph=False,
             )
         results = [graphs[task.trace_key](batch) for batch in batches]
         losses, hits = (np.concatenate(parts) for parts in zip(*results, strict=True))
@@ -58,7 +76,9 @@ def held_out_scores(
 
 
 def _batches(task: Task, examples: Examples, graphs: BatchGraphs) -> tf.data.Dataset:
-    """Returns the same batches for every seed, of one size and any length, so that accuracies compare."""
+    """Returns the same batches for every seed, of one size and any length, so that accuracies
+    compare.
+    """
     size = min(task.config.examples_per_batch, len(examples))
     # All examples count equally, also those of corpora that training leaves out.
     weights = [1.0] * len(examples.corpora)
@@ -78,11 +98,17 @@ def evaluate(
     data: Path | None,
     seconds: float,
 ) -> dict[str, dict[str, float]]:
-    """Scores tasks, then retrieval and similarity by `encode`, and leaves out what `seconds` do not reach."""
+    """Scores tasks, then retrieval and similarity by `encode`, and leaves out what `seconds` do not
+    reach.
+    """
     end = time.monotonic() + seconds
     logging.info("evaluating the tasks")
-    scores = {f"task/{name}": values for name, values in held_out_scores(model, tasks, held_out).items()}
-    evaluators: list[Any] = [e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)]
+    scores = {
+        f"task/{name}": values for name, values in held_out_scores(model, tasks, held_out).items()
+    }
+    evaluators: list[Any] = [
+        e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)
+    ]
     if data:
         evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
     evaluators.sort(key=lambda e: e.name.startswith("retrieval/") and not e.name.endswith("/all"))
@@ -101,12 +127,12 @@ def fit_same_meaning(
 ) -> tuple[tuple[float, ...], dict[str, float]]:
     """Calibrates the probability that two sentences mean the same, on held-out translations.
 
-    Pairs that do not mean the same are each sentence and its nearest wrong translation in the same corpus.
-    The line is fitted on one half of all pairs and scored on the other.
+    Pairs that do not mean the same are each sentence and its nearest wrong translation in the same
+    corpus. The line is fitted on one half of all pairs and scored on the other.
 
     Returns:
-        `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if there are
-        too few translations, or if their cosines are lower than those of other pairs.
+        `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if
+        there are too few translations, or if their cosines are lower than those of other pairs.
     """
     by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
     for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
@@ -122,14 +148,18 @@ def fit_same_meaning(
     cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     line = fit_line(cosines[::2], is_same[::2])
     if line[0] <= 0:
-        logging.warning("translations have lower cosines than other pairs: no probability is calibrated")
+        logging.warning(
+            "translations have lower cosines than other pairs: no probability is calibrated"
+        )
         return (), {}
     error = calibration_error(probabilities(cosines[1::2], line), is_same[1::2])
     return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
 
 
 def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
-    """Logs the mean cosines of scored pairs that are alike and of others; warns if the others' is higher."""
+    """Logs the mean cosines of scored pairs that are alike and of others; warns if the others' is
+    higher.
+    """
     for corpus in corpora:
         if corpus.kind != "similarity" or not len(corpus.train):
             continue
@@ -141,17 +171,24 @@ def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
         if is_alike.all() or not is_alike.any():
             continue
         alike, others = float(cosines[is_alike].mean()), float(cosines[~is_alike].mean())
-        report = f"{corpus.title}: mean cosine of high scores (alike) {alike:.2f}, of others {others:.2f}"
+        report = (
+            f"{corpus.title}: mean cosine of high scores (alike) {alike:.2f}, of others "
+            f"{others:.2f}"
+        )
         if alike < others:
             logging.warning("%s before training; if 1 means different, reverse the scores", report)
         else:
             logging.info("%s before training", report)
 
 
-def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Iterator[TranslationRetrieval]:
+def _retrieval(
+    source: str, target: str, corpora: Sequence[StoredCorpus]
+) -> Iterator[TranslationRetrieval]:
     """Yields retrieval among all held-out translations, and by corpus."""
     pair = f"{source}-{target}"
-    corpora = [corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair]
+    corpora = [
+        corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair
+    ]
     if not corpora:
         return
     parts = [(f"retrieval/{pair}/all", _drawn([corpus.held_out for corpus in corpora], _QUERIES))]
@@ -167,8 +204,8 @@ def _retrieval(source: str, target: str, corpora: Sequence[StoredCorpus]) -> Ite
 
 def _drawn(parts: Sequence[StoredRecords], limit: int) -> StoredRecords:
     """Draws at most `limit` records with different sources at random, the same for every seed."""
-    # The hashes of the sources decide. So the draws of several corpora and languages share many texts, which
-    # are encoded once.
+    # The hashes of the sources decide. So the draws of several corpora and languages share many
+    # texts, which are encoded once.
     records = join(parts)
     hashes, rows = np.unique(next(records.text_hashes, np.zeros(0, np.uint64)), return_index=True)
     return records[rows[np.argsort(hashes * _ODD, kind="stable")[:limit]]]

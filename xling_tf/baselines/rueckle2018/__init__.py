@@ -1,4 +1,6 @@
-"""Power means of word vectors, and InferSent across languages (Rücklé et al. 2018): settings and presets."""
+"""Power means of word vectors, and InferSent across languages (Rücklé et al. 2018): settings and
+presets.
+"""
 
 import math
 from dataclasses import dataclass, replace
@@ -59,11 +61,13 @@ _P_MEAN = ExperimentConfig(
     similarity=SimilarityConfig(normalize=True),
     initial=_VECTORS,
 )
-# Sec. 5.1, on fixed word vectors (the paper: those that do best), with the sizes and the batches of Conneau
-# et al. 2017, sec. 3.3, and without dropout, as there. Adam, its rates and the budget are ours. Tasks take
-# turns, a step each; the paper mixes their examples.
+# Sec. 5.1, on fixed word vectors (the paper: those that do best), with the sizes and the batches of
+# Conneau et al. 2017, sec. 3.3, and without dropout, as there. Adam, its rates and the budget are
+# ours. Tasks take turns, a step each; the paper mixes their examples.
 _INFERSENT = ExperimentConfig(
-    description="InferSent: English inference on word vectors of all languages (Conneau et al. 2017)",
+    description=(
+        "InferSent: English inference on word vectors of all languages (Conneau et al. 2017)"
+    ),
     data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=CORPUS_WEIGHTS),
     tokenizer=_TOKENIZER,
     encoder=LstmConfig(num_layers=1, hidden_dim=4096, intermediate_dim=2048, pooling="max"),
@@ -97,6 +101,10 @@ _PRESETS = {
 def register() -> None:
     """Registers the kinds and the presets."""
     ENCODERS.register("p_mean", PowerMeanConfig, f"{__name__}.p_mean:PowerMeanEncoder")
-    TASKS.register("translation_detection", TaskConfig, f"{__name__}.detection:TranslationDetection")
-    TASKS.register("inference_and_detection", TaskConfig, f"{__name__}.detection:InferenceAndDetection")
+    TASKS.register(
+        "translation_detection", TaskConfig, f"{__name__}.detection:TranslationDetection"
+    )
+    TASKS.register(
+        "inference_and_detection", TaskConfig, f"{__name__}.detection:InferenceAndDetection"
+    )
     PRESETS.update(_PRESETS)

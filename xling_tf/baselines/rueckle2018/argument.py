@@ -17,24 +17,32 @@ from xling_tf.evaluators.encoding import Encode, as_embedder
 _NOT_ALIGNED = "CLS"
 _NUM_RUNS = 50  # sec. 4.1, and the settings of the authors' published experiments
 _PART = 0.2  # the share of the rows for development, and again for testing
-# The authors choose one of five learning rates by the mean score of all runs on their development parts.
-# Here, a few runs choose one of five strengths of regularisation.
+# The authors choose one of five learning rates by the mean score of all runs on their development
+# parts. Here, a few runs choose one of five strengths of regularisation.
 _STRENGTHS = (1.0, 4.0, 16.0, 64.0, 256.0)
 _NUM_TUNING_RUNS = 5
 
 
 class SubsampleValidation:
-    """Macro-F1 and accuracy of logistic regression in random subsamples, within and across languages.
+    """Macro-F1 and accuracy of logistic regression in random subsamples, within and across
+    languages.
 
     Each run divides the rows at random into training (60%), development and test parts (20% each).
-    Translated rows are divided equally in all languages, so that no test sentence translates a training
-    sentence (Rücklé et al. 2018, sec. 4.1 and 5.1). All runs have the same regularisation; vectors are
-    divided by their mean length, so that its strength means the same for each encoder. If the (label, text)
-    rows of all languages are `aligned`, those with the same number translate each other.
+    Translated rows are divided equally in all languages, so that no test sentence translates a
+    training sentence (Rücklé et al. 2018, sec. 4.1 and 5.1). All runs have the same regularisation;
+    vectors are divided by their mean length, so that its strength means the same for each encoder.
+    If the (label, text) rows of all languages are `aligned`, those with the same number translate
+    each other.
     """
 
     def __init__(
-        self, rows: Mapping[str, Rows], *, name: str, aligned: bool, num_runs: int = _NUM_RUNS, seed: int = 0
+        self,
+        rows: Mapping[str, Rows],
+        *,
+        name: str,
+        aligned: bool,
+        num_runs: int = _NUM_RUNS,
+        seed: int = 0,
     ) -> None:
         self.name = name
         settings = {"aligned": aligned, "num_runs": num_runs, "seed": seed}
@@ -44,7 +52,9 @@ class SubsampleValidation:
         if aligned:
             labels = [[label for label, _ in language_rows] for language_rows in rows.values()]
             if any(language_rows != labels[0] for language_rows in labels):
-                raise UserError(f"{name} must have equal labels in every language, row by row; correct it")
+                raise UserError(
+                    f"{name} must have equal labels in every language, row by row; correct it"
+                )
             columns = zip(*sorted(zip(*rows.values(), strict=True)), strict=True)
             self._rows = dict(zip(rows, map(list, columns), strict=True))
         # The rows of each run's development, test and training part, by language.
@@ -60,16 +70,21 @@ class SubsampleValidation:
         for language, language_rows in self._rows.items():
             y = np.array([label for label, _ in language_rows])
             if any(len(set(y[part])) < 2 for run in self._runs for part in run[language]):
-                raise UserError(f"{name} needs two labels in each fifth of its rows in {language}; give more")
+                raise UserError(
+                    f"{name} needs two labels in each fifth of its rows in {language}; give more"
+                )
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Returns means over the runs.
 
-        "en-<language>/macro_f1" and ".../accuracy" come from training on English and testing in another
-        language, "<language>/macro_f1" and ".../accuracy" from training and testing in one.
+        "en-<language>/macro_f1" and ".../accuracy" come from training on English and testing in
+        another language, "<language>/macro_f1" and ".../accuracy" from training and testing in one.
         """
         sets = classifiers.encode_rows(as_embedder(encode).encode_raw, {"": self._rows})[""]
-        length = float(np.mean(np.concatenate([np.linalg.norm(x, axis=1) for x, _ in sets.values()]))) or 1.0
+        length = (
+            float(np.mean(np.concatenate([np.linalg.norm(x, axis=1) for x, _ in sets.values()])))
+            or 1.0
+        )
         vectors = {code: (x / length, y) for code, (x, y) in sets.items()}
         others = [language for language in vectors if language != SOURCE]
         transfers = {SOURCE: [*others, SOURCE]} if SOURCE in vectors else {}
@@ -82,7 +97,9 @@ class SubsampleValidation:
             values = self._scores(vectors, source, targets, _STRENGTHS[int(np.argmax(tuning))])
             for index, target in enumerate(targets):
                 name = source if source == target else f"{source}-{target}"
-                for metric, column in zip(("macro_f1", "accuracy"), values[:, index].T, strict=True):
+                for metric, column in zip(
+                    ("macro_f1", "accuracy"), values[:, index].T, strict=True
+                ):
                     scores[f"{name}/{metric}"] = float(np.mean(column))
         return scores
 
@@ -94,7 +111,9 @@ class SubsampleValidation:
         strength: float,
         tuning_runs: int | None = None,
     ) -> np.ndarray:
-        """F1 and accuracy `[runs, targets, 2]` on test parts, or on development parts of the tuning runs."""
+        """F1 and accuracy `[runs, targets, 2]` on test parts, or on development parts of the tuning
+        runs.
+        """
         from sklearn.linear_model import LogisticRegression
         from sklearn.metrics import f1_score
 
@@ -131,6 +150,8 @@ SUITE = data.Suite(
     name="argument",
     title="Argument mining and reviews, within and across languages",
     source="Rücklé et al. 2018, Tables 2, 3 and 6",
-    layout="argument/<AM, AC, CLS or another name>.<language>.tsv (label TAB text, so named in line 1)",
+    layout=(
+        "argument/<AM, AC, CLS or another name>.<language>.tsv (label TAB text, so named in line 1)"
+    ),
     find=_find,
 )

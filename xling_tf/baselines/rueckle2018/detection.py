@@ -16,7 +16,9 @@ from xling_tf.tasks.signatures import ModelParts, Signature
 
 
 class TranslationDetection(Task):
-    """Classifies whether two sentences are translations: InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
+    """Classifies whether two sentences are translations: InferSent TD (Rücklé et al. 2018, sec.
+    5.1).
+    """
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
@@ -28,12 +30,19 @@ class TranslationDetection(Task):
         return {"classifier": make_classifier(config, encoder, cls.num_classes)}
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`: classifies sources with their targets and, if there are any, random others."""
+        """See `Task.score`: classifies sources with their targets and, if there are any, random
+        others.
+        """
         source, target = columns
         indices, has_other = draw_others(batch.fingerprints)
-        classifier, other = self.heads["classifier"], tf.gather(gather_candidates(target)[0], indices)
+        classifier, other = (
+            self.heads["classifier"],
+            tf.gather(gather_candidates(target)[0], indices),
+        )
         wrong, right = (
-            in_batch_softmax(classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False)
+            in_batch_softmax(
+                classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False
+            )
             for label, side in enumerate((other, target), start=self.num_classes - 2)
         )
         losses, hits = (
@@ -44,10 +53,11 @@ class TranslationDetection(Task):
 
 
 class InferenceAndDetection(TranslationDetection):
-    """Inference in each language that has it and translation detection, by one classifier of five classes.
+    """Inference in each language that has it and translation detection, by one classifier of five
+    classes.
 
-    This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined". Inference and
-    detection alternate by step; the paper mixes their examples.
+    This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined".
+    Inference and detection alternate by step; the paper mixes their examples.
     """
 
     num_classes: ClassVar[int] = len(NLI_LABELS) + 2
@@ -61,6 +71,8 @@ class InferenceAndDetection(TranslationDetection):
     def mirrored(
         cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
     ) -> list[Any]:
-        """See `Task.mirrored`: detection in each pair of languages, then inference in each language."""
+        """See `Task.mirrored`: detection in each pair of languages, then inference in each
+        language.
+        """
         detection = super().mirrored(name, config, data, heads)
         return [*detection, *Inference.mirrored(name, config, data, heads)]

@@ -23,13 +23,14 @@ _LARGEST, _SMALLEST = 1e6, 1e-12
 class PowerMeanEncoder(TokenEncoder):
     """Concatenates power means of the word vectors of a sentence, in each vector space (eq. 1).
 
-    A row of the table holds the word's vector in each space, each followed by a flag that is 1 if the space
-    has the word. Words that a space lacks are skipped. If it lacks all words of a sentence, the result is the
-    mean vector of the space, which is stored in the rows of missing words.
+    A row of the table holds the word's vector in each space, each followed by a flag that is 1 if
+    the space has the word. Words that a space lacks are skipped. If it lacks all words of a
+    sentence, the result is the mean vector of the space, which is stored in the rows of missing
+    words.
 
     Args:
-        **kwargs: `num_words`, `space_dims` (the width of each space), the fields of `PowerMeanConfig`, and
-            arguments of every Keras layer.
+        **kwargs: `num_words`, `space_dims` (the width of each space), the fields of
+            `PowerMeanConfig`, and arguments of every Keras layer.
     """
 
     config_type = PowerMeanConfig
@@ -40,21 +41,28 @@ class PowerMeanEncoder(TokenEncoder):
         dim = sum(self.space_dims)
         self.hidden_dim = dim * len(self.p_values)
         width = dim + len(self.space_dims)
-        self.embedding = WordEmbedding(self.num_words, width, dtype=self.dtype_policy, name="embedding")
+        self.embedding = WordEmbedding(
+            self.num_words, width, dtype=self.dtype_policy, name="embedding"
+        )
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
         is_token = token_mask(inputs, lengths)
         means, end = list[Tensor](), 0
         for dim in self.space_dims:
-            vectors, is_known = inputs[..., end : end + dim], is_token & (inputs[..., end + dim] > 0)
+            vectors, is_known = (
+                inputs[..., end : end + dim],
+                is_token & (inputs[..., end + dim] > 0),
+            )
             is_used = ops.where(ops.any(is_known, axis=1, keepdims=True), is_known, is_token)
             means += [power_mean(vectors, float(p), is_used) for p in self.p_values]
             end += dim + 1
         return ops.concatenate(means, axis=-1)
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """See `TokenEncoder.assign_word_vectors`; hash buckets count as missing from every space."""
+        """See `TokenEncoder.assign_word_vectors`; hash buckets count as missing from every
+        space.
+        """
         columns = list[NDArray[Any]]()
         spaces = np.split(rows, np.cumsum(self.space_dims)[:-1], axis=1)
         for vectors, known in zip(spaces, is_known.T, strict=True):
@@ -67,10 +75,10 @@ class PowerMeanEncoder(TokenEncoder):
 def power_mean(x: Tensor, p: float, padding_mask: Tensor) -> Tensor:
     """Computes the power mean of each sentence's words (Rücklé et al. 2018, sec. 3.1).
 
-    Powers and roots are complex, and the real part of the root is the result (footnote 2, and the authors'
-    code): with p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is the limit,
-    exp(mean(log x)). For p <= 0 the mean is 0 if one of the numbers is 0. Results are clipped to
-    [-10^6, 10^6], because those for p < 0 can be huge where powers cancel.
+    Powers and roots are complex, and the real part of the root is the result (footnote 2, and the
+    authors' code): with p = 3, a negative mean m of the cubes gives |m|^(1/3) cos(pi/3). p = 0 is
+    the limit, exp(mean(log x)). For p <= 0 the mean is 0 if one of the numbers is 0. Results are
+    clipped to [-10^6, 10^6], because those for p < 0 can be huge where powers cancel.
 
     Args:
         x: `[batch, length, dim]` word vectors.

@@ -1,7 +1,8 @@
 """Word vectors to start from, read or learned (Rücklé et al. 2018, sec. 5.1, appendix A.1).
 
-docs/teachers.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:` or `sif:`
-before the name of another space. `cvm@DICTIONARY:` and `cca@DICTIONARY:` learn from pairs of words.
+docs/teachers.md has the names of spaces: files, `bivcd:300`, `cvm:300`, and `project:`, `cca:` or
+`sif:` before the name of another space. `cvm@DICTIONARY:` and `cca@DICTIONARY:` learn from pairs of
+words.
 """
 
 import itertools
@@ -32,22 +33,31 @@ from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]
 
-# Our choices where the paper gives none: the number of translations that a space is learned from, and
-# hyperparameters.
+# Our choices where the paper gives none: the number of translations that a space is learned from,
+# and hyperparameters.
 _MAX_PAIRS = 200_000
 _BIVCD = {"sg": 1, "window": 5, "negative": 5, "epochs": 3}
-# A.1: "convergence is usually achieved after less than 100 epochs". The authors' example has these settings
-# too, but stops by the retrieval of held-out translations, not by their loss.
+# A.1: "convergence is usually achieved after less than 100 epochs". The authors' example has these
+# settings too, but stops by the retrieval of held-out translations, not by their loss.
 _PROJECTION: dict[str, Any] = {"batch": 128, "epochs": 100, "patience": 5, "rate": 1e-3}
 _HELD_OUT = 0.02  # share of the translations whose loss says when a projection has converged
-# Hermann and Blunsom 2014, sec. 5.1: batches of 10 or 50, steps of 0.01 or 0.05, 1, 10 or 50 noise sentences,
-# and the same regularizer; but 100 epochs or more.
+# Hermann and Blunsom 2014, sec. 5.1: batches of 10 or 50, steps of 0.01 or 0.05, 1, 10 or 50 noise
+# sentences, and the same regularizer; but 100 epochs or more.
 _CVM: dict[str, Any] = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "regularizer": 1.0}
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
 _CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
-# Errors of damaged files. gensim reads binary files, and raises NotImplementedError for fastText classifiers.
-_DAMAGED = (EOFError, OSError, OverflowError, NotImplementedError, ValueError, lzma.LZMAError, zlib.error)
+# Errors of damaged files. gensim reads binary files, and raises NotImplementedError for fastText
+# classifiers.
+_DAMAGED = (
+    EOFError,
+    OSError,
+    OverflowError,
+    NotImplementedError,
+    ValueError,
+    lzma.LZMAError,
+    zlib.error,
+)
 _SIF = 1e-3  # a of Arora et al. 2017, sec. 3
 _CHUNK = 50_000
 
@@ -59,17 +69,23 @@ class Words(NamedTuple):
     rows: Matrix
 
     def averages(self, sentences: Sequence[Sequence[str]]) -> Matrix:
-        """Returns the `[sentences, dim]` averages of known words; zeros for sentences without any."""
+        """Returns the `[sentences, dim]` averages of known words; zeros for sentences without
+        any.
+        """
         bags = _bags(self.places, len(self.rows), sentences)
         return bags @ self.rows / np.maximum(bags.sum(axis=1), 1)[:, None]
 
 
-def _bags(places: Mapping[str, int], num_rows: int, sentences: Sequence[Sequence[str]]) -> sparse.csr_array:
+def _bags(
+    places: Mapping[str, int], num_rows: int, sentences: Sequence[Sequence[str]]
+) -> sparse.csr_array:
     """Returns `[sentences, num_rows]` float32, 1 for each occurrence of a known word."""
     known = [[places[word] for word in words if word in places] for words in sentences]
     ends = np.cumsum([0, *map(len, known)])
     columns = np.fromiter(itertools.chain.from_iterable(known), np.int64, ends[-1])
-    return sparse.csr_array((np.ones(ends[-1], np.float32), columns, ends), shape=(len(known), num_rows))
+    return sparse.csr_array(
+        (np.ones(ends[-1], np.float32), columns, ends), shape=(len(known), num_rows)
+    )
 
 
 Space = Mapping[str, Words]  # by language
@@ -89,7 +105,9 @@ class Bitext(NamedTuple):
             random = np.random.default_rng(seed)
             chosen = random.permutation(len(records))[:_MAX_PAIRS].tolist()
             pair = [records[place] for place in chosen]
-            source, target = (_tokenized([record[side] for record in pair], config) for side in (0, 1))
+            source, target = (
+                _tokenized([record[side] for record in pair], config) for side in (0, 1)
+            )
             first, second = languages.split("-")
             sides[first, second] = source, target
             for language, side in ((first, source), (second, target)):
@@ -97,7 +115,9 @@ class Bitext(NamedTuple):
         return cls(sides, counts)
 
 
-def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int) -> WordVectors:
+def fit_vectors(
+    names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int
+) -> WordVectors:
     """Reads or learns the spaces of these names, and joins them."""
     spaces = [_make(name, bitext, config, seed) for name in names]
     totals = {language: max(1, counts.total()) for language, counts in bitext.counts.items()}
@@ -117,8 +137,8 @@ def fit_vectors(names: Sequence[str], bitext: Bitext, config: WordsConfig, seed:
     for name, (_, is_known) in zip(names, parts, strict=True):
         if not is_known.any():
             raise UserError(
-                f"initial.vectors={name} must have words of the translations, but has none: use vectors of "
-                "their languages, or set tokenizer.lowercase as in the file"
+                f"initial.vectors={name} must have words of the translations, but has none: use "
+                "vectors of their languages, or set tokenizer.lowercase as in the file"
             )
     return WordVectors(
         vocabulary,
@@ -160,13 +180,17 @@ def _read_dictionary(path: str, bitext: Bitext, config: WordsConfig) -> Bitext:
     entries = [(record.source, record.target) for record, _ in read_parallel(Path(path))]
     sources, targets = (_tokenized([entry[side] for entry in entries], config) for side in (0, 1))
     pairs = [pair for pair in zip(sources, targets, strict=True) if max(map(len, pair)) == 1]
-    return Bitext({next(iter(bitext.sides)): ([a for a, _ in pairs], [b for _, b in pairs])}, bitext.counts)
+    return Bitext(
+        {next(iter(bitext.sides)): ([a for a, _ in pairs], [b for _, b in pairs])}, bitext.counts
+    )
 
 
 def _read(pattern: str, languages: Sequence[str]) -> Space:
     space: Space
     if "{}" in pattern:
-        space = {language: read_vectors(Path(pattern.replace("{}", language))) for language in languages}
+        space = {
+            language: read_vectors(Path(pattern.replace("{}", language))) for language in languages
+        }
     else:
         space = _by_tag(read_vectors(Path(pattern)), languages)
     widths = {language: words.rows.shape[1] for language, words in space.items()}
@@ -178,7 +202,9 @@ def _read(pattern: str, languages: Sequence[str]) -> Space:
 
 
 def _by_tag(words: Words, languages: Sequence[str]) -> Space:
-    """Separates languages by tags, "en:house" or "en_house"; without them, all languages share all words."""
+    """Separates languages by tags, "en:house" or "en_house"; without them, all languages share all
+    words.
+    """
     tagged: dict[str, dict[str, int]] = {language: {} for language in languages}
     for word, place in words.places.items():
         language, *plain = re.split("[:_]", word, maxsplit=1)
@@ -186,12 +212,15 @@ def _by_tag(words: Words, languages: Sequence[str]) -> Space:
             return dict.fromkeys(languages, words)
         tagged[language][plain[0]] = place
     if empty := [language for language, places in tagged.items() if not places]:
-        raise UserError(f"expected words of {', '.join(languages)}, but no word begins with {empty[0]}:")
+        raise UserError(
+            f"expected words of {', '.join(languages)}, but no word begins with {empty[0]}:"
+        )
     return {language: Words(places, words.rows) for language, places in tagged.items()}
 
 
 def read_vectors(path: Path) -> Words:
-    """Returns the vectors in a text file (.vec or .txt) or binary file (.bin), which may be compressed.
+    """Returns the vectors in a text file (.vec or .txt) or binary file (.bin), which may be
+    compressed.
 
     Raises:
         UserError: The file does not exist or is not one of word2vec, fastText or GloVe.
@@ -203,7 +232,8 @@ def read_vectors(path: Path) -> Words:
             blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
             lines = itertools.chain.from_iterable(blocks)
             first = next(lines, b"")
-            # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary files.
+            # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary
+            # files.
             header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
             if is_text:
                 places, rows = _read_text(lines if header else itertools.chain([first], lines))
@@ -218,10 +248,13 @@ def read_vectors(path: Path) -> Words:
     except UserError:
         raise
     except _DAMAGED as error:
-        raise UserError(f"{path} must be a file of word vectors, as word2vec writes it: {error}") from error
+        raise UserError(
+            f"{path} must be a file of word vectors, as word2vec writes it: {error}"
+        ) from error
     if not rows.size or not np.isfinite(rows).all():
         raise UserError(f"{path} must have finite numbers after each word; download it again")
-    # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is used.
+    # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is
+    # used.
     in_nfc = {unicodedata.normalize("NFC", word): place for word, place in places.items()}
     in_nfc.update((word, place) for word, place in places.items() if word in in_nfc)
     return Words(in_nfc, rows)
@@ -257,14 +290,18 @@ def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
         words = [*first, *second]
         mixed.append([words[place] for place in random.permutation(len(words))])
     logging.info("learning word vectors from %d translations", len(mixed))
-    keyed = word2vec(mixed, vector_size=dim, min_count=1, seed=seed, workers=available_cpus(), **_BIVCD).wv
+    keyed = word2vec(
+        mixed, vector_size=dim, min_count=1, seed=seed, workers=available_cpus(), **_BIVCD
+    ).wv
     return Words(keyed.key_to_index, keyed.vectors)
 
 
 def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
-    """Learns word vectors whose sums are near those of translations (ADD of Hermann and Blunsom 2014)."""
-    # Eq. 2 and 3 with AdaGrad and a margin of `dim`. The regularizer, which is for a whole epoch, is divided
-    # equally among the occurrences of a word.
+    """Learns word vectors whose sums are near those of translations (ADD of Hermann and Blunsom
+    2014).
+    """
+    # Eq. 2 and 3 with AdaGrad and a margin of `dim`. The regularizer, which is for a whole epoch,
+    # is divided equally among the occurrences of a word.
     sides = [*zip(*_translations(bitext), strict=True)]
     words = dict.fromkeys(word for side in sides for sentence in side for word in sentence)
     places = {word: place for place, word in enumerate(words)}
@@ -285,10 +322,14 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
     return Words(places, table)
 
 
-def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]) -> Matrix:
-    """Returns the gradients of the sum of max(0, m + |a - b|^2 - |a - n|^2) for the rows of a, then of b."""
-    # Sentence vectors a and b, `[batch, dim]`, are translations; n are the next `noise` rows of b (eq. 2 of
-    # Hermann and Blunsom 2014).
+def additive_gradients(
+    a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]
+) -> Matrix:
+    """Returns the gradients of the sum of max(0, m + |a - b|^2 - |a - n|^2) for the rows of a, then
+    of b.
+    """
+    # Sentence vectors a and b, `[batch, dim]`, are translations; n are the next `noise` rows of b
+    # (eq. 2 of Hermann and Blunsom 2014).
     d_a, d_b = np.zeros_like(a), np.zeros_like(b)
     near = np.sum((a - b) ** 2, axis=1, keepdims=True)
     for shift in range(1, noise + 1):
@@ -300,18 +341,24 @@ def additive_gradients(a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM
 
 
 def cosine_hinge(s: tf.Tensor, t: tf.Tensor, u: tf.Tensor, margin: float) -> tf.Tensor:
-    """Computes max(0, m - cos(s, t) + cos(s, u)) of `[batch, dim]` rows (Rücklé et al. 2018, A.1)."""
+    """Computes max(0, m - cos(s, t) + cos(s, u)) of `[batch, dim]` rows (Rücklé et al. 2018,
+    A.1).
+    """
     s, t, u = (tf.math.l2_normalize(x, axis=1) for x in (s, t, u))
     return tf.maximum(0.0, margin - tf.reduce_sum(s * t, axis=1) + tf.reduce_sum(s * u, axis=1))
 
 
 def _project(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Maps each language by tanh(W x + b), learned on averages of translations (Rücklé et al. 2018, A.1)."""
+    """Maps each language by tanh(W x + b), learned on averages of translations (Rücklé et al. 2018,
+    A.1).
+    """
     dim = next(iter(space.values())).rows.shape[1]
     layers = {}
     for place, language in enumerate(space):
         start = keras.initializers.GlorotUniform(seed=seed + place)
-        layer = keras.layers.Dense(dim, activation="tanh", kernel_initializer=start, dtype="float32")
+        layer = keras.layers.Dense(
+            dim, activation="tanh", kernel_initializer=start, dtype="float32"
+        )
         layer.build((None, dim))
         layers[language] = layer
     variables = [v for layer in layers.values() for v in layer.trainable_variables]
@@ -345,7 +392,9 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
     random = np.random.default_rng(seed)
 
     def train_epoch() -> float:
-        for place, batch in _epoch([len(sides[0]) for _, sides in train], _PROJECTION["batch"], random):
+        for place, batch in _epoch(
+            [len(sides[0]) for _, sides in train], _PROJECTION["batch"], random
+        ):
             languages, sides = train[place]
             step(languages, [tf.constant(side[batch]) for side in sides])
         return sum(float(loss(*pair, training=False)) for pair in held_out)
@@ -358,7 +407,9 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
 
 
 def _train_to_lowest(variables: Sequence[keras.Variable], train_epoch: Callable[[], float]) -> None:
-    """Trains until the loss has not fallen for some epochs, and restores the variables of the lowest one."""
+    """Trains until the loss has not fallen for some epochs, and restores the variables of the
+    lowest one.
+    """
     lowest, best_epoch, best = np.inf, 0, [v.numpy() for v in variables]
     for epoch in range(1, 1 + _PROJECTION["epochs"]):
         loss = train_epoch()
@@ -368,20 +419,28 @@ def _train_to_lowest(variables: Sequence[keras.Variable], train_epoch: Callable[
             break
     for variable, value in zip(variables, best, strict=True):
         variable.assign(value)
-    logging.info("the loss of held-out translations is lowest, %.4f, after %d epochs", lowest, best_epoch)
+    logging.info(
+        "the loss of held-out translations is lowest, %.4f, after %d epochs", lowest, best_epoch
+    )
 
 
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Maps two languages so that averages of translations correlate most (Faruqui and Dyer 2014)."""
-    # Faruqui and Dyer learn from pairs of words, as `cca@FILE` does; Rücklé et al. 2018, A.1, Table 5, from
-    # aligned words. The SVD of the covariance of whitened sides yields all directions in a second;
-    # scikit-learn's CCA needs 20 seconds for each.
+    """Maps two languages so that averages of translations correlate most (Faruqui and Dyer
+    2014).
+    """
+    # Faruqui and Dyer learn from pairs of words, as `cca@FILE` does; Rücklé et al. 2018, A.1, Table
+    # 5, from aligned words. The SVD of the covariance of whitened sides yields all directions in a
+    # second; scikit-learn's CCA needs 20 seconds for each.
     if len(space) != 2:
-        raise UserError(f"cca: maps two languages, got {', '.join(space)}; project: maps any number")
+        raise UserError(
+            f"cca: maps two languages, got {', '.join(space)}; project: maps any number"
+        )
     languages, averages = next(_averages(space, bitext))
     count, dim = averages[0].shape
     if count <= dim:
-        raise UserError(f"cca: in {dim} dimensions needs more translations of known words, got {count}")
+        raise UserError(
+            f"cca: in {dim} dimensions needs more translations of known words, got {count}"
+        )
     centres = [side.mean(axis=0) for side in averages]
     whiteners = []
     for side, centre in zip(averages, centres, strict=True):
@@ -393,13 +452,17 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     first, second = ((side - c) @ w for side, (_, c, w) in zip(averages, parts, strict=True))
     left, _, right = np.linalg.svd(first.T @ second)
     return {
-        language: Words(space[language].places, (space[language].rows - centre) @ whitener @ rotation)
+        language: Words(
+            space[language].places, (space[language].rows - centre) @ whitener @ rotation
+        )
         for (language, centre, whitener), rotation in zip(parts, (left, right.T), strict=True)
     }
 
 
 def _sif(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Weights words by a / (a + p(w)), removes the averages' first direction (Arora et al. 2017, alg. 1)."""
+    """Weights words by a / (a + p(w)), removes the averages' first direction (Arora et al. 2017,
+    alg. 1).
+    """
     # Both steps are linear, so that averages of the rows are SIF's sentence vectors.
     weighted = {}
     for language, words in space.items():
@@ -434,7 +497,9 @@ def _translations(bitext: Bitext) -> Iterator[tuple[list[str], list[str]]]:
 def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], list[Matrix]]]:
     """Yields the averages of both sides of the translations that have known words on both."""
     for languages, sides in bitext.sides.items():
-        pair = [space[language].averages(side) for language, side in zip(languages, sides, strict=True)]
+        pair = [
+            space[language].averages(side) for language, side in zip(languages, sides, strict=True)
+        ]
         has_both = pair[0].any(axis=1) & pair[1].any(axis=1)
         yield languages, [side[has_both] for side in pair]
 
@@ -447,7 +512,8 @@ def _epoch(
     for place, count in enumerate(counts):
         size, order = min(count, batch_size), random.permutation(count)
         batches += [
-            (place, order[begin : begin + size]) for begin in range(0, count - size + 1, max(1, size))
+            (place, order[begin : begin + size])
+            for begin in range(0, count - size + 1, max(1, size))
         ]
     yield from (batches[place] for place in random.permutation(len(batches)))
 

@@ -47,16 +47,24 @@ class LstmConfig(EncoderConfig):
 class TranslationConfig(TaskConfig, name="tasks.translation"):
     """Translation from the vector, in both directions (sec. 2.2)."""
 
-    regularizer: Annotated[str, one_of("similarity", "contrastive", "weight_decay", "none")] = "similarity"
+    regularizer: Annotated[str, one_of("similarity", "contrastive", "weight_decay", "none")] = (
+        "similarity"
+    )
     alpha: NotNegative = 0.0  # weight of the regularizer
 
 
 OPTIMIZER = OptimizerConfig(
-    name="adam", learning_rate=1e-3, embedding_learning_rate=3e-3, warmup=0.1, decay="linear", clip_norm=5.0
+    name="adam",
+    learning_rate=1e-3,
+    embedding_learning_rate=3e-3,
+    warmup=0.1,
+    decay="linear",
+    clip_norm=5.0,
 )
-# The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300 for
-# similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/experiments.md, "Does the
-# similarity loss help"). The other alphas were not tuned; contrastive includes the similarity term.
+# The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300
+# for similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/experiments.md,
+# "Does the similarity loss help"). The other alphas were not tuned; contrastive includes the
+# similarity term.
 _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
     "similarity": {"regularizer": "similarity", "alpha": 1.0},
     "contrastive": {"regularizer": "contrastive", "alpha": 1.0},
@@ -65,18 +73,22 @@ _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-# The paper gives no batch size, optimizer, learning rates or dropout, and trains for a day and a half on 4
-# GPUs; ours are for an hour on a CPU. Other differences:
-# - The word vectors are BIVCD's, learned from the same translations. The paper's (multi-CCA, Ammar et al.
+# The paper gives no batch size, optimizer, learning rates or dropout, and trains for a day and a
+# half on 4 GPUs; ours are for an hour on a CPU. Other differences:
+# - The word vectors are BIVCD's, learned from the same translations. The paper's (multi-CCA, Ammar
+# et al.
 #   2016) need further texts; initial.vectors=FILE reads such vectors.
 # - A word is predicted among the words of the batch, not among all 85,000 (`token_likelihood`).
 # - The gradient of the word vectors, which have a learning rate of their own, is not clipped.
-# - All pairs of languages in the data are trained; the paper pairs each with English and Spanish alone.
+# - All pairs of languages in the data are trained; the paper pairs each with English and Spanish
+# alone.
 # - The "L2 norm on the encoder weights" is its square, as usual, without the word vectors.
 # - Self-attention has one hop, so that vectors keep the paper's 1024 numbers.
 def _preset(name: str) -> ExperimentConfig:
     return ExperimentConfig(
-        description=f"translation from the vector by LSTMs (Yu et al. 2018), {name.replace('-', ' ')}",
+        description=(
+            f"translation from the vector by LSTMs (Yu et al. 2018), {name.replace('-', ' ')}"
+        ),
         data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=CORPUS_WEIGHTS),
         tokenizer=WordsConfig(max_words=85_000, ngram_sizes=(), num_oov_buckets=1, lowercase=True),
         encoder=LstmConfig(),

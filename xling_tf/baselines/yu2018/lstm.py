@@ -20,9 +20,9 @@ from xling_tf.layers.pooling import MASKED, POOLINGS, token_mask
 class Lstm(Layer):
     """An LSTM (Hochreiter and Schmidhuber 1997) that reads each sequence up to its length.
 
-    The inputs of all positions are multiplied by the kernel at once; Keras' layer does so one by one.
-    Training on a GPU uses cuDNN, as Keras' layer does.
-    The bias of the forget gate starts at 1 (Jozefowicz et al. 2015, sec. 2.2).
+    The inputs of all positions are multiplied by the kernel at once; Keras' layer does so one by
+    one. Training on a GPU uses cuDNN, as Keras' layer does. The bias of the forget gate starts at 1
+    (Jozefowicz et al. 2015, sec. 2.2).
 
     Args:
         units: Width of the state.
@@ -34,7 +34,8 @@ class Lstm(Layer):
         self.units, self.reverse = units, reverse
         dtype = self.dtype_policy
         self.input_gates = keras.layers.Dense(4 * units, dtype=dtype, name="input_gates")
-        # The states have the dtype of the cell, float32; only the matrix product has the layer's dtype.
+        # The states have the dtype of the cell, float32; only the matrix product has the layer's
+        # dtype.
         self.cell = LstmCell(units, self.compute_dtype, dtype="float32", name="cell")
         self.loop = keras.layers.RNN(
             self.cell, return_sequences=True, go_backwards=reverse, dtype="float32", name="loop"
@@ -45,7 +46,11 @@ class Lstm(Layer):
         self.input_gates.build((None, inputs_shape[-1]))
         self.loop.build((None, None, 4 * self.units))
         bias = self.input_gates.bias
-        bias.assign(ops.concatenate([ops.zeros(self.units), ops.ones(self.units), ops.zeros(2 * self.units)]))
+        bias.assign(
+            ops.concatenate(
+                [ops.zeros(self.units), ops.ones(self.units), ops.zeros(2 * self.units)]
+            )
+        )
 
     def call(
         self,
@@ -61,7 +66,8 @@ class Lstm(Layer):
             inputs: `[batch, length, dim]`.
             lengths: `[batch]` int32.
             initial: `[batch, units]` hidden state before the first position; None for zeros.
-            initial_gates: Maps `initial` to `[batch, 4 * units]`, added to the gates at every position.
+            initial_gates: Maps `initial` to `[batch, 4 * units]`, added to the gates at every
+                position.
             training: False in exports, which must run without a GPU, too.
 
         Returns:
@@ -77,21 +83,40 @@ class Lstm(Layer):
         states = self.loop(gates, initial_state=start, mask=mask)
         return ops.flip(states, axis=1) if self.reverse else states
 
-    def _by_cudnn(self, inputs: Tensor, lengths: Tensor, initial: Any, initial_gates: Any) -> Tensor:
+    def _by_cudnn(
+        self, inputs: Tensor, lengths: Tensor, initial: Any, initial_gates: Any
+    ) -> Tensor:
         dtype, kernel = self.compute_dtype, self.input_gates.kernel
         inputs = ops.cast(inputs, dtype)
         hidden = cell = ops.zeros((ops.shape(inputs)[0], 1, self.units), dtype)
         if initial is not None:
             hidden = ops.cast(initial[:, None], dtype)
-            inputs = ops.concatenate([inputs, tf.repeat(hidden, tf.shape(inputs)[1], axis=1)], axis=2)
+            inputs = ops.concatenate(
+                [inputs, tf.repeat(hidden, tf.shape(inputs)[1], axis=1)], axis=2
+            )
             kernel = ops.concatenate([kernel, initial_gates.kernel], axis=0)
         # The matrices of each gate, transposed, then two biases, of which one is enough.
-        gates = [part for matrix in (kernel, self.cell.recurrent) for part in ops.split(matrix, 4, axis=1)]
+        gates = [
+            part
+            for matrix in (kernel, self.cell.recurrent)
+            for part in ops.split(matrix, 4, axis=1)
+        ]
         weights = [*map(ops.transpose, gates), ops.zeros(4 * self.units), self.input_gates.bias]
         params = ops.cast(ops.concatenate([ops.reshape(part, (-1,)) for part in weights]), dtype)
-        turn = partial(tf.reverse_sequence, seq_lengths=lengths, seq_axis=1) if self.reverse else tf.identity
-        arguments = {"input_h": hidden, "input_c": cell, "params": params, "sequence_lengths": lengths}
-        states, *_ = tf.raw_ops.CudnnRNNV3(input=turn(inputs), **arguments, rnn_mode="lstm", time_major=False)
+        turn = (
+            partial(tf.reverse_sequence, seq_lengths=lengths, seq_axis=1)
+            if self.reverse
+            else tf.identity
+        )
+        arguments = {
+            "input_h": hidden,
+            "input_c": cell,
+            "params": params,
+            "sequence_lengths": lengths,
+        }
+        states, *_ = tf.raw_ops.CudnnRNNV3(
+            input=turn(inputs), **arguments, rnn_mode="lstm", time_major=False
+        )
         return ops.cast(turn(states), "float32")
 
 
@@ -112,9 +137,13 @@ class LstmCell(Layer):
         )
 
     def call(self, inputs: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
-        """Maps `[batch, 4 * units]` gates, and both states, to the hidden state and the list of both."""
+        """Maps `[batch, 4 * units]` gates, and both states, to the hidden state and the list of
+        both.
+        """
         hidden, cell = states
-        product = ops.matmul(*(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent)))
+        product = ops.matmul(
+            *(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent))
+        )
         gates = ops.split(inputs + ops.cast(product, "float32"), 4, axis=1)
         input_gate, forget_gate, candidate, output_gate = gates
         cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
@@ -132,9 +161,12 @@ class AttentionPooling(Layer):
 
     def __init__(self, dim: int, **kwargs: Any) -> None:
         super().__init__(**kwargs, autocast=False)
-        self.supports_masking = True  # accepts the mask that Keras attaches to the states of an LSTM
+        # Accepts the mask that Keras attaches to the states of an LSTM.
+        self.supports_masking = True
         self.dim, dtype = dim, self.dtype_policy
-        self.hidden = keras.layers.Dense(dim, activation="tanh", use_bias=False, dtype=dtype, name="hidden")
+        self.hidden = keras.layers.Dense(
+            dim, activation="tanh", use_bias=False, dtype=dtype, name="hidden"
+        )
         self.scores = keras.layers.Dense(1, use_bias=False, dtype=dtype, name="scores")
 
     def build(self, inputs_shape: Sequence[Any], *_: Any) -> None:
@@ -151,11 +183,12 @@ class AttentionPooling(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class LstmEncoder(TokenEncoder):
-    """Encodes sentences with a bidirectional and then a unidirectional LSTM (Yu et al. 2018, sec. 2).
+    """Encodes sentences with a bidirectional and then a unidirectional LSTM (Yu et al. 2018, sec.
+    2).
 
-    Unlike the decoder, the encoder does not see the target language. With one bidirectional layer and
-    maximum pooling it is InferSent's encoder (Conneau et al. 2017, "Supervised Learning of Universal
-    Sentence Representations", sec. 3.2).
+    Unlike the decoder, the encoder does not see the target language. With one bidirectional layer
+    and maximum pooling it is InferSent's encoder (Conneau et al. 2017, "Supervised Learning of
+    Universal Sentence Representations", sec. 3.2).
 
     Args:
         **kwargs: `num_words`, the fields of `LstmConfig`, and arguments of every Keras layer.
@@ -167,7 +200,9 @@ class LstmEncoder(TokenEncoder):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         dtype = self.dtype_policy
-        self.embedding = WordEmbedding(self.num_words, self.embedding_dim, dtype=dtype, name="embedding")
+        self.embedding = WordEmbedding(
+            self.num_words, self.embedding_dim, dtype=dtype, name="embedding"
+        )
         self.forward = Lstm(self.intermediate_dim, dtype=dtype, name="forward")
         self.backward = Lstm(self.intermediate_dim, reverse=True, dtype=dtype, name="backward")
         self.top = Lstm(self.hidden_dim, dtype=dtype, name="top") if self.num_layers > 1 else None

@@ -16,7 +16,13 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
 from xling_tf.layers.base import Layer
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
-from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, one_for_each, texts
+from xling_tf.tasks.signatures import (
+    ModelParts,
+    Signature,
+    SignatureDescription,
+    one_for_each,
+    texts,
+)
 from xling_tf.tokenizers.base import Tokenizer
 
 _MARGIN = 1.0  # of the distance to another sentence's vector; our choice
@@ -27,10 +33,10 @@ _TINY = 1e-12  # keeps the gradient of the square root finite
 class Decoder(Layer):
     """Predicts a sentence word by word from a vector, without attention (Yu et al. 2018, sec. 2.2).
 
-    The vector is the initial state of an LSTM and a part of its input at every position. The other part is
-    the target language at the first position (sec. 2; Johnson et al. 2016), and the previous word at all
-    others. Inputs are rows of the encoder's word table; outputs are compared with these rows too, after a
-    projection (our choice, from Press and Wolf 2017).
+    The vector is the initial state of an LSTM and a part of its input at every position. The other
+    part is the target language at the first position (sec. 2; Johnson et al. 2016), and the
+    previous word at all others. Inputs are rows of the encoder's word table; outputs are compared
+    with these rows too, after a projection (our choice, from Press and Wolf 2017).
     """
 
     def __init__(self, languages: Sequence[str], embedding_dim: int, **kwargs: Any) -> None:
@@ -68,17 +74,22 @@ class Decoder(Layer):
             language: Code of the target language.
 
         Returns:
-            `[batch, length + 1, words + 1]` float32 scores of each word, then of the end of the sentence.
+            `[batch, length + 1, words + 1]` float32 scores of each word, then of the end of the
+            sentence.
         """
         row = self.language_rows[self.languages.index(language)]
         first = ops.broadcast_to(row, (ops.shape(tokens)[0], 1, self.embedding_dim))
         rows = ops.concatenate([first, ops.take(words, tokens, axis=0)], axis=1)
         # Exports decode step by step, so this may always be as in training.
-        states = self.lstm(rows, lengths + 1, encodings, initial_gates=self.vector_gates, training=True)
+        states = self.lstm(
+            rows, lengths + 1, encodings, initial_gates=self.vector_gates, training=True
+        )
         return self.scores(states, words)
 
     def scores(self, states: Tensor, words: Tensor) -> Tensor:
-        """Maps `[..., dim]` states to `[..., words + 1]` float32 scores of the words and of the end."""
+        """Maps `[..., dim]` states to `[..., words + 1]` float32 scores of the words and of the
+        end.
+        """
         outputs = self.output_projection(states)
         rows = (ops.cast(rows, outputs.dtype) for rows in (words, self.end))
         scores = [ops.matmul(outputs, ops.transpose(part)) for part in rows]
@@ -110,7 +121,12 @@ class Decoder(Layer):
             return index + 1, row, tuple(state), words_so_far.write(index, ids)
 
         first = tf.gather(tf.convert_to_tensor(self.language_rows), languages)
-        start = (0, first, (encodings, tf.zeros_like(encodings)), tf.TensorArray(tf.int32, max_words))
+        start = (
+            0,
+            first,
+            (encodings, tf.zeros_like(encodings)),
+            tf.TensorArray(tf.int32, max_words),
+        )
         *_, decoded = tf.while_loop(lambda index, *_: index < max_words, decode, start)
         ids = tf.transpose(decoded.stack())
         is_before_end = tf.math.cumprod(tf.cast(ids < end, tf.int32), axis=1)
@@ -141,7 +157,9 @@ class TranslationSignature(Signature):
         ):
             languages = tf.argmax(is_target, axis=1, output_type=tf.int32)
         tokenizer, vectors = self.encoder.tokenizer, self.encode(inputs)
-        ids = decoder.translate(vectors, self.encoder.word_table(), languages, tokenizer.config.max_tokens)
+        ids = decoder.translate(
+            vectors, self.encoder.word_table(), languages, tokenizer.config.max_tokens
+        )
         known = tf.constant([*tokenizer.known_words, "?"])
         words = tf.gather(known, tf.minimum(ids.values, len(tokenizer.known_words)))
         return tf.strings.reduce_join(ids.with_values(words), axis=1, separator=" ")
@@ -150,11 +168,12 @@ class TranslationSignature(Signature):
 class Translation(Task):
     """Translates each side of a pair into the other, and pulls their vectors together.
 
-    The loss is the sum of the mean negative log-likelihoods of both translations, plus `alpha` times the
-    `regularizer`: "similarity", the squared distance of the two vectors (sec. 2.2); "contrastive", which adds
-    the square of max(0, 1 - distance) to the target of a random other pair (Hadsell et al. 2006, eq. 4;
-    suggested in sec. 2.2); "weight_decay", the squared L2 norm of the encoder's dense weights; or "none". The
-    candidates for each word are the words of the batch (our choice; see `token_likelihood`).
+    The loss is the sum of the mean negative log-likelihoods of both translations, plus `alpha`
+    times the `regularizer`: "similarity", the squared distance of the two vectors (sec. 2.2);
+    "contrastive", which adds the square of max(0, 1 - distance) to the target of a random other
+    pair (Hadsell et al. 2006, eq. 4; suggested in sec. 2.2); "weight_decay", the squared L2 norm of
+    the encoder's dense weights; or "none". The candidates for each word are the words of the batch
+    (our choice; see `token_likelihood`).
     """
 
     kind: ClassVar[str] = "parallel"
@@ -171,8 +190,8 @@ class Translation(Task):
         dim = encoder.embedding.words.dim
         if encoder.num_ngrams or encoder.embed_words(encoder.example_words()).shape[-1] != dim:
             raise UserError(
-                "tasks.translation predicts words by their rows of the encoder's table: set an empty "
-                "tokenizer.ngram_sizes=, and no encoder.kind=cnn"
+                "tasks.translation predicts words by their rows of the encoder's table: set an "
+                "empty tokenizer.ngram_sizes=, and no encoder.kind=cnn"
             )
         decoder = Decoder(data.languages, dim, name="decoder")
         decoder.build((None, encoder.hidden_dim))
@@ -187,8 +206,15 @@ class Translation(Task):
     def signatures(cls, parts: ModelParts) -> list[Signature]:
         """See `Task.signatures`."""
         languages = ", ".join(parts.heads["decoder"].languages)
-        card = f"translations, decoded from the vectors; `language` is one of {languages} for each text"
-        return [TranslationSignature(parts, SignatureDescription("translate", ("input", "language"), card))]
+        card = (
+            f"translations, decoded from the vectors; `language` is one of {languages} for each "
+            "text"
+        )
+        return [
+            TranslationSignature(
+                parts, SignatureDescription("translate", ("input", "language"), card)
+            )
+        ]
 
     @property
     def trace_key(self) -> str:
@@ -196,25 +222,33 @@ class Translation(Task):
         return f"{super().trace_key} {self.languages}"
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
-        """See `Task.prepare`: counts the words; a word outside the sample counts as 0.5 occurrences."""
+        """See `Task.prepare`: counts the words; a word outside the sample counts as 0.5
+        occurrences.
+        """
         if not tokenizer.known_words:
-            raise UserError("tasks.translation predicts words, not pieces: set tokenizer.kind=words")
+            raise UserError(
+                "tasks.translation predicts words, not pieces: set tokenizer.kind=words"
+            )
         counts = np.zeros(tokenizer.num_words)
         for part in texts:
             ids = tokenizer.word_ids(tokenizer.tokenize(tf.constant(part)).values)
             counts += np.bincount(ids, minlength=len(counts))
-        self._log_frequencies = tf.constant(np.log(np.maximum(counts, 0.5) / counts.sum()), tf.float32)
+        self._log_frequencies = tf.constant(
+            np.log(np.maximum(counts, 0.5) / counts.sum()), tf.float32
+        )
 
     def encode_and_score(
         self, encoder: TokenEncoder, batch: Batch, training: bool = False
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
         """See `Task.encode_and_score`; a hit is the share of correctly predicted words."""
-        # "We find that starting with the two terms having comparable value is a good place to start tuning"
-        # (sec. 2.2): `alpha` is then the ratio of their means.
+        # "We find that starting with the two terms having comparable value is a good place to start
+        # tuning" (sec. 2.2): `alpha` is then the ratio of their means.
         likelihoods, regularizer, hits, columns = self._terms(encoder, batch, training)
         return columns, likelihoods + self.config.alpha * regularizer, hits
 
-    def _terms(self, encoder: TokenEncoder, batch: Batch, training: bool = False) -> tuple[Any, ...]:
+    def _terms(
+        self, encoder: TokenEncoder, batch: Batch, training: bool = False
+    ) -> tuple[Any, ...]:
         features = batch.features
         words = encoder.embed_words(features.words, training)
         columns = tf.split(self.encode_sentences(encoder, words, features, training), 2)
@@ -226,7 +260,9 @@ class Translation(Task):
         likelihoods, hits = [], []
         decoder, languages = self.heads["decoder"], self.languages.split("-")
         for encodings, side in zip(columns, (1, 0), strict=True):
-            scores = decoder(encodings, words, tokens[side], lengths[side], language=languages[side])
+            scores = decoder(
+                encodings, words, tokens[side], lengths[side], language=languages[side]
+            )
             end = tf.shape(words)[0]
             positions = tf.range(tf.shape(scores)[1])[None, :]
             length, padded = lengths[side][:, None], tf.pad(tokens[side], [[0, 0], [0, 1]])
@@ -239,7 +275,9 @@ class Translation(Task):
         return tf.add_n(likelihoods), regularizer, tf.add_n(hits) / 2, columns
 
     def _log_probabilities(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
-        """Returns the log probability that each word, and the end, occurs in a batch of `num_tokens`."""
+        """Returns the log probability that each word, and the end, occurs in a batch of
+        `num_tokens`.
+        """
         assert self._log_frequencies is not None, "call prepare() first"
         expected = tf.cast(num_tokens, tf.float32) * tf.exp(tf.gather(self._log_frequencies, ids))
         return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
@@ -254,13 +292,17 @@ class Translation(Task):
             indices, has_other = draw_others(fingerprints)
             others = tf.gather(gather_candidates(target)[0], indices)
             distances = tf.sqrt(tf.reduce_sum(tf.square(source - others), axis=1) + _TINY)
-            return squares + tf.where(has_other, tf.square(tf.maximum(0.0, _MARGIN - distances)), 0.0)
+            return squares + tf.where(
+                has_other, tf.square(tf.maximum(0.0, _MARGIN - distances)), 0.0
+            )
         decay = tf.add_n([tf.reduce_sum(tf.square(v.value)) for v in encoder.dense_variables])
         return tf.zeros_like(squares) + (decay if kind == "weight_decay" else 0.0)
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the distinct ids of all replicas' words, their rows, and indices of this replica's words."""
+    """Returns the distinct ids of all replicas' words, their rows, and indices of this replica's
+    words.
+    """
     all_ids, offset = gather_candidates(ids)
     all_words, _ = gather_candidates(words)
     distinct, indices = tf.unique(all_ids)
@@ -273,9 +315,9 @@ def token_likelihood(
 ) -> tuple[Tensor, Tensor]:
     """Mean negative log-likelihood of the tokens of each sequence (Yu et al. 2018, sec. 2.2).
 
-    The candidates are a sample of the vocabulary. Subtracting the log probability of being sampled corrects
-    for the tokens outside the sample (Jean et al. 2015, "On Using Very Large Target Vocabulary", sec. 3.1,
-    eq. 8).
+    The candidates are a sample of the vocabulary. Subtracting the log probability of being sampled
+    corrects for the tokens outside the sample (Jean et al. 2015, "On Using Very Large Target
+    Vocabulary", sec. 3.1, eq. 8).
 
     Args:
         scores: `[batch, length, candidates]` float32.
@@ -284,7 +326,8 @@ def token_likelihood(
         log_probabilities: `[candidates]` log probability that each candidate is in the sample.
 
     Returns:
-        `[batch]` losses, and `[batch]` share of tokens whose correct candidate has the highest score.
+        `[batch]` losses, and `[batch]` share of tokens whose correct candidate has the highest
+        score.
 
     Example:
         >>> import numpy as np
@@ -296,7 +339,9 @@ def token_likelihood(
     """
     weights = ops.cast(is_token, "float32")
     weights /= ops.sum(weights, axis=1, keepdims=True)
-    losses = ops.sparse_categorical_crossentropy(correct, scores - log_probabilities, from_logits=True)
+    losses = ops.sparse_categorical_crossentropy(
+        correct, scores - log_probabilities, from_logits=True
+    )
     hits = ops.cast(ops.equal(ops.cast(ops.argmax(scores, axis=2), "int32"), correct), "float32")
     return ops.sum(weights * losses, axis=1), ops.sum(weights * hits, axis=1)
 
@@ -304,12 +349,13 @@ def token_likelihood(
 def draw_others(fingerprints: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Draws, for each example, another example of the batch of all replicas at random.
 
-    Examples that share a text with it are never drawn, because they may be right answers too. The texts of
-    the batch seed the draws, which are therefore the same after a restart and on any number of replicas.
+    Examples that share a text with it are never drawn, because they may be right answers too. The
+    texts of the batch seed the draws, which are therefore the same after a restart and on any
+    number of replicas.
 
     Returns:
-        For `[2, batch]` int64, `[batch]` int32 positions of the drawn examples among those of all replicas,
-        and `[batch]` bool, false where there was nothing to draw.
+        For `[2, batch]` int64, `[batch]` int32 positions of the drawn examples among those of all
+        replicas, and `[batch]` bool, false where there was nothing to draw.
     """
     columns, offset = gather_candidates(tf.transpose(fingerprints))
     columns = tf.transpose(columns)
