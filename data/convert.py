@@ -59,9 +59,7 @@ def published(files: str) -> Callable[[Reader], Reader]:
 
 
 def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
-    """Writes the tables of a published file, or of files below a folder; returns the rows of each
-    table.
-    """
+    """Writes the tables of a published file or folder; returns the rows of each table."""
     if format_name not in FORMATS:
         raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {format_name!r}")
     files, read = FORMATS[format_name]
@@ -83,9 +81,7 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """Finds files by a pattern of their names: the file itself, or files below a folder, perhaps
-    packed.
-    """
+    """Finds files by a pattern of their names: the file itself, or those in a folder or archive."""
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]
@@ -109,9 +105,7 @@ def fields(
     max_splits: int = -1,
     read: Lines = read_every_line,
 ) -> Iterator[list[str]]:
-    """Yields the stripped fields of each line: at least `count`, after at most `max_splits`
-    splits.
-    """
+    """Yields each line's stripped fields: at least `count`, after at most `max_splits` splits."""
     for number, line in read(path):
         parts = [part.strip() for part in line.split(separator, max_splits)]
         if len(parts) < count:
@@ -171,9 +165,7 @@ def semeval_sts(source: Path) -> Iterator[Table]:
 
 
 def _judged(path: Path, gold_path: Path) -> Iterator[tuple[str, str, str]]:
-    """Yields pairs with scores; a pair whose line of scores is empty was not judged (as in
-    SentEval).
-    """
+    """Yields pairs with scores; as in SentEval, an empty line of scores was not judged."""
     for (first, second, *_), (_, gold) in zip(
         fields(path, 2), read_table((path, gold_path), ("pair", "score")), strict=True
     ):
@@ -287,9 +279,7 @@ def _selected(
 
 
 def _latin_lines(path: Path) -> list[tuple[int, str]]:
-    """Returns the lines that are not blank; SentEval has some files in UTF-8 and some in
-    Latin-1.
-    """
+    """Returns the lines that are not blank; SentEval's files are UTF-8 or Latin-1."""
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
     try:

@@ -113,9 +113,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
 
 
 def _failed_before(folder: Path) -> list[str] | None:
-    """Returns the packages that could not be downloaded for a folder; None if it is not
-    prepared.
-    """
+    """Returns the packages that a folder's download lacks; None if it is not prepared."""
     content = read_json_dict(folder / "preparation.json")
     return (
         content.get("failed") if content.get("preparation_version") == PREPARATION_VERSION else None
@@ -348,9 +346,7 @@ class _Apt:
         (self._private / "apt.conf").write_text(config, encoding="utf-8")
 
     def package_names(self) -> list[str]:
-        """Returns all names in the archive's lists, or without network in those of the last
-        update.
-        """
+        """Returns all names in the archive's lists; offline, in those of the last update."""
         with progress(f"updating package lists in {self._private}"):
             update = self._run("apt-get", "update")
         names = self._run("apt-cache", "pkgnames").stdout.split()
@@ -411,9 +407,7 @@ def _complaint(process: _Process) -> str:
 
 
 def in_another_language(text: str, language: str) -> bool:
-    """Returns True if a sentence is clearly English, or not in the script of an unspaced
-    language.
-    """
+    """True if a sentence is clearly English, or not in the script of an unspaced language."""
     if is_unspaced(language):
         return len(_UNSPACED.findall(text)) < _MIN_UNSPACED * num_letters(text)
     words = cleaning.WORD.findall(text.lower())
@@ -434,9 +428,7 @@ def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
 
 
 def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why a pair of normalised sentences is unfit for training, or
-    None.
-    """
+    """Returns the first reason why a pair of normalised sentences cannot be trained on, or None."""
     reason = sentence_fault(pair.source, source, 3) or sentence_fault(pair.target, target, 3)
     return reason or cleaning.translation_fault(pair, source, target)
 

@@ -141,9 +141,7 @@ def extract_gettext(folders: Sequence[Path], source: str, target: str) -> Extrac
 def _messages(
     folders: Sequence[Path], source: str, target: str
 ) -> tuple[Extraction, dict[str, Translate]]:
-    """Returns the messages that are plain text on both sides, and a translator into each
-    language.
-    """
+    """Returns the messages of plain text on both sides, and a translator into each language."""
     catalogue = read_catalogues(folders, target)
     pairs = [
         TranslationPair(text, translation)
@@ -261,9 +259,7 @@ def read_topics(path: Path) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _spoken(line: object) -> Iterator[str]:
-    """Yields all wordings of a line, of a list of alternatives, or of an object of conditions and
-    lines.
-    """
+    """Yields all wordings of a line, list of alternatives, or object of conditions and lines."""
     if isinstance(line, str) and not line.startswith("&"):  # narration
         yield line
     elif isinstance(line, list):

@@ -52,9 +52,7 @@ def main() -> None:
 
 
 def open_translator(name: str) -> Translator:
-    """Finds the function of `--translator` in a module here or installed, or raises a
-    `UserError`.
-    """
+    """Finds `--translator`'s function in a module here or installed, or raises a `UserError`."""
     kind, _, target = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
@@ -136,9 +134,7 @@ def _read_or_make(
     recipe: str,
     report: Callable[[str], None],
 ) -> dict[str, str]:
-    """Returns the translation of each text; a file keeps the recipe and the rows for the next
-    start.
-    """
+    """Returns each text's translation; a file keeps the recipe and the rows for the next start."""
     rows: dict[str, str] = {}
     header = json.dumps(recipe).encode() + b"\n"
     with saved.open("a+b") as file:

@@ -65,9 +65,7 @@ def measure() -> dict[str, Any]:
 def without_translations(
     pairs: Sequence[tuple[str, str]], excluded: set[str]
 ) -> tuple[list[str], list[str]]:
-    """Takes one side of each pair that shares no text with an earlier one or with those
-    excluded.
-    """
+    """Takes one side of each pair that shares no text with earlier ones or with those excluded."""
     sides: tuple[list[str], list[str]] = ([], [])
     used = {_normal(text) for text in excluded}
     for pair in sorted(pairs):
@@ -128,9 +126,7 @@ def _run(program: str, *arguments: str) -> dict[str, float]:
 def precision_and_recall(
     mined: list[tuple[float, str, str]], hidden: list[TranslationPair]
 ) -> dict[str, Any]:
-    """Chooses the threshold by one half of the hidden sentences, and measures with it on the other
-    half.
-    """
+    """Chooses the threshold on one half of the hidden sentences, and measures it on the other."""
     # Nobody knows which other pairs are right: templates and near-translations are among them.
     right = {(pair.source, pair.target) for pair in hidden}
     sources, targets = ({*side} for side in zip(*right, strict=True))

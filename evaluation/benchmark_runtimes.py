@@ -70,9 +70,7 @@ def measure() -> dict[str, Any]:
 
 
 def _open(folder: str) -> dict[str, float]:
-    """Opens an encoder in this process; returns the time until its first vector and its size on
-    disk.
-    """
+    """Opens an encoder here; returns the time until its first vector and its size on disk."""
     begin = time.perf_counter()
     _opened["encoder"] = SentenceEncoder(folder)
     _opened["encoder"].encode(["one"])

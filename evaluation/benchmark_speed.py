@@ -170,9 +170,7 @@ def _measure_trained() -> dict[str, Any]:
 
 
 def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> dict[str, Any]:
-    """Trains and exports the preset: sentences, tokens and seconds of its steps, and their
-    precision.
-    """
+    """Trains and exports the preset: its steps' sentences, tokens, seconds and precision."""
     from xling_tf.trainer.experiment import Run, run_experiment
     from xling_tf.trainer.fine_tuning import PairCorpus
 
@@ -211,9 +209,7 @@ def _each(model: SentenceEncoder, texts: list[str]) -> Callable[[], float]:
 
 
 def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str]) -> dict[str, Any]:
-    """Lets our workloads and the same ones of other libraries take turns; returns the median
-    rates.
-    """
+    """Runs our workloads and other libraries' same ones in turn; returns the median rates."""
     rates: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
 
     def measure_all(names: Sequence[str], rate: Callable[[str], float]) -> None:

@@ -43,9 +43,7 @@ _INDEXES: tuple[tuple[str, int | None, int], ...] = (
 
 
 def measure() -> dict[str, Any]:
-    """Compares FAISS indexes: how many of the ten nearest they find, and how often a translation is
-    first.
-    """
+    """Compares FAISS indexes: their share of the ten nearest, and of translations found first."""
     from xling_tf.evaluators.embedders import open_embedder
 
     faiss = library("faiss", "FAISS", "mining")

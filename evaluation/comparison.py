@@ -33,9 +33,7 @@ class Difference(NamedTuple):
 
 
 def interval_of_mean(values: Values) -> Interval | None:
-    """The interval that has the means of 95% of resampled sets of data sets; None if they are too
-    few.
-    """
+    """The interval of 95% of the means of resampled data sets; None if there are too few."""
     if len(values) < MIN_DATASETS:
         return None
     stats = library("scipy.stats", "scipy", "evaluation")
@@ -58,9 +56,7 @@ def interval_of_score(metric: str, value: float, count: int) -> Interval | None:
 
 
 def difference(first: Values, second: Values) -> Difference | None:
-    """Compares two models by scores of the same data sets, higher ones better; None if they are too
-    few.
-    """
+    """Compares two models on the same data sets, higher is better; None if there are too few."""
     if (interval := interval_of_mean(100 * (first - second))) is None:
         return None
     stats = library("scipy.stats", "scipy", "evaluation")

@@ -79,9 +79,7 @@ def _pairs() -> list[tuple[str, str]]:
 def _make(
     name: str, batch: int, precision: str, devices: Sequence[str] = ()
 ) -> tuple[Trainer, Model]:
-    """Makes an untrained model, and its training on translation ranking with a replica on each
-    device.
-    """
+    """Makes an untrained model and its training on translation ranking, a replica per device."""
     preset, *settings = _MODELS[name]
     settings += [*RANKING_ALONE, f"tasks.translation_ranking.examples_per_batch={batch}"]
     settings += ["training.steps=1000000", "training.minutes=0", "optimizer.warmup=0"]

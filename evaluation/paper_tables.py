@@ -1,6 +1,4 @@
-"""The papers' tables, with scores of ours beside the papers' figures or the reason why there is
-none.
-"""
+"""The papers' tables, with our scores beside their figures, or the reason why there is none."""
 
 import json
 import re
@@ -123,9 +121,7 @@ class PaperTable:
     ours: Mapping[str, Sequence[str]]
 
     def headings(self) -> tuple[list[str], str]:
-        """Names the columns; the parts of the metric that all of them share are the second
-        result.
-        """
+        """Names the columns; the second result is what all their metrics share."""
         paths = [column["printed"].split("/") for column in self.columns]
         measured = [path for path in paths if path != [""]] or [[]]
         shared = [part for part in measured[0] if all(part in path for path in measured)]
@@ -253,9 +249,7 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
 
 
 def _measured(scores: Scores, column: Mapping[str, Any], learned: Iterable[str] = ()) -> Measured:
-    """The score for a column of a paper's table, of a system that has `learned`, see
-    `_TRAINING_PARTS`.
-    """
+    """The score in a paper's column of a system that `learned`, see `_TRAINING_PARTS`."""
     means = [_key(name) for name in column.get("mean_of", ())]
     keys = [(column["suite"], dataset, column["metric"]) for dataset in _datasets(column)]
     if not (present := [key for key in means or keys if key in scores]) or len(present) < len(
@@ -340,9 +334,7 @@ def _main_row(
 
 
 class Beside:
-    """A table of a paper beside our systems' scores, by name; `learned` is by name too, see
-    `add_results`.
-    """
+    """A paper's table beside our scores; these and `learned` by system, see `add_results`."""
 
     def __init__(
         self,
@@ -432,9 +424,7 @@ class Beside:
         return Table(title, lines[0], rows, below)
 
     def reasons(self) -> Mapping[str, Mapping[str, list[str]]]:
-        """By reason, the rows and columns that lack figures of ours, each with the headings of
-        those.
-        """
+        """By reason, the rows and columns that lack our figures, each with their headings."""
         table, (headings, _) = self.paper_table, self.paper_table.headings()
         trained = {name for _, name in self.measured}
         by_reason: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(
@@ -457,9 +447,7 @@ class Beside:
 
 
 def _opening(paper: Mapping[str, Any], parts: Sequence[Beside]) -> str:
-    """How many figures have one of ours beside them, how far apart they are on the same data, and
-    why.
-    """
+    """How many figures have ours beside them, how far apart they are on equal data, and why."""
     own = [
         (part, key)
         for part in parts
@@ -594,9 +582,7 @@ def _wanted() -> set[Key]:
 
 
 def _datasets(column: Mapping[str, Any]) -> list[str]:
-    """The data set of a column, and those that stand in for it; none of a column with a heading
-    alone.
-    """
+    """A column's data set, and those that stand in for it; none if the column is a heading."""
     if not {"dataset", "metric"} <= column.keys():
         return []
     stand_ins = column.get("stand_in", [])

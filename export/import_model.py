@@ -129,9 +129,7 @@ def import_model(source: str | None, output: Path) -> str:
 
 
 def read_licence(folder: Path) -> str:
-    """Returns the licence of a model of another library, such as "apache-2.0"; "" if it is
-    unknown.
-    """
+    """Returns the licence of another library's model, such as "apache-2.0"; "" if it is unknown."""
     if names := read_front_matter(folder, "license"):
         return names[0]
     for path in licence_files(folder):

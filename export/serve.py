@@ -134,9 +134,7 @@ def _api_key() -> str:
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formats a record as a line of JSON: time, level, event and its fields; for other packages
-    `message`.
-    """
+    """A record as a JSON line: time, level, event and its fields; `message` for other packages."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -146,9 +144,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _Background(logging.Handler):
-    """Writes lines in a thread; if their reader hangs, lines are lost and counted, but requests go
-    on.
-    """
+    """Writes lines in a thread; if their reader hangs, lines are dropped and counted."""
 
     def __init__(self, file: int, lines: int = 10_000) -> None:
         super().__init__()
@@ -181,9 +177,7 @@ class _Background(logging.Handler):
 
 
 class _OnceAMinute(logging.Filter):
-    """Lets each message of another package pass once a minute: a fault may repeat thousands of
-    times.
-    """
+    """Passes each message of other packages once a minute: faults may repeat thousands of times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,9 +207,7 @@ def _start_logging(level: str) -> None:
 
 
 def _stop_early(number: int, frame: object) -> None:
-    """Ends the process while models are loaded: as process 1 of a container, it would ignore the
-    signal.
-    """
+    """Ends the process while models load: a container's process 1 would ignore the signal."""
     logging.shutdown()
     os._exit(0)
 

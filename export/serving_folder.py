@@ -75,9 +75,7 @@ def publish(
 
 
 def next_version(base: Path) -> int:
-    """One more than the largest number so far, of a version or of a name like `3.bad` after a
-    rollback.
-    """
+    """One more than the largest version number so far, also in names like `3.bad` (a rollback)."""
     names = [path.name for path in base.iterdir()] if base.is_dir() else []
     numbers = [int(match[0]) for name in names if (match := re.match("[0-9]+", name))]
     return max(numbers, default=0) + 1
@@ -147,9 +145,7 @@ def _write_requests(path: Path, requests: dict[str, list[PredictionLog]]) -> Non
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Makes processes that publish into one folder wait for each other, if the file system has
-    locks.
-    """
+    """Lets processes that publish into a folder take turns, if the file system has locks."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):

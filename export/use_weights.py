@@ -98,9 +98,7 @@ class PublishedWeights(NamedTuple):
 
 
 def is_published(folder: Path) -> bool:
-    """Returns true if a folder holds a foreign SavedModel or nothing but ONNX: perhaps the
-    published one.
-    """
+    """True if a folder holds a foreign SavedModel or ONNX alone: perhaps the published one."""
     names = {path.name for path in folder.iterdir()}
     is_described = not names.isdisjoint(("config.json", "modules.json", RUNTIME_SETTINGS))
     return not is_described and (

@@ -4,8 +4,6 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The process that hands tests out to others needs neither, which takes a quarter of a
-    minute.
-    """
+    """The process that hands tests out to others needs neither, which takes 15 seconds."""
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         config.pluginmanager.import_plugin("shared_fixtures")

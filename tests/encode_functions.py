@@ -53,9 +53,7 @@ def constant(texts: list[str]) -> np.ndarray:
 
 
 def numbers(texts: Any) -> np.ndarray:
-    """Stands for an exported model with lengths of its own: the text "3 4" has the vector (3,
-    4).
-    """
+    """An exported model's stand-in with its own lengths: the text "3 4" has the vector (3, 4)."""
     rows = [[float(number) for number in text.split()] for text in texts.numpy()]
     return np.array(rows, np.float32).reshape(len(rows), -1)
 

@@ -1,6 +1,4 @@
-"""Writes tables: a small data folder for every suite, in which a text's first word is its
-meaning.
-"""
+"""Writes a small data folder for every suite, in which a text's first word is its meaning."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,9 +24,7 @@ def write_table(path: Path, header: str, *rows: Sequence[object]) -> Path:
 
 
 def write_evaluation_data(folder: Path, *, seed: int = 0) -> None:
-    """Writes the files; `seed` only changes the order of the lines, where no other table has the
-    same one.
-    """
+    """Writes the files; `seed` changes the order of lines where no other table shares it."""
     shuffler = random.Random(seed)
     for name, header, rows in (*_labelled(), *_pairs(), *_questions()):
         lines = [*rows]

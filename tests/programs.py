@@ -54,9 +54,7 @@ def train_until(
     flags: Sequence[str],
     environments: Sequence[Mapping[str, str]] = ({},),
 ) -> list[Run]:
-    """Runs training/main.py in each folder at the same time; sends the last a signal once it is
-    `ready`.
-    """
+    """Runs training/main.py in all folders at once; sends the last a signal once it is `ready`."""
     processes = []
     for folder, environment in zip(folders, environments, strict=True):
         folder.mkdir(exist_ok=True)
@@ -110,9 +108,7 @@ def run_program(folder: Path, program: str, *flags: str) -> Run:
 
 
 def run_peers(folder: Path, code: str, *arguments: str) -> str:
-    """The output of code that needs libraries of `PEERS`, in `folder`; without them, the test is
-    skipped.
-    """
+    """Runs code that needs `PEERS` in `folder`, returns its output; skips the test without them."""
     if not PEERS.exists():
         pytest.skip("needs make .peers/.installed")
     (folder / "with_peers.py").write_text(code)

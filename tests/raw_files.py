@@ -1,6 +1,4 @@
-"""Files for tests to read: pieces of dumps of Reddit and Wikipedia in their true layout, and
-folders.
-"""
+"""Files for tests to read: parts of Reddit's and Wikipedia's dumps as they are, and folders."""
 
 import bz2
 import gzip

@@ -58,9 +58,7 @@ class Server(NamedTuple):
             return Reply(response.status, response.read(), response.headers)
 
     def send(self, *parts: bytes, seconds: float = 30) -> bytes:
-        """Sends bytes, each part in a packet of its own; returns what comes until the server
-        closes.
-        """
+        """Sends each part in its own packet; returns what comes until the server closes."""
         received = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as client:
             try:

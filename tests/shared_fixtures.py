@@ -43,9 +43,7 @@ def small_classifiers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def without_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes trainings compute each batch and step at once: to trace and optimize a graph takes
-    seconds.
-    """
+    """Makes training compute batches and steps eagerly: tracing a graph takes seconds."""
     at_once = SimpleNamespace(**{**vars(tf), "function": AtOnce})
     for module in (loop, validation):
         monkeypatch.setattr(module, "tf", at_once)
@@ -68,9 +66,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[T
 
 @pytest.fixture(scope="session")
 def headless(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an exported CNN without heads, whose export takes half the time; no test
-    changes it.
-    """
+    """An exported CNN without heads, exported in half the time; no test changes the folder."""
     model, folder = make_model("cnn"), tmp_path_factory.mktemp("headless") / "model"
     model.heads.clear()
     model.export(folder, {})

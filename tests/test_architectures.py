@@ -147,9 +147,7 @@ np.save("vectors.npy", SentenceTransformer("sentence-transformers", device="cpu"
 
 
 def learn_pieces(kind, rules="nmt_nfkc"):
-    """A tokenizer of the special pieces and rules of an XLM-RoBERTa, or of a Gemma, which also has
-    bytes.
-    """
+    """A tokenizer with XLM-RoBERTa's special pieces and rules, or Gemma's, which also has bytes."""
     model, options = (
         io.BytesIO(),
         {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600},

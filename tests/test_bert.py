@@ -1,6 +1,4 @@
-"""BERT: derived by hand, from folders of transformers and sentence-transformers, and from damaged
-ones.
-"""
+"""BERT by hand, and from whole and damaged folders of transformers and sentence-transformers."""
 
 import keras
 import numpy as np

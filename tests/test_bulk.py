@@ -1,6 +1,4 @@
-"""Files of texts to shards of vectors: contents, a kill, other settings, faults; Arrow record
-batches.
-"""
+"""From files of texts to shards of vectors: contents, kills, settings, faults; Arrow batches."""
 
 import gzip
 import json
@@ -51,9 +49,7 @@ def write_texts(folder: Path, texts: list[str], *, num_files: int = 3) -> str:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """The files of an output; a killed run may leave temporary ones, which are removed after some
-    hours.
-    """
+    """An output's files; a killed run may leave temporary ones, which are removed hours later."""
     files = read_files(folder).items()
     return {name: data for name, data in files if name != "lock" and not name.endswith(".tmp")}
 

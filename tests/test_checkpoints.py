@@ -17,9 +17,7 @@ def make(folder, **more):
 
 
 def save_three(folder):
-    """Checkpoints of steps 10, 20, 30, whose variables hold the step, and a rate, as of earlier
-    versions.
-    """
+    """Checkpoints of steps 10, 20, 30, whose variables hold the step, and an old version's rate."""
     checkpoints, (vector, number) = make(folder, **{"tables/learning_rate": tf.Variable(0.1)})
     for step in (10, 20, 30):
         vector.assign([float(step)] * 50)

@@ -1,6 +1,4 @@
-"""The CNN: its convolutions by hand, and its average of words; test_published.py has published
-vectors.
-"""
+"""The CNN: convolutions and averages of words by hand; test_published.py has published vectors."""
 
 import numpy as np
 import pytest

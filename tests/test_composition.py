@@ -1,6 +1,4 @@
-"""Tokenizers give all Unicode forms of a text the same tokens: the graph's NFC equals
-`unicodedata`'s.
-"""
+"""All Unicode forms of a text have the same tokens: the graph's NFC equals `unicodedata`'s."""
 
 import sys
 import unicodedata

@@ -1,6 +1,4 @@
-"""Settings: their ranges, overrides by dotted names, kinds, JSON, and the constants of the
-paper.
-"""
+"""Settings: ranges, overrides by dotted names, kinds, JSON, and the paper's constants."""
 
 import json
 

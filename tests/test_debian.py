@@ -30,9 +30,7 @@ _COPYRIGHT = "Files: debian/*\nLicense: GPL-3\n\nFiles: *\nCopyright: x\nLicense
 
 @pytest.fixture
 def archive(monkeypatch):
-    """Stands in for the package tools: names, the one whose download is broken, and the
-    downloads.
-    """
+    """Stands in for the package tools: names, the one with a broken download, and the downloads."""
     archive = SimpleNamespace(names="freeciv-data git vlc-data", broken="", calls=[])
 
     def run(command, cwd, **_):

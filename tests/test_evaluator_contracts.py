@@ -1,6 +1,4 @@
-"""Properties of every evaluator, with a perfect and a random encoder, other orders and invalid
-vectors.
-"""
+"""Every evaluator's properties: a perfect and a random encoder, other orders, invalid vectors."""
 
 import json
 from collections.abc import Mapping

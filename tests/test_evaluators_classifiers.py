@@ -1,6 +1,4 @@
-"""Classifiers on frozen vectors, folds, and labels learnt in one language and predicted in
-another.
-"""
+"""Classifiers on frozen vectors, folds, and labels learnt in one language, predicted in another."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,4 @@
-"""Exports with smaller tables, and to other libraries, which show that the vectors are the
-SavedModel's.
-"""
+"""Exports with smaller tables, and to other libraries: the vectors are the SavedModel's."""
 
 import json
 import shutil

@@ -1,6 +1,4 @@
-"""Data folders: the corpora of some languages, the languages they have, and errors about missing
-files.
-"""
+"""Data folders: the corpora of some languages, their languages, and errors of missing files."""
 
 from pathlib import Path
 
@@ -134,9 +132,7 @@ def test_shards_are_one_corpus(tmp_path, caplog):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and in
-    German.
-    """
+    """Translations of en-es, fr-en, es-fr, it-es and es-es; other corpora in these and German."""
     files = {
         "parallel/a.en-es.tsv": "Hello\tHola\n",
         "parallel/a.fr-en.tsv": "Bonjour\tHello\n",

@@ -1,6 +1,4 @@
-"""Distillation, entailment over contradiction and graded similarity: losses by hand, examples,
-files.
-"""
+"""Distillation, entailment over contradiction, graded similarity: losses, examples, files."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,4 @@
-"""Damaged files: corpora give their good lines, and evaluation sets and results are read or
-refused.
-"""
+"""Damaged files: corpora give good lines; evaluation sets and results are read or refused."""
 
 import json
 import tracemalloc
@@ -55,9 +53,7 @@ BAD_LINES = [
 
 
 def read_or_told(read, path: Path) -> list:
-    """The rows of a file; nothing but a `UserError` with its folder's name may come in their
-    place.
-    """
+    """The rows of a file; only a `UserError` with its folder's name may replace them."""
     try:
         rows = list(read(path))
     except UserError as error:

@@ -64,9 +64,7 @@ class Forks:
         assert self.process.stdout.readline() == "ready\n", self.errors.read_text()
 
     def run(self, output: str, kill_after: float | None = None) -> tuple[int, float]:
-        """Runs the program, perhaps until it is killed; returns its status and the seconds it
-        took.
-        """
+        """Runs the program, perhaps until it is killed; returns its status and seconds."""
         assert self.process.stdin
         assert self.process.stdout
         begin = time.monotonic()

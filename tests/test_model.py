@@ -1,6 +1,4 @@
-"""Models in folders and exports are read back as they were written; weights by name, all or
-none.
-"""
+"""Models in folders and exports are read as they were written; weights by name, all or none."""
 
 import json
 import shutil
@@ -35,9 +33,7 @@ def translator() -> TrainedModel:
 
 
 def require_equal(found: Model, expected: Model, tolerance: float = 0.0) -> None:
-    """Makes sure that two models have the same weights by name, heads included, and the same
-    vectors.
-    """
+    """Checks that two models have the same weights by name, heads included, and vectors."""
     weights, others = arrays(found.weights), arrays(expected.weights)
     assert [*weights] == [*others]
     for name, array in weights.items():

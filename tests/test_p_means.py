@@ -1,6 +1,4 @@
-"""Rücklé et al. 2018: power means, word vectors and the maps between their spaces, derived by
-hand.
-"""
+"""Rücklé et al. 2018: power means, word vectors and maps between their spaces, by hand."""
 
 import dataclasses
 import gzip

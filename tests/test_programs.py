@@ -1,6 +1,4 @@
-"""Programs: messages about mistakes, defaults, what they show; test_training.py has a whole
-training.
-"""
+"""Programs: messages of mistakes, defaults, output; test_training.py has a whole training."""
 
 import inspect
 import json

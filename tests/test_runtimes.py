@@ -1,6 +1,4 @@
-"""Exports for LiteRT and ONNX Runtime: the ids and the vectors of the SavedModel, without
-TensorFlow.
-"""
+"""LiteRT and ONNX Runtime: the ids and the vectors of the SavedModel, without TensorFlow."""
 
 import dataclasses
 import json
@@ -97,9 +95,7 @@ def test_fragments_become_the_same_ids(name, tmp_path):
 
 
 class Exported:
-    """An exported model, its vectors of `TEXTS`, and what is made of it for a runtime once asked
-    for.
-    """
+    """An exported model, its vectors of `TEXTS`, and its exports for runtimes, made when asked."""
 
     def __init__(self, folder: Path, place: Path) -> None:
         self.folder, self.place = folder, place

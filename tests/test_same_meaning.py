@@ -1,6 +1,4 @@
-"""The probability that two sentences mean the same: its fit, the signature, and calibrated
-models.
-"""
+"""The probability that two sentences mean the same: fit, signature, and calibrated models."""
 
 import dataclasses
 import shutil

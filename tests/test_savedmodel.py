@@ -1,6 +1,4 @@
-"""An exported model: its files, and that every way to call it gives the vectors of the model in
-training.
-"""
+"""An exported model: its files; every way to call it gives the vectors of the trained model."""
 
 import keras
 import numpy as np

@@ -1,6 +1,4 @@
-"""Vectors in any form and in fewer bytes, their neighbours, semantic search, paraphrases and
-translations.
-"""
+"""Vectors in any form and size, neighbours, semantic search, paraphrases and translations."""
 
 import numpy as np
 import pandas as pd

@@ -29,9 +29,7 @@ class Doubling:
 
 
 class Case:
-    """A scheduler with one thread; request 0 keeps it busy, so that the following ones wait
-    together.
-    """
+    """A scheduler with one thread; request 0 keeps it busy, so that the next ones wait."""
 
     def __init__(self, parameters: dict[str, int], batched: bool = True) -> None:
         self.scheduler = BatchScheduler(

@@ -1,6 +1,4 @@
-"""OpenAI's embeddings protocol and TEI's, called by their clients; API keys and origins;
-OpenAPI.
-"""
+"""OpenAI's and TEI's embeddings protocols by their clients; API keys and origins; OpenAPI."""
 
 import json
 import math

@@ -1,6 +1,4 @@
-"""A model as a version for TensorFlow Serving: whole, independent of its source, with warm-up
-requests.
-"""
+"""A model as a version for TensorFlow Serving: whole, without its source, with warm-up requests."""
 
 import os
 import shutil

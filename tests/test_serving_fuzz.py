@@ -573,9 +573,7 @@ def server(tmp_path_factory):
 
 
 def tried(port: int, case: Case, number: int) -> int | None:
-    """Sends a case, and a right request after it; returns the status of the answer, if there is
-    one.
-    """
+    """Sends a case, then a right request; returns the answer's status, if there is one."""
     with closing(Client(port)) as client:
         # The right request follows at once in every other case: nothing may be answered twice or
         # skipped.

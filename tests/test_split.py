@@ -1,6 +1,4 @@
-"""Which records are held out, and that no held-out text is in training; shares of texts that models
-saw.
-"""
+"""Which records are held out, that no such text is in training; shares of texts models saw."""
 
 from itertools import product
 
@@ -216,9 +214,7 @@ def test_scored_pairs_are_held_out_in_both_orders():
 
 
 def test_scored_pairs_across_languages_share_no_text_with_held_out_ones():
-    """Sentences in two languages, as in STS, and pairs of one in each: no text is held out and
-    trained on.
-    """
+    """Sentences in two languages (STS) and pairs of one in each: no held-out text is trained on."""
     sides = {
         code: [(f"{code} a {n}", f"{code} b {n}") for n in range(500)] for code in ("en", "es")
     }
@@ -240,9 +236,7 @@ def test_scored_pairs_across_languages_share_no_text_with_held_out_ones():
 
 
 def test_of_pairs_between_shared_texts_none_is_lost_and_what_decided_is_new():
-    """Scores of each of 60 queries with each of 40 documents: a part of both is in no training
-    record.
-    """
+    """Scores of 60 queries with 40 documents each: a part of both is in no training record."""
     records = [
         SimilarityPair(f"query {q}", f"document {d}", q) for q, d in product(range(60), range(40))
     ]

@@ -1,6 +1,4 @@
-"""The average of words: by hand, as a transformer's start or first phase, from a teacher; the
-transformer.
-"""
+"""The average of words: by hand, as a transformer's start, from a teacher; the transformer."""
 
 import numpy as np
 import pytest

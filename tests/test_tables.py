@@ -1,6 +1,4 @@
-"""Tables in every format, with and without names of columns: training and evaluation read the same
-rows.
-"""
+"""Tables in every format, with and without headers: training and evaluation read the same rows."""
 
 import csv
 import json

@@ -1,6 +1,4 @@
-"""The training loop in one process: checkpoints, clocks and signals, learning rates, draws of
-steps.
-"""
+"""The training loop in one process: checkpoints, clocks, signals, learning rates, draws."""
 
 import itertools
 import logging as std_logging
@@ -75,9 +73,7 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
     settings += ["optimizer.warmup=0.5", "training.steps=0", "training.minutes=0.1"]
 
     def rates(delay):
-        """The learning rates if each look at the clock takes half a second, and making a graph
-        `delay`.
-        """
+        """Learning rates if each look at the clock takes half a second, and a graph `delay`."""
         clock, compiled, steps = itertools.count(), [], []
 
         def slow_compile(trainer, phase, task):

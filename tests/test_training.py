@@ -1,6 +1,4 @@
-"""The training program: what a run leaves, and that a killed or stopped one continues and ends like
-it.
-"""
+"""The training program: what a run leaves; a killed or stopped one continues and ends like it."""
 
 import json
 import re
@@ -92,9 +90,7 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
 def run(
     folder: Path, *, stop: signal.Signals | None = None, at: int = STEPS
 ) -> tuple[Run, list[dict], list[str]]:
-    """Runs the command, which gets a signal after `at` steps; returns its end, metrics and
-    checkpoints.
-    """
+    """Runs the command, signalled after `at` steps; returns its end, metrics and checkpoints."""
     run_dir = folder / "runs" / "smoke"
 
     def ready() -> bool:
@@ -108,9 +104,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory):
-    """The same command: killed in the first phase, asked to stop in the second, and let to its
-    end.
-    """
+    """The same command killed in the first phase, stopped in the second, and run to its end."""
     folder = tmp_path_factory.mktemp("resume")
     killed, stopped = (
         run(folder, stop=signal.SIGKILL, at=8),

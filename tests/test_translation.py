@@ -1,6 +1,4 @@
-"""Yu et al. 2018: LSTMs, the decoder's inputs, the loss both ways and its regularizers, derived by
-hand.
-"""
+"""Yu et al. 2018: LSTMs, the decoder's inputs, loss both ways and regularizers, by hand."""
 
 import dataclasses
 

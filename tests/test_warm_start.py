@@ -39,9 +39,7 @@ from xling_tf.weights import arrays
 
 
 def start(folder, run_dir, *overrides):
-    """The model with which a run begins that starts from `folder`, and the names of tasks with new
-    heads.
-    """
+    """The model of a run that starts from `folder`, and the names of tasks with new heads."""
     config = tiny_config(f"initial.model={folder}", *overrides)
     run = Run(name="x", config=config, run_dir=run_dir, output=run_dir / "exported")
     run_dir.mkdir(exist_ok=True)

@@ -1,6 +1,4 @@
-"""WordPiece in the graph: the ids of Hugging Face's `tokenizers`, in every language and for any
-string.
-"""
+"""WordPiece in the graph: the ids of Hugging Face's `tokenizers` for any string in any language."""
 
 import dataclasses
 import unicodedata
@@ -94,9 +92,7 @@ def test_ids_are_those_of_hugging_face(tokenizer):
 
 
 def test_characters_count_as_in_hugging_face_in_common_scripts():
-    """Each character: removed, a space, a word of its own, a letter without its accent, or a small
-    letter.
-    """
+    """Each character: removed, a space, its own word, or a letter, small and without its accent."""
     blocks = [(0x20, 0x55F), (0x5D0, 0x61C), (0x61E, 0x6FF), (0x900, 0x963), (0xE00, 0xE5B)]
     blocks += [(0x1E00, 0x2BFF), (0x3000, 0x9FFF), (0xAC00, 0xD7A3), (0xF900, 0xFFFF)]
     characters = [chr(point) for first, last in blocks for point in range(first, last + 1)]

@@ -1,6 +1,4 @@
-"""Helpers of several test files: tiny configs, batches, a model in training and NumPy
-references.
-"""
+"""Helpers of tests: tiny configs, batches, a model in training and NumPy references."""
 
 import dataclasses
 import itertools
@@ -115,9 +113,7 @@ def tiny_model(
     config: ExperimentConfig = TINY,
     texts: Mapping[str, Sequence[str]] | Sequence[str] = tuple(WORDS),
 ) -> TrainedModel:
-    """A model with random weights, of a vocabulary or of a tokenizer that is fitted to texts by
-    language.
-    """
+    """A model with random weights, of a vocabulary or a tokenizer fitted to texts by language."""
     assert config.tokenizer is not None
     tokenizer: Any = (
         TOKENIZERS.implementation_of(config.tokenizer).fit(config.tokenizer, texts)
@@ -148,9 +144,7 @@ def add_noise(variables: Iterable[keras.Variable], size: float = 0.1, *, seed: i
 
 @cache
 def two_replicas() -> tf.distribute.Strategy:
-    """Two replicas on the CPU, one strategy per process: the variables of a second one would
-    collide.
-    """
+    """Two replicas on the CPU, one strategy per process: a second one's variables collide."""
     return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
@@ -282,9 +276,7 @@ def make_trainer(
     *,
     workers: Workers | None = None,
 ) -> Any:
-    """A trainer of a new model, its `model`, always the same one, on the tasks that have
-    examples.
-    """
+    """A trainer of a new model, its `model`, always the same, on tasks that have examples."""
     keras.utils.set_random_seed(1)
     folder.mkdir(exist_ok=True)
     workers = workers or Workers(make_strategy())
@@ -335,9 +327,7 @@ def encoded(model: TrainedModel, texts: Sequence[str]) -> np.ndarray:
 
 
 def require_gradients(layer: keras.layers.Layer, *inputs: Any, **options: Any) -> tf.Tensor:
-    """Calls a layer, makes sure that a finite gradient reaches each variable, and returns the
-    outputs.
-    """
+    """Calls a layer, checks that finite gradients reach all variables, returns the outputs."""
     with tf.GradientTape() as tape:
         outputs = layer(*inputs, **options)
         loss = tf.reduce_sum(tf.cast(outputs, tf.float32) ** 3)

@@ -42,9 +42,7 @@ class LettersConfig(TokenizerConfig):
 
 
 class LetterTokenizer(Tokenizer):
-    """Each letter is a token; row 0 is for all letters that were not learned, and for no letter at
-    all.
-    """
+    """Each letter is a token; row 0 is for letters that were not learned, and for none at all."""
 
     file_names = ("letters.json",)
     config: LettersConfig

@@ -51,9 +51,7 @@ def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> No
 def _chart(
     number: int, task: str, steps: np.ndarray, last_step: int, held_out: float | None
 ) -> str:
-    """Returns a chart: the title, the curve from the first to the last step, and a dashed line held
-    out.
-    """
+    """Returns a chart: title, curve from the first to the last step, dashed line held out."""
     points = np.array(
         [part.mean(axis=0) for part in np.array_split(steps, min(len(steps), _MOST_POINTS))]
     )

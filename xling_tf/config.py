@@ -26,9 +26,7 @@ ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in
 
 
 def baselines() -> Any:
-    """Imports what only papers' baselines need (kinds, presets, word vectors, a suite); None
-    without it.
-    """
+    """Imports what only baselines need (kinds, presets, word vectors, a suite); None if missing."""
     return import_module("xling_tf.baselines") if find_spec("xling_tf.baselines") else None
 
 
@@ -99,9 +97,7 @@ class Registry:
         return iter(self._kinds)
 
     def register(self, name: str, config_type: type, implementation: type | str) -> None:
-        """Adds a kind: a frozen dataclass of its own, whose settings all have defaults; and a
-        class.
-        """
+        """Adds a kind: a frozen dataclass of its own, all with defaults, and a class."""
         taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
         # Tasks share settings, because they are found by their names alone.
         if (other := taken.get(config_type)) and not issubclass(config_type, TaskConfig):
@@ -165,9 +161,7 @@ class WordsConfig(TokenizerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class MarkedConfig(TokenizerConfig):
-    """Pieces of words, optionally with special tokens, such as <s> and </s>, around each
-    sentence.
-    """
+    """Pieces of words, optionally with special tokens (such as <s>, </s>) around sentences."""
 
     sentence_marks: bool = False
 
@@ -197,9 +191,7 @@ class WordPieceConfig(MarkedConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig(Section, name="encoder"):
-    """Base class of the settings of encoders, which say what an encoder needs and has before it is
-    made.
-    """
+    """Base class of encoders' settings: what an encoder needs and has before it is made."""
 
     takes_ngrams = False
     needs_vectors = False  # true if `initial.vectors` must make its word vectors
@@ -207,9 +199,7 @@ class EncoderConfig(Section, name="encoder"):
 
     @property
     def has_average(self) -> bool:
-        """True if the encoder has an average of words, which `training.bow_share` trains before the
-        rest.
-        """
+        """True if the encoder has an average of words, trained first for `training.bow_share`."""
         return False
 
 
@@ -273,9 +263,7 @@ _ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "silu")
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig(EncoderConfig):
-    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models with the same
-    layers.
-    """
+    """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models of these layers."""
 
     # At a higher rate, a BERT forgets more of what it knows, but learns a new language sooner
     # (docs/experiments.md, "Which learning rate for an imported BERT").
@@ -307,9 +295,7 @@ class BertConfig(EncoderConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ModernBertConfig(BertConfig):
-    """ModernBERT (Warner et al. 2024, "Smarter, Better, Faster, Longer", sec. 2), by transformers'
-    names.
-    """
+    """ModernBERT (Warner et al. 2024, sec. 2), by transformers' names."""
 
     max_positions: Positive = 8192
     epsilon: NotNegative = 1e-5
@@ -339,9 +325,7 @@ class SimilarityConfig(Section, name="similarity"):
     matryoshka_dims: DifferentSizes = ()
 
     def require_below(self, hidden_dim: float) -> None:
-        """Raises a `UserError` unless vectors of this width can be cut to all of
-        `matryoshka_dims`.
-        """
+        """Raises a `UserError` unless vectors of this width can be cut to `matryoshka_dims`."""
         is_valid = max(self.matryoshka_dims, default=0) < hidden_dim
         self.require(is_valid, "matryoshka_dims", f"below the width of the vectors, {hidden_dim}")
 
@@ -492,9 +476,7 @@ class ModelInfo:
 
     @property
     def role_prompts(self) -> dict[str, str]:
-        """The prompts of inputs in general, of queries and of documents: "default", "query",
-        "document".
-        """
+        """The prompts of any input, of queries and documents: "default", "query", "document"."""
         documents = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
         return {
             "default": self.prompts.get(self.default_prompt_name or "", ""),
@@ -584,9 +566,7 @@ class DataConfig(Section, name="data"):
 
     @property
     def language_pairs(self) -> list[str]:
-        """Pairs of the source and each target, such as "en-es"; with `all_pairs`, also those of
-        targets.
-        """
+        """Pairs of source and target, such as "en-es"; with `all_pairs`, also of targets."""
         pairs = [(self.source, target) for target in self.targets]
         if self.all_pairs:
             pairs += combinations(self.targets, 2)

@@ -1,6 +1,4 @@
-"""The exception for users' mistakes, imports of optional packages, and TensorFlow's messages in one
-line.
-"""
+"""The exception for users' mistakes, optional imports, and TensorFlow's messages in one line."""
 
 import difflib
 import errno
@@ -48,9 +46,7 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def is_disk_full(error: Exception) -> bool:
-    """True if a disk, or a user's part of it, is full, as Python, TensorFlow and `shutil.Error`
-    say.
-    """
+    """True if a disk or a user's quota is full, as Python, TensorFlow or `shutil.Error` say."""
     codes = (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "errno", None) in codes or any(
         os.strerror(code) in str(error) for code in codes
@@ -58,9 +54,7 @@ def is_disk_full(error: Exception) -> bool:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """True if a GPU, which other programs may use, or the machine has no memory left, as TensorFlow
-    says.
-    """
+    """True if TensorFlow says that the machine or a GPU (perhaps shared) has no memory left."""
     return any(words in str(error) for words in ("out of memory", "OOM when allocating"))
 
 
@@ -70,9 +64,7 @@ def one_line(error: Exception) -> str:
 
 
 def library(module: str, package: str, extra: str) -> Any:
-    """Imports a module of an optional package, or raises a `UserError` that names the extra to
-    install.
-    """
+    """Imports an optional package's module, or raises a `UserError` that names its extra."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -106,9 +98,7 @@ def first_line(message: str) -> str:
 
 
 def require_known(setting: str, name: str, known: Collection[str]) -> None:
-    """Raises a `UserError`, which suggests the most similar known name, unless the name is
-    known.
-    """
+    """Raises a `UserError`, which suggests the most similar name, unless the name is known."""
     if isinstance(name, str) and name in known:
         return
     similar = difflib.get_close_matches(str(name), known, n=1)

@@ -104,9 +104,7 @@ def folder_of_this_process() -> Path:
 
 
 def recover_folder(path: Path) -> None:
-    """Restores the previous folder if the process was killed between the two renames of a
-    replacement.
-    """
+    """Restores the previous folder if a kill came between a replacement's two renames."""
     path = path.resolve()
     if _previous(path).exists():
         if path.exists():
@@ -148,9 +146,7 @@ def first_names(names: Sequence[str], most: int = 20) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Reads a JSON file, plain or compressed; raises a `ValueError` if it is not JSON or above 256
-    MiB.
-    """
+    """Reads JSON, plain or compressed; a `ValueError` if it is no JSON or above 256 MiB."""
     content = bytearray()
     with path.open("rb") as file:
         for piece in unpacked(file, path):
@@ -194,9 +190,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
-    """Creates a folder and checks that files can be written there, before hours of work depend on
-    it.
-    """
+    """Creates a folder, and checks before hours of work that files can be written there."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(prefix=".writable.", dir=path):
@@ -219,17 +213,13 @@ def _previous(path: Path) -> Path:
 
 
 def _temporary(path: Path) -> Path:
-    """Returns a free name beside `path`; threads, and blocks inside of one another, get different
-    ones.
-    """
+    """A free name beside `path`; threads, and blocks inside one another, get different ones."""
     return path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
 
 
 @contextmanager
 def _in_use(temporary: Path, path: Path) -> Iterator[None]:
-    """Locks a new temporary file or folder, and removes what killed processes left beside it long
-    ago.
-    """
+    """Locks a new temporary file or folder; removes what killed processes left there long ago."""
     if fcntl is None:
         yield
         return
@@ -274,9 +264,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _to_disk(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk, and outlast a loss of
-    power.
-    """
+    """Waits until a file, or the names in a folder, are on the disk and outlast a loss of power."""
     if os.name == "nt":  # where a file must be open for writing, and a folder cannot be opened
         return
     descriptor = os.open(path, os.O_RDONLY)

@@ -50,9 +50,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
 
 
 def encodable(text: str) -> str:
-    """Replaces lone surrogates, which JSON may contain, by spaces, so that a text can be encoded as
-    UTF-8.
-    """
+    """Replaces lone surrogates, which JSON may contain and UTF-8 cannot, by spaces."""
     return text if text.isascii() else _SURROGATES.sub(" ", text)
 
 
@@ -106,9 +104,7 @@ def require_as_many(some: list[str], others: list[str], name: str, others_name: 
 
 
 def describe(value: object) -> str:
-    """Describes a wrong value in a message: its type, its shape if it has one, and the start of its
-    repr.
-    """
+    """Describes a wrong value in a message: its type, shape (if any), and start of its repr."""
     text = " ".join(repr(value).split())
     shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
     return f"{type(value).__name__}{shape} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"

@@ -1,6 +1,4 @@
-"""Batches of texts of similar length, so that little is computed on padding; the number of
-processors.
-"""
+"""Batches of texts of similar length, so that padding costs little; number of processors."""
 
 import os
 import sys

@@ -1,6 +1,4 @@
-"""Per-example losses: pure functions that return `[batch]`, so that the caller can weight the
-replicas.
-"""
+"""Per-example losses: pure functions that return `[batch]`, so that callers weight replicas."""
 
 from keras import KerasTensor as Tensor
 from keras import ops

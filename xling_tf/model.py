@@ -109,9 +109,7 @@ class Model:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], read: Callable[[str], bytes]) -> Self:
-        """Makes a model with random weights from `config.json`; `read` returns a tokenizer file by
-        name.
-        """
+        """Makes a model with random weights from `config.json`; `read` gives tokenizer files."""
         start_tensorflow()
         message = (
             f"the model that {CONFIG} describes cannot be built ({{error}}); restore the folder "
@@ -200,9 +198,7 @@ class Model:
         return unit_length(self.raw(prompted))
 
     def raw(self, texts: tf.Tensor) -> tf.Tensor:
-        """Encodes a `[texts]` tensor as it is: `[texts, hidden_dim]` of the encoder's own
-        lengths.
-        """
+        """Encodes `[texts]` as they are: `[texts, hidden_dim]` of the encoder's own lengths."""
         return self.encoder(self.tokenizer(texts))
 
     def save_pretrained(self, folder: str | PathLike[str]) -> None:
@@ -226,9 +222,7 @@ class Model:
         }
 
     def module(self, tables: str = "float32") -> ExportedModule:
-        """Returns the root object of a SavedModel, a copy with tables in "float32", "float16" or
-        "int8".
-        """
+        """Returns a SavedModel's root object, a copy with "float32", "float16" or "int8" tables."""
         require_known("tables", tables, ("float32", "float16", "int8"))
         start_tensorflow()
         serving = ExportedEncoder(self.tokenizer, self.encoder, tables)
@@ -264,9 +258,7 @@ class Model:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the content of a `config.json` of this version; raises a `UserError` if there is
-    none.
-    """
+    """Returns the content of a `config.json` of this version, or raises a `UserError`."""
     path = folder / CONFIG
     try:
         config = read_json(path)
@@ -295,9 +287,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _without_former(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out the settings of earlier versions whose values are what this version always
-    does.
-    """
+    """Leaves out earlier versions' settings whose values are what this version always does."""
     # An imported model, which read no contexts, had the length of its sentences for them.
     defaults = {"max_context_tokens": (256, settings.get("max_tokens")), "dropout": (0.0,)}
     return {name: value for name, value in settings.items() if value not in defaults.get(name, ())}
@@ -310,9 +300,7 @@ def newest_first(folder: Path) -> list[Path]:
 
 
 def _read_weights(folder: Path, model: Model) -> Weights:
-    """Returns the weights of an exported model, of a model folder, or of a run's newest
-    checkpoint.
-    """
+    """Returns the weights of an exported model, model folder, or run's newest checkpoint."""
     if (folder / SAVED_MODEL).is_file():
         return restored_tables(read_saved_model_weights(folder), model.tokenizer, model.encoder)
     if (folder / WEIGHTS).is_file():

@@ -242,9 +242,7 @@ _E5 = replace(
 def _variant(
     preset: ExperimentConfig, description: str, **sections: Mapping[str, Any]
 ) -> ExperimentConfig:
-    """Changes settings of some sections of a preset; in `tasks`, a value replaces a task, None
-    removes it.
-    """
+    """Changes a preset's sections; in `tasks`, a value replaces a task, None removes it."""
     tasks = {**preset.tasks, **sections.pop("tasks", {})}
     changed = {
         name: replace(getattr(preset, name), **settings) for name, settings in sections.items()

@@ -35,9 +35,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def require_not_forked() -> None:
-    """Raises a `UserError` in a forked process, where TensorFlow waits forever for the parent's
-    threads.
-    """
+    """Raises a `UserError` in a forked process: TensorFlow would wait for the parent's threads."""
     if _is_forked:
         raise UserError(
             "TensorFlow does not work in a process that was forked from one that had used it; "

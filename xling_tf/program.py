@@ -95,9 +95,7 @@ def run(
 
 @contextmanager
 def one_line_errors(again: str) -> Iterator[None]:
-    """Ends the program with one line after a `UserError`, a full disk or Ctrl-C; see `run` for
-    `again`.
-    """
+    """Ends with one line after a `UserError`, a full disk or Ctrl-C; see `run` for `again`."""
     try:
         yield
         if sys.stdout is not None:  # None: the program was started without standard output
@@ -230,9 +228,7 @@ def _exit(line: str, status: int = 2) -> NoReturn:
 
 
 def format_table(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """Formats scores by data set and metric as a plain table; counts, named "num_...", have no
-    decimals.
-    """
+    """Formats scores by data set and metric as a plain table; counts ("num_...") are integers."""
     rows = [
         (name, metric, f"{value:.0f}" if metric.startswith("num_") else f"{value:.4f}")
         for name, values in scores.items()

@@ -281,9 +281,7 @@ class SentenceEncoder:
         return prompt
 
     def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes questions after the prompt for queries; takes the arguments of `encode` but for
-        prompts.
-        """
+        """Encodes questions after the queries' prompt; takes `encode`'s arguments but prompts."""
         return SentenceEncoder.encode(self.question_encoder, inputs, *args, **options)
 
     def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
@@ -428,9 +426,7 @@ class SentenceEncoder:
         return self._raw or self._embed
 
     def _encoder(self, name: str) -> tuple[Callable[..., Any], int]:
-        """A signature as a function from texts, and contexts if it takes them; and its number of
-        inputs.
-        """
+        """A signature as a function of texts (and contexts, if taken), and its number of inputs."""
         function = self._signature(name)
         inputs = function.structured_input_signature[1]
         names = [
@@ -514,9 +510,7 @@ def _scaled(raw: Callable[[Any], Any]) -> Callable[[Any], NDArray[np.float32]]:
 
 
 def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
-    """Converts inputs to columns of one length, repeating single texts; also returns if all are
-    single.
-    """
+    """Makes inputs columns of one length, repeating single texts; tells if all are single."""
     columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
     several = [name for name, texts in inputs.items() if not is_single(texts)]
     for name, column in columns.items():

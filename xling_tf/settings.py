@@ -153,9 +153,7 @@ def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
 
 
 def require_types(kind: Any, values: Mapping[str, Any]) -> None:
-    """Raises a `UserError` unless the JSON values of a dataclass's fields have the fields'
-    types.
-    """
+    """Raises a `UserError` unless JSON values of a dataclass's fields have the fields' types."""
     for name, hint in get_type_hints(kind).items():
         if name in values and not _fits(hint, values[name]):
             expected = getattr(hint, "__name__", None) if get_origin(hint) is None else str(hint)
@@ -166,9 +164,7 @@ def require_types(kind: Any, values: Mapping[str, Any]) -> None:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """True if a JSON value has the type of a field; types that are not named here are not
-    checked.
-    """
+    """True if a JSON value has a field's type; types that are not named here are not checked."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return any(_fits(one, value) for one in arguments)

@@ -56,9 +56,7 @@ def assign_weights(
 def require_shapes(
     shapes: Mapping[str, Sequence[int] | None], weights: Mapping[str, NDArray[Any]], where: str
 ) -> None:
-    """Raises a `UserError` if weights are missing, unexpected, or of another shape; None allows any
-    shape.
-    """
+    """Raises a `UserError` for weights missing, unexpected or of another shape (None: any)."""
     missing = [name for name in shapes if name not in weights]
     unexpected = [name for name in weights if name not in shapes]
     misshapen = [
@@ -90,9 +88,7 @@ def write_weights(path: Path, weights: Mapping[str, NDArray[Any]]) -> None:
 
 
 def read_weights(path: Path) -> Weights:
-    """Returns the values in a safetensors file by name; raises a `UserError` if it cannot be
-    read.
-    """
+    """Returns a safetensors file's values by name; raises a `UserError` if it is unreadable."""
     try:
         # Unlike `safetensors.numpy.load`, this reads bfloat16, which TensorFlow adds to NumPy.
         with safe_open(path, "numpy") as file:

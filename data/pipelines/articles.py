@@ -1,6 +1,4 @@
-"""The sentences of an article, from a page of a dump of Wikipedia (Chidambaram et al. 2018,
-appendix A.1).
-"""
+"""The sentences of an article in a dump of Wikipedia (Chidambaram et al. 2018, appendix A.1)."""
 
 import html
 import re
@@ -50,9 +48,7 @@ _HOLLOW = re.compile(r"\(\s*[;,:]*\s*\)|(?<=\()\s*[;,:]\s*|\s+(?=[,.;:]\s)")
 
 
 class Page(NamedTuple):
-    """A page of a dump: title, source of the last revision, and why it is not an article (None: it
-    is).
-    """
+    """A page of a dump: title, last revision's source, and why it is no article (None: it is)."""
 
     title: str
     text: str
@@ -67,9 +63,7 @@ class Block(NamedTuple):
 
 
 def parse_page(xml: bytes) -> Page:
-    """Reads a page of a MediaWiki dump, from "<page>" to "</page>", or raises a
-    `MalformedLineError`.
-    """
+    """Reads a page of a dump, from "<page>" to "</page>", or raises a `MalformedLineError`."""
     try:
         # Bytes that are not UTF-8 become U+FFFD, so that their sentence is dropped later.
         page = ElementTree.fromstring(xml.decode("utf-8", "replace"))
@@ -89,9 +83,7 @@ def parse_page(xml: bytes) -> Page:
 
 
 def file_prefixes(header: bytes) -> list[str]:
-    """Returns the lower-case names of namespaces whose links show no text, given the start of a
-    dump.
-    """
+    """Returns, from a dump's start, lower-case names of the namespaces whose links show no text."""
     try:
         dump = ElementTree.fromstring(header + b"</mediawiki>")
     except (ElementTree.ParseError, ValueError):
@@ -101,9 +93,7 @@ def file_prefixes(header: bytes) -> list[str]:
 
 
 def article_sentences(page: Page, language: str, file_prefixes: Collection[str] = ()) -> list[str]:
-    """Returns the sentences of an article, with its title and section names, in order and
-    unfiltered.
-    """
+    """Returns an article's sentences, with its title and section names, in order and unfiltered."""
     lines = [normalise(page.title)]
     for block in prose(page.text, file_prefixes):
         lines += [block.text] if block.level else sentences(block.text, language)

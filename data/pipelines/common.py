@@ -37,9 +37,7 @@ def dropping(records: str) -> Iterator[None]:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Finds the files that match patterns (each at least one), on any file system that Beam
-    knows.
-    """
+    """Finds the files that match patterns , each at least one, on any file system of Beam."""
     paths: dict[str, None] = {}
     for pattern in patterns:
         try:

@@ -1,6 +1,4 @@
-"""Makes pairs of a comment and its reply from Reddit's dumps (Chidambaram et al. 2018, appendix
-A.1).
-"""
+"""Pairs comments with their replies in Reddit's dumps (Chidambaram et al. 2018, appendix A.1)."""
 
 import html
 import json
@@ -22,9 +20,7 @@ _COMMENT = "t1_"  # prefix of the full name of a comment; submissions have t3_
 
 
 class Comment(NamedTuple):
-    """A comment: its full name and that of its parent, the name of the user, and the text on one
-    line.
-    """
+    """A comment: its full name and its parent's, the user's name, and the text on one line."""
 
     name: str
     parent: str
@@ -66,9 +62,7 @@ def kept_comments(line: bytes) -> Iterator[Comment]:
 
 
 def parse_comment(line: bytes) -> Comment:
-    """Reads a line of a dump of comments (RC_2016-01 and the like), or raises a
-    `MalformedLineError`.
-    """
+    """Reads a line of a dump of comments (such as RC_2016-01), or raises a `MalformedLineError`."""
     try:
         row = json.loads(line)
         fields = [row[key] for key in ("id", "parent_id", "author", "body")]
@@ -101,9 +95,7 @@ def comment_fault(comment: Comment) -> str | None:
 
 
 def pairs(name: str, joined: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yields a comment (not in "messages" if it was dropped) with each of its different
-    "replies".
-    """
+    """Yields a comment (if dropped, not in "messages") with each of its distinct "replies"."""
     messages, replies = sorted(joined["messages"]), sorted(set(joined["replies"]))
     count("replies", len(joined["replies"]))
     if messages:

@@ -1,6 +1,4 @@
-"""Makes documents of contiguous sentences from Wikipedia's XML dumps (Chidambaram et al. 2018, sec.
-A.1).
-"""
+"""Documents of contiguous sentences from Wikipedia's dumps (Chidambaram et al. 2018, sec. A.1)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
@@ -103,9 +101,7 @@ def _runs(sentences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def documents(title: str, versions: Iterable[list[list[str]]]) -> Iterator[str]:
-    """Yields the documents of the lexicographically first article of a title, the same on every
-    runner.
-    """
+    """Yields documents of a title's lexicographically first article, the same on every runner."""
     first, *others = sorted(versions)
     if others:
         count("articles dropped: title seen before", len(others))

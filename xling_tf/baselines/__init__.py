@@ -19,9 +19,7 @@ def register() -> None:
 def fit_vectors(
     names: Sequence[str], translations: Mapping[str, Any], config: Any, seed: int
 ) -> Any:
-    """Makes the word vectors of `initial.vectors` from pairs of texts for each pair of
-    languages.
-    """
+    """Makes the word vectors of `initial.vectors` from pairs of texts in each pair of languages."""
     from xling_tf.baselines.rueckle2018 import word_vectors
 
     bitext = word_vectors.Bitext.read(translations, config, seed)

@@ -1,6 +1,4 @@
-"""Encoding of files of any size: texts in, vectors out, in Arrow record batches that engines share
-too.
-"""
+"""Encodes files of any size: texts in, vectors out, in Arrow record batches as engines use."""
 
 from xling_tf.errors import library
 

@@ -1,6 +1,4 @@
-"""Mines translations out of two folders of vectors, larger than memory, in runs that can be
-continued.
-"""
+"""Mines translations in two folders of vectors, larger than memory; runs can be continued."""
 
 import json
 import sys
@@ -127,9 +125,7 @@ def _search_block(
 
 
 def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
-    """Says what `mine_translations` would search, in how many blocks, and the disk that this
-    takes.
-    """
+    """Says what `mine_translations` would search, in how many blocks, and on how much disk."""
     searches = _plan(source, target, Path("unwritten"), memory)
     sizes = [len(search.queries) for search in searches]
     blocks = [
@@ -158,9 +154,7 @@ def _prepare(output: Path, search: "_Search") -> Path:
 
 
 def _plan(source: Path, target: Path, output: Path, memory: float) -> tuple["_Search", "_Search"]:
-    """Returns the searches from the source and from the target, which keep their results beside
-    `output`.
-    """
+    """Returns the searches from source and target, which keep their results beside `output`."""
     work = output.with_name(f"{output.name}.neighbours")
     folders = [VectorFolder.open(source), VectorFolder.open(target)]
     _require_comparable(*folders)
@@ -213,9 +207,7 @@ class _Side:
         return pa.concat_arrays(parts).take(pa.array(positions))
 
     def vectors(self, shard: int) -> NDArray[Any]:
-        """Returns the vectors of a shard's sentences, without repeated ones, in the folder's
-        precision.
-        """
+        """Returns a shard's vectors, in the folder's precision, without repeated sentences."""
         vectors, numbers = self.folder.vectors(shard), slice(*self.starts[shard : shard + 2])
         rows = self.rows[numbers] - self._shard_starts[shard]
         return vectors if len(rows) == len(vectors) else vectors[rows]
@@ -272,9 +264,7 @@ class _Search:
                 done[shard] = _first_gap(last, files[shard])
 
     def __iter__(self) -> Iterator[Neighbours]:
-        """Yields what has been found for the sentences of each shard; nothing without
-        candidates.
-        """
+        """Yields what was found for each shard's sentences; nothing without candidates."""
         for shard in range(self.queries.folder.num_shards if self._k else 0):
             parts = list(map(_read, self._files(shard).values()))
             scores, indices = (
@@ -283,16 +273,12 @@ class _Search:
             yield best_neighbours(scores, indices, self._k)
 
     def _files(self, shard: int) -> dict[tuple[int, int], Path]:
-        """Returns the files of a shard of queries by the first and last of the shards of
-        candidates.
-        """
+        """Returns a query shard's files by the first and last of the shards of candidates."""
         paths = sorted(self.prefix.parent.glob(f"{self.prefix.name}-{shard:05}-*.npz"))
         return {(int(path.stem[-11:-6]), int(path.stem[-5:])): path for path in paths}
 
     def _whole_files(self, shard: int) -> dict[tuple[int, int], Path]:
-        """Works like `_files`, without those that a loss of power left empty or cut, which it
-        removes.
-        """
+        """Like `_files`, without those that a power loss left empty or cut, which it removes."""
         files, rows = self._files(shard), int(np.diff(self.queries.starts)[shard])
         for place, path in [*files.items()]:
             try:
@@ -438,9 +424,7 @@ def _write(
 
 
 def _require_comparable(*folders: VectorFolder) -> None:
-    """Raises a `UserError` unless two folders have texts, and vectors whose cosines mean
-    something.
-    """
+    """Raises a `UserError` unless both folders have texts, and vectors that can be compared."""
     for name in ("model", "dim", "precision"):
         if len({folder.description[name] for folder in folders}) > 1:
             values = " and ".join(

@@ -1,6 +1,4 @@
-"""Encodes the texts of Arrow record batches: the one function that files, Spark, Ray and Beam all
-call.
-"""
+"""Encodes the texts of Arrow record batches: the function that files, Spark, Ray and Beam call."""
 
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -111,9 +109,7 @@ def load_once(model: str) -> SentenceEncoder:
 
 
 def model_archive(model: str | PathLike[str]) -> Path:
-    """Packs a model's folder into an archive, to send it to workers; its name differs between
-    models.
-    """
+    """Packs a model's folder into an archive for workers; each model has its own name."""
     folder = find_model(model).absolute()
     return _packed(folder, f"{model_name(model)}-{checksum(folder)[:8]}")
 

@@ -1,6 +1,4 @@
-"""Reads texts from files of any common format, local or remote, as Arrow record batches in bounded
-memory.
-"""
+"""Reads texts of any common format, local or remote, as Arrow batches in bounded memory."""
 
 import csv
 import json
@@ -52,9 +50,7 @@ class _FinalError(UserError):
 
 
 def find_files(patterns: Sequence[str]) -> list[InputFile]:
-    """Finds the files that match patterns, each at least one, in the order of patterns and
-    names.
-    """
+    """Finds the files that match patterns, each at least one, in order of pattern and name."""
     files: dict[str, InputFile] = {}
     for pattern in patterns:
         message = f"{pattern} cannot be looked up: {{error}}; correct the name"
@@ -170,9 +166,7 @@ class TextFiles:
         return chosen
 
     def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-        """Brings a batch's columns into the order and types of the first; a null type becomes
-        strings.
-        """
+        """Brings a batch's columns into the order and types of the first; nulls become strings."""
         if self.schema is None:
             fields = {
                 key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)
@@ -197,9 +191,7 @@ class TextFiles:
     def _parsed(
         self, blocks: Iterable[list[Any]], parse: Callable[[list[Any]], list[Any]], name: str
     ) -> Iterator[list[Any]]:
-        """Yields blocks of parsed rows; rows alone where `parse` raises a `UserError` are
-        damaged.
-        """
+        """Yields blocks of parsed rows; single rows if `parse` raises a `UserError`."""
         before = 0
         for block in blocks:
             try:
@@ -351,9 +343,7 @@ def _require_utf8(cells: Iterable[str], place: str = "") -> None:
 
 
 def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] | UserError]:
-    """Yields the cells of each row of a table, [] for an empty line, and the fault of a damaged
-    row.
-    """
+    """Yields the cells of a table's rows, [] for an empty line, the fault of a damaged one."""
     too_long = UserError("the next row is longer than 4 MiB, or has an open quote")
 
     def lines() -> Iterator[str]:
@@ -384,9 +374,7 @@ def _table_rows(pieces: Iterable[bytes], delimiter: str) -> Iterator[list[str] |
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Casts a column to the type of earlier rows, or raises an `ArrowInvalid` if values could
-    change.
-    """
+    """Casts a column to earlier rows' type, or raises an `ArrowInvalid` if values could change."""
     if types.is_dictionary(column.type):
         column = column.dictionary_decode()
     both = column.type, kind
@@ -399,9 +387,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
-    """Parses a line of JSON, None if it is empty; raises a `UserError` for no object with a text or
-    null.
-    """
+    """Parses a line of JSON (None if empty); it must be an object with a text or null."""
     if not text.strip():
         return None
     with suppress(RecursionError, ValueError):

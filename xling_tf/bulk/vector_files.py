@@ -1,6 +1,4 @@
-"""Encodes files into a folder of shards, which can be continued after a kill, and reads such
-folders.
-"""
+"""Encodes files into folders of shards, can continue after a kill, and reads such folders."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -142,9 +140,7 @@ class VectorFolder:
 
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
-        """Opens a folder; raises a `UserError` if it is not the finished output of
-        `encode_files`.
-        """
+        """Opens a folder, or raises a `UserError` if it is no finished output of `encode_files`."""
         if not (description := read_json_dict(path / _DESCRIPTION)):
             raise UserError(
                 f"expected a folder that `xling-tf encode` has written, but {path} is not one"

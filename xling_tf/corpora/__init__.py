@@ -1,3 +1,1 @@
-"""Corpora: types of records, readers, the data folder, the store on disk, and the held-out
-split.
-"""
+"""Corpora: types of records, readers, data folder, store on disk, and held-out split."""

@@ -100,9 +100,7 @@ def lengths_agree(source: str, target: str, source_language: str, target_languag
 
 
 def form_fault(text: str) -> str | None:
-    """Returns why a normalised text is no sentence in any language: empty, too long, markup, or
-    None.
-    """
+    """Why a normalised text is no sentence in any language: empty, too long, markup, or None."""
     if not text:
         return "empty"
     if len(text) > MAX_CHARACTERS:
@@ -118,9 +116,7 @@ def has_leftovers(text: str) -> bool:
 
 
 def translation_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why one text does not look like a translation of the other, or
-    None.
-    """
+    """Returns the first reason why a text looks like no translation of the other, or None."""
     if pair.source.lower() == pair.target.lower():
         return "same on both sides"
     if not lengths_agree(pair.source, pair.target, source, target):
@@ -141,9 +137,7 @@ def _is_recognisable(language: str) -> bool:
 
 
 def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why normalised sentences of any languages are no translations, or
-    None.
-    """
+    """The first reason why normalised sentences of any languages are no translations, or None."""
     if (
         fault := form_fault(pair.source)
         or form_fault(pair.target)
@@ -192,9 +186,7 @@ def _identifier(expected: frozenset[str]) -> Any:
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
-    """Yields a phrase for each fault in a sample of a corpus: other languages, equal sides,
-    repeats.
-    """
+    """Yields a phrase for each fault in a corpus sample: other languages, equal sides, repeats."""
     for language, side in columns_of(languages):
         fields = (field for record in records for field in tuple(record)[side])
         texts = dict.fromkeys(field for field in fields if isinstance(field, str))

@@ -80,9 +80,7 @@ def name_key(name: Any) -> str:
 
 
 def role_of(name: Any) -> str | None:
-    """Returns what a column of some name holds: "first", "second", "score", "wrong", or None if
-    unknown.
-    """
+    """What a column of some name holds: "first", "second", "score", "wrong", None if unknown."""
     match = _ROLES.fullmatch(name_key(name))
     return match and match.lastgroup
 

@@ -44,9 +44,7 @@ _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1
 
 
 class CorpusFile(NamedTuple):
-    """A file, or two of translated scored pairs, whose name says that it holds a corpus or a
-    shard.
-    """
+    """A file, or two of translated scored pairs, whose name says it holds a corpus or shard."""
 
     kind: str
     name: str
@@ -197,9 +195,7 @@ def load_folder(
 
 
 def _scored_across(files: Sequence[CorpusFile], source: str) -> Iterator[CorpusFile]:
-    """Pairs files of scored sentences in the source language with translations that have the same
-    scores.
-    """
+    """Pairs files of scored sentences in the source language with translations of equal scores."""
     scored = [file for file in files if file.kind == "similarity" and file.num_shards == 1]
     for file, other in permutations(scored, 2):
         is_same = (file.name, file.split) == (other.name, other.split)
@@ -236,9 +232,7 @@ def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:
 
 
 def discover(folder: Path) -> Iterator[CorpusFile]:
-    """Finds the corpus files of a data folder, in all languages, ordered by type, layout and
-    name.
-    """
+    """Finds a data folder's corpus files, in all languages, ordered by type, layout and name."""
     require_data_folder(folder)
     for record_type in RECORD_TYPES.values():
         for layout in record_type.layouts:
@@ -329,9 +323,7 @@ def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """Returns the entries of a folder, sorted, without hidden ones; none if there is no such
-    folder.
-    """
+    """Returns the entries of a folder, sorted, without hidden ones; none if there is no folder."""
     return (
         sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
     )

@@ -158,9 +158,7 @@ _PACKERS = {".gz", ".bz2", ".xz", ".lzma", ".zst", ".zstd"}
 
 
 def require_name_of_lines(path: Path) -> None:
-    """Raises a `UserError` if the name of an output promises another format than lines between
-    tabs.
-    """
+    """Raises a `UserError` if the name of an output promises a format other than TSV."""
     endings = [ending.lower() for ending in path.suffixes[-2:]]
     if endings and endings[-1] in (".zst", ".zstd"):
         library("zstandard", "zstandard, for .zst files,", "bulk")

@@ -16,9 +16,7 @@ _NEIGHBOURS = 2
 
 
 class SquadQuestion(NamedTuple):
-    """A question to a paragraph, and the distinct sentences in which an annotated answer begins, if
-    any.
-    """
+    """A question to a paragraph, and the distinct sentences where annotated answers begin."""
 
     key: str
     text: str

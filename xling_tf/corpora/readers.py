@@ -33,16 +33,12 @@ R = TypeVar("R", bound=Record)
 
 
 class MalformedLineError(Exception):
-    """Raised for a line or row without a record; the message is the reason under which it is
-    counted.
-    """
+    """Raised for a line or row without a record; the message is the reason that is counted."""
 
 
 @dataclass(eq=False)
 class Reading(Generic[R]):
-    """The records of a file, which is read while they are consumed, and the count of the lines left
-    out.
-    """
+    """The records of a file, read as they are consumed, and the count of lines left out."""
 
     path: Path
     expected: str  # the content that the file should have, for messages
@@ -170,9 +166,7 @@ def read_similarity(path: Path, scale: Sequence[float] = ()) -> Reading[Similari
 
 
 def score_scale(paths: Iterable[Path]) -> list[float]:
-    """Returns the lowest and the highest score of the shards of a corpus; none if they have no
-    score.
-    """
+    """Returns the lowest and highest score of a corpus' shards; none if they have no score."""
     scores: list[float] = []
     for path in paths:
         found = [row[2] for row, _ in read_records(path, SCORED_COLUMNS, _scored)]
@@ -191,9 +185,7 @@ def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
 
 
 def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPair]:
-    """Reads pairs across languages: sentence1 of a table, sentence2 of the same row of its
-    translation.
-    """
+    """Pairs across languages: sentence1 of a table, sentence2 of its translation's same row."""
 
     def across(pairs: list[SimilarityPair]) -> list[SimilarityPair]:
         others = read_similarity(translated)
@@ -261,16 +253,12 @@ def _digest(document: list[str]) -> str:
 
 
 def mined_path(data: Path, name: str, languages: str) -> Path:
-    """Returns the path of the mined negatives of a corpus, given its data folder, name and
-    "en-es".
-    """
+    """Returns the path of a corpus' mined negatives, given its data folder, name and "en-es"."""
     return data / MINED_FOLDER / f"{name}.{languages}.tsv.gz"
 
 
 def read_mined(path: Path) -> Iterator[TranslationPair]:
-    """Yields the pairs of a mined file, in the corpus' order; a line without negatives raises an
-    error.
-    """
+    """Yields a mined file's pairs in the corpus' order; lines without negatives raise errors."""
     for number, line in read_every_line(path):
         cells = line.split("\t")
         if len(cells) < 3 or not all(cells):

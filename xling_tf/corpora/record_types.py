@@ -1,6 +1,4 @@
-"""The table of record types. A new type is one row: folder, store, split and messages look it up
-here.
-"""
+"""The table of record types. A new type is one row: folder, store, split and messages use it."""
 
 from xling_tf.corpora import questions, readers, records
 from xling_tf.corpora.line_files import LANGUAGE

@@ -1,6 +1,4 @@
-"""The records that tasks train on, the description of their types, and the base class of
-corpora.
-"""
+"""The records that tasks train on, their types' description, and the base class of corpora."""
 
 import re
 from abc import ABC, abstractmethod
@@ -47,9 +45,7 @@ class InferencePair(NamedTuple):
 
 
 class QuestionAnswer(NamedTuple):
-    """A question, its answer, and the answer's paragraph (or the answer: Yang et al. 2019, listing
-    2).
-    """
+    """A question, its answer, and its paragraph (or the answer: Yang et al. 2019, listing 2)."""
 
     question: str
     answer: str
@@ -91,9 +87,7 @@ class FileLayout:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordType:
-    """A type of record: its fields, its files, and how it is split into training and held-out
-    records.
-    """
+    """A type of record: its fields, its files, and how held-out records are split off."""
 
     name: str  # the `kind` of its corpora and tasks, and its folder in a data folder
     description: str  # plural noun for messages, such as "translations"
@@ -128,9 +122,7 @@ class RecordType:
         return (*record[: len(self.fields)], *getattr(record, "negatives", ()))
 
     def make(self, texts: Sequence[str], label: int) -> Record:
-        """Makes a record of its texts (fields, then negatives) and its label, if the type has
-        one.
-        """
+        """Makes a record of its texts (fields, then negatives) and its label, if any."""
         count = len(self.fields)
         more = {"negatives": tuple(texts[count:]), "label": label}
         return self.record(*texts[:count], *(more[name] for name in self.record._fields[count:]))
@@ -144,9 +136,7 @@ class RecordType:
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(ABC):
-    """Records of one type, from files, from a library or from memory; perhaps more than fit in
-    memory.
-    """
+    """Records of one type, read lazily; they need not fit in memory."""
 
     name: str  # the file name up to the languages
     kind: str  # the name of a `RecordType`

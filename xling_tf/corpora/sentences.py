@@ -17,9 +17,7 @@ _SPACE = re.compile(r"[^\S\n]")
 
 
 def paragraphs(text: str) -> list[str]:
-    """Returns the paragraphs of a text (separated by empty lines), each on one line, without
-    bullets.
-    """
+    """Returns a text's paragraphs (separated by empty lines), each on one line, without bullets."""
     lines = (_BULLET.sub("", normalise(part)) for part in _PARAGRAPH_END.split(text))
     return [line for line in lines if line]
 
@@ -52,9 +50,7 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
 
 
 def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str]:
-    """Maps each distinct sentence of a text to its first occurrence, joined with neighbours on each
-    side.
-    """
+    """Maps a text's distinct sentences to their first occurrences, joined with neighbours."""
     around: dict[str, str] = {}
     for index, sentence in enumerate(sentences):
         if sentence not in around:

@@ -102,9 +102,7 @@ def text_hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def held_out(text: str, fraction: float = HELD_OUT_FRACTION) -> bool:
-    """Returns True if the hash of a text is in the held-out fraction, and so in every larger
-    fraction.
-    """
+    """True if a text's hash is in the held-out fraction, and so in every larger one."""
     return text_hash(text) < fraction * 256**_HASH_BYTES
 
 
@@ -185,9 +183,7 @@ def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
 
 
 def _limit(record_type: RecordType) -> np.uint64:
-    """Returns the hash below which a deciding text is held out, so that a tenth of the records
-    is.
-    """
+    """The hash below which deciding texts are held out, so that a tenth of the records is."""
     share = 1 - (1 - HELD_OUT_FRACTION) ** (1 / max(1, len(record_type.deciding)))
     return np.uint64(share * 256**_HASH_BYTES)
 

@@ -60,9 +60,7 @@ _MAX_TOKENS = 256  # one endless line must not fill a batch of its own
 
 
 class CorpusStore:
-    """Reads a store, whose files are mapped into memory; the folder may be deleted once it is
-    open.
-    """
+    """Reads a store, whose files are memory-mapped; once open, the folder may be deleted."""
 
     def __init__(self, folder: Path) -> None:
         with (folder / _TEXTS).open("rb") as file:
@@ -158,9 +156,7 @@ class StoredRecords(Sequence[Record]):
         )
 
     def negatives(self, number: int, missing: NDArray[np.object_]) -> NDArray[np.object_]:
-        """Returns `[records]` UTF-8 bytes of a negative by its number from 0; `missing` fills the
-        gaps.
-        """
+        """Returns `[records]` UTF-8 bytes of the `number`-th negative; `missing` fills the gaps."""
         place, column = len(self.record_type.fields) + number, missing.copy()
         has = self.store.num_texts[self.indices] > place
         column[has] = self.store.texts(self.store.first_text[self.indices[has]] + place)
@@ -196,9 +192,7 @@ class StoredRecords(Sequence[Record]):
 
     @property
     def text_hashes(self) -> Iterator[NDArray[np.uint64]]:
-        """Yields the `text_hash` of the first texts of the records, then of the second texts, and
-        so on.
-        """
+        """Yields the `text_hash` of the records' first texts, then of the second, and so on."""
         return (self.store.hash[positions] for positions in self.positions())
 
 
@@ -261,9 +255,7 @@ def open_store(
 
 
 def transient_store(corpora: Sequence[Corpus], parent: Path | None = None) -> CorpusStore:
-    """Opens a store that disappears with the process, in `parent` or the system's temporary
-    folder.
-    """
+    """Opens a store, in `parent` or the temporary folder, that disappears with the process."""
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         return open_store(Path(folder) / "store", corpora, lambda store: None)
 
@@ -291,9 +283,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
 
 
 def _report(title: str, division: Division, num_cut: int) -> None:
-    """Logs what is not in training because it shares texts with held-out records, or is in it
-    although.
-    """
+    """Logs which records share texts with held-out ones: left out of training, or in it."""
     num_train = int(np.sum(division.parts == Part.TRAIN))
     num_before = num_train + division.num_shared + division.num_elsewhere
     if division.num_kept:
@@ -323,9 +313,7 @@ def _report(title: str, division: Division, num_cut: int) -> None:
 def _write_records(
     folder: Path, corpora: Sequence[Corpus]
 ) -> list[tuple[Corpus, slice, NDArray[np.uint64], str]]:
-    """Returns each corpus with the place of its records, the hashes of their documents, and a
-    digest.
-    """
+    """Returns each corpus with its records' place, the hashes of their documents, and a digest."""
     written = []
     num_records = num_texts = num_bytes = 0
     with ExitStack() as stack:
@@ -364,9 +352,7 @@ def _write_records(
 
 
 def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list[int]]]:
-    """Yields blocks of the records' texts; a text that a record shares with the one before comes
-    once.
-    """
+    """Yields blocks of the records' texts; a text repeated from the record before comes once."""
     # Each block also has `[records, 3]` integers (numbers of shared texts and of all texts, label),
     # and the hashes of the records' documents, if the type has documents.
     last: tuple[str, ...] = ()

@@ -94,9 +94,7 @@ def read_table(
     others: Sequence[str] = (),
     optional: int = 0,
 ) -> list[tuple[str, ...]]:
-    """Reads the rows of a table, see `read_columns`; one that cannot be used raises a
-    `UserError`.
-    """
+    """Reads a table's rows, see `read_columns`; one that cannot be used raises a `UserError`."""
     name = path if isinstance(path, Path) else " and ".join(map(str, path))
 
     def refuse(reason: str, number: int) -> None:
@@ -115,9 +113,7 @@ def read_table(
 
 
 def header_of(path: Path) -> list[str]:
-    """Returns the names of the columns, or what the first line has in their place; none of a faulty
-    file.
-    """
+    """The columns' names, or what the first line has in their place; none of a faulty file."""
     with suppress(UserError):
         _, names, row = next(_rows(path), (0, (), ()))
         return [*names] or ([] if isinstance(row, Unreadable) else [*row])
@@ -156,9 +152,7 @@ _csv_limit = Lock()
 
 
 def _csv(path: Path) -> Iterator[_Row]:
-    """Yields rows under the numbers of their first lines; of a faulty row, every line that it
-    takes.
-    """
+    """Yields rows under their first lines' numbers; of a faulty row, every line that it takes."""
     rows = csv.reader((f"{line}\n" for _, line in read_every_line(path)), strict=True)
     while True:
         first = rows.line_num + 1
@@ -177,9 +171,7 @@ def _csv(path: Path) -> Iterator[_Row]:
 
 
 def _next_csv_row(rows: Iterator[list[str]]) -> list[str] | None:
-    """Returns the next row, with cells as long as the lines of other formats; None after the
-    last.
-    """
+    """The next row, with cells as long as the lines of other formats; None after the last."""
     with _csv_limit:
         usual = csv.field_size_limit(MAX_LINE)
         try:

@@ -1,6 +1,4 @@
-"""The training texts of a model as short hashes, to measure how much of other data the model has
-seen.
-"""
+"""A model's training texts as short hashes, to measure how much of other data it has seen."""
 
 import io
 import zlib
@@ -42,9 +40,7 @@ class TrainedOn(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "TrainedOn | None":
-        """Reads the file from the folder of a run or of an exported model; returns None if it is
-        missing.
-        """
+        """Reads the file of a run's folder or an exported model; None if it is missing."""
         path = folder / TRAINED_ON
         if not path.is_file():
             return None

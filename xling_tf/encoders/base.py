@@ -22,9 +22,7 @@ _MICRO_BATCHES = {"CPU": 2048, "GPU": 65_536}
 
 
 class WordVectors(NamedTuple):
-    """The word vectors that a training starts from (`initial.vectors`), concatenated over vector
-    spaces.
-    """
+    """The word vectors that training starts from (`initial.vectors`), all spaces concatenated."""
 
     words: list[str]  # the most frequent words of the translations first
     rows: NDArray[np.float32]  # [words, sum(dims)], zeros where a space lacks a word
@@ -80,9 +78,7 @@ class TokenEncoder(keras.Model, ABC):
 
     @abstractmethod
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
-        """Encodes `[batch, length, any]` embedded words as `[batch, hidden_dim]` float32, not
-        normalised.
-        """
+        """Encodes `[batch, length, any]` words as `[batch, hidden_dim]` float32, not normalised."""
 
     def encode(
         self, words: Tensor, tokens: Tensor, lengths: Tensor, training: bool = False
@@ -101,9 +97,7 @@ class TokenEncoder(keras.Model, ABC):
         return self.encode_tokens(tf.gather(words, tokens), lengths, training)
 
     def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:
-        """Averages the embedded words of texts, for heads that take a bag of words; see
-        `average_words`.
-        """
+        """Averages texts' embedded words, for heads that take bags of words (`average_words`)."""
         return average_words(words, positions, training)
 
     def call(self, features: TokenFeatures, training: bool = False) -> Tensor:
@@ -135,9 +129,7 @@ class TokenEncoder(keras.Model, ABC):
         return [v for v in self.trainable_variables if id(v) not in tables]
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """Initialises the first rows of the table; words that a space lacks keep their random
-        rows.
-        """
+        """Initialises the table's first rows; words that a space lacks keep their random ones."""
         # `[words, any]` rows of all spaces together, and `[words, spaces]`, true if the space has
         # the word.
         table = self.embedding.words.table
@@ -227,9 +219,7 @@ def average_words(
 def in_micro_batches(
     encode: Callable[[tf.RaggedTensor], tf.Tensor], tokens: tf.RaggedTensor, dim: int | None
 ) -> tf.Tensor:
-    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, by batches of similar
-    length.
-    """
+    """Encodes `[batch, (tokens)]` as `[batch, dim]` in bounded memory, batched by length."""
 
     def in_chunks(tokens: tf.RaggedTensor, lengths: tf.Tensor) -> tf.Tensor:
         def add_chunk(
@@ -265,8 +255,6 @@ def in_micro_batches(
 def shortest_first(
     encode: Callable[[Any, tf.Tensor], tf.Tensor], tokens: Any, lengths: tf.Tensor
 ) -> tf.Tensor:
-    """Calls `encode` with sentences, sorted by their lengths, and these; returns rows in the given
-    order.
-    """
+    """Calls `encode` with sentences, sorted by length, and lengths; returns rows as given."""
     order = tf.argsort(lengths, stable=True)
     return tf.gather(encode(tf.gather(tokens, order), tf.gather(lengths, order)), tf.argsort(order))

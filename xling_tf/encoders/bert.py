@@ -97,9 +97,7 @@ class BertEncoder(TokenEncoder):
     def hidden_states(
         self, inputs: Tensor, lengths: Tensor, training: bool = False
     ) -> tuple[Tensor, Tensor]:
-        """Returns the outputs of the last block, `[batch, length, embedding_dim]`, and the mask of
-        tokens.
-        """
+        """Returns the last block's `[batch, length, embedding_dim]` outputs, and tokens' mask."""
         is_token = token_mask(inputs, lengths)
         attention_bias = ops.expand_dims(ops.where(is_token, 0.0, MASKED), axis=(1, 2))
         positions = ops.convert_to_tensor(self.positions)[: ops.shape(inputs)[1]]

@@ -71,9 +71,7 @@ class CnnEncoder(TokenEncoder):
         return _WithoutConvolutions(self)
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
-        """See `TokenEncoder.embed_words`: returns the embedding of each piece, then the branches'
-        inputs.
-        """
+        """See `TokenEncoder.embed_words`: each piece's embedding, then the branches' inputs."""
         rows = self.embedding(words)
         inputs = [projection(rows, training=training) for projection in self.projections]
         # With axis -1, TensorFlow could not compute the gradient in an exported model, where the
@@ -94,17 +92,13 @@ class CnnEncoder(TokenEncoder):
         return self.encode_average(masked_mean(tokens, is_token), lengths)
 
     def encode_average(self, average: Tensor, lengths: Tensor) -> Tensor:
-        """Maps the average of a sentence's tokens, `[batch, any]`, to `[batch, hidden_dim]`
-        float32.
-        """
+        """Maps `[batch, any]`, the averages of tokens, to `[batch, hidden_dim]` float32."""
         roots = ops.sqrt(ops.cast(lengths, "float32"))[:, None]
         return self.feedforward(ops.cast(self.pooled_projection(average), "float32") * roots)
 
 
 class _WithoutConvolutions:
-    """A CNN as if its convolutions were zero: an average of words, which trains several times as
-    fast.
-    """
+    """A CNN as if its convolutions were zero: an average of words, several times as fast."""
 
     length_groups = 1
     is_separate = False

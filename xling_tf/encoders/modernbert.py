@@ -160,9 +160,7 @@ class ModernBertBlock(Layer):
     def call(
         self, inputs: Tensor, sight: _Sight, size: int | None = None, training: bool = False
     ) -> Tensor:
-        """Maps `[batch, length, dim]` to the same, in blocks whose size divides the length, or at
-        once.
-        """
+        """Maps `[batch, length, dim]` to the same, at once or in blocks that divide the length."""
         normed = self.attention_norm(inputs, training=training) if self.attention_norm else inputs
         inputs = inputs + self._attention(normed, sight, size)
         gated = self.intermediate(self.feedforward_norm(inputs, training=training))
@@ -206,8 +204,6 @@ def _in_blocks(inputs: Tensor, size: int) -> Tensor:
 
 
 def _with_neighbours(inputs: Tensor, size: int) -> Tensor:
-    """Maps `[any, any, length, dim]` to `[any, any, blocks, 3 * size, dim]`, blocks and their
-    neighbours.
-    """
+    """Maps `[any, any, length, dim]` to blocks and neighbours, `[..., blocks, 3 * size, dim]`."""
     blocks = _in_blocks(tf.pad(inputs, [[0, 0], [0, 0], [size, size], [0, 0]]), size)
     return ops.concatenate([blocks[:, :, :-2], blocks[:, :, 1:-1], blocks[:, :, 2:]], axis=3)

@@ -68,9 +68,7 @@ class StaticEncoder(TokenEncoder):
         )
 
     def project(self, vectors: Tensor) -> Tensor:
-        """Projects word vectors or their average, `[..., embedding_dim]`, to `[...,
-        hidden_dim]`.
-        """
+        """Projects words or their average, `[..., embedding_dim]`, to `[..., hidden_dim]`."""
         return self.input_projection(vectors)
 
     def average(self, words: Tensor, positions: tf.RaggedTensor, training: bool = False) -> Tensor:

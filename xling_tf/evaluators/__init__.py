@@ -1,3 +1,1 @@
-"""Evaluators, one for each table of the papers; each needs only a function that encodes
-sentences.
-"""
+"""Evaluators, one for each table of the papers; each needs only a function that encodes."""

@@ -1,6 +1,4 @@
-"""Stores an embedder's vectors in an SQLite file, so that each text is encoded once, even after a
-kill.
-"""
+"""Stores vectors in an SQLite file, so that each text is encoded once, even after a kill."""
 
 import hashlib
 import sqlite3

@@ -1,6 +1,4 @@
-"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and the network of Chidambaram et al.
-2019.
-"""
+"""Classifiers on frozen vectors `[n, dim]`: SentEval's two, and Chidambaram et al.'s (2019)."""
 
 import copy
 from collections import Counter
@@ -77,18 +75,14 @@ def encode_rows(
 
 
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Sorts (label, text) rows by their texts, so that the order of a file changes no sample or
-    fold.
-    """
+    """Sorts (label, text) rows by text, so that a file's order changes no sample or fold."""
     return sorted(rows, key=lambda row: row[::-1])
 
 
 def fit_logistic(
     x: Array, y: Array, *, dev: Labelled | None = None, folds: int = 5, seed: int = 0
 ) -> Predict:
-    """Fits logistic regression; `dev` or cross-validation chooses its strength from SentEval's
-    grid.
-    """
+    """Fits logistic regression; `dev` or cross-validation chooses a strength of SentEval's grid."""
     splits = [((x, y), dev)] if dev else stratified_splits(x, y, folds, seed)
     accuracies = [
         [accuracy(model.predict, *held_out) for model in logistic_path(*train)]
@@ -99,9 +93,7 @@ def fit_logistic(
 
 
 def logistic_path(x: Array, y: Array, grid: Sequence[float] = LOGISTIC["C"]) -> Iterator[Any]:
-    """Yields one model, fitted at each strength of the grid; each fit starts from the one
-    before.
-    """
+    """Yields one model fitted at each strength of the grid; each starts from the one before."""
     from sklearn.linear_model import LogisticRegression
 
     size = float(np.sqrt(np.mean(np.square(x)))) or 1.0
@@ -169,9 +161,7 @@ def _network(
 
 
 def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:
-    """Runs jobs on all processors, and returns the mean accuracy of the tests that have the same
-    name.
-    """
+    """Runs jobs on all processors, and returns the mean accuracy of tests of the same name."""
 
     def run(job: Job) -> dict[str, float]:
         predict = job.fit(*job.train, dev=job.dev) if job.dev else job.fit(*job.train)
@@ -185,9 +175,7 @@ def mean_accuracies(jobs: Iterable[Job]) -> dict[str, float]:
 def stratified_splits(
     x: Array, y: Array, folds: int, seed: int
 ) -> Iterator[tuple[Labelled, Labelled]]:
-    """Yields the training part of each fold, and the part that is held out; the rows' order decides
-    them.
-    """
+    """Yields each fold's training part and held-out part, decided by the rows' order."""
     from sklearn.model_selection import StratifiedKFold
 
     for train, test in StratifiedKFold(folds, shuffle=True, random_state=seed).split(x, y):
@@ -195,9 +183,7 @@ def stratified_splits(
 
 
 def in_threads(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Maps a function over items on all processors, with one thread for the linear algebra of each
-    call.
-    """
+    """Maps a function over items on all processors; each call's linear algebra has one thread."""
     limits = library("threadpoolctl", "scikit-learn", "evaluation").threadpool_limits(1)
     with limits, ThreadPoolExecutor(available_cpus()) as executor:
         return list(executor.map(function, items))

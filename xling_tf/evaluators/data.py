@@ -1,6 +1,4 @@
-"""Data folders: finds the data sets of each suite, and reads tables, whose first line names the
-columns.
-"""
+"""Data folders: finds each suite's data sets; reads tables, whose first line names columns."""
 
 import re
 from collections import defaultdict
@@ -92,9 +90,7 @@ def select(
 
 
 def tables_in(folder: Path) -> dict[str, Path]:
-    """Finds the tables of a folder by their `stem_of`; a plain table is preferred to a compressed
-    one.
-    """
+    """Finds a folder's tables by their `stem_of`; plain tables are preferred to compressed ones."""
     tables: dict[str, Path] = {}
     for path in sorted(folder.glob("[!.]*")):
         if path.is_file() and _TABLE_END.search(path.name):

@@ -38,9 +38,7 @@ _POOL = urllib3.PoolManager()
 
 
 def open_embedder(specification: str) -> Embedder:
-    """Opens a model: `rest:URL`, `python:module:function`, or an exported one as `find_model` finds
-    it.
-    """
+    """Opens a model: `rest:URL`, `python:module:function`, or one that `find_model` finds."""
     kind, _, rest = specification.partition(":")
     if kind == "rest":
         return _open_rest(rest)
@@ -203,9 +201,7 @@ def _vectors(outputs: Any, count: int) -> np.ndarray:
 
 
 def _request(url: str, read: Callable[[Any], Any], body: Any = None) -> Any:
-    """Sends a request, several times while the server is away, and reads the JSON of its
-    response.
-    """
+    """Sends a request, again while the server is away, and reads its response's JSON."""
     options = {"method": "GET"} if body is None else {"method": "POST", "json": body}
     # A wrong address is said at once.
     retries = _RETRIES.new(connect=2) if body is None else _RETRIES

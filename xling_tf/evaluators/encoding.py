@@ -1,6 +1,4 @@
-"""The interfaces of evaluation: encode functions, embedders and evaluators; and checks of their
-vectors.
-"""
+"""Evaluation's interfaces: encode functions, embedders, evaluators; checks of their vectors."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -36,15 +34,11 @@ class Evaluator(Protocol):
 
 
 class NotApplicableError(Exception):
-    """The embedder lacks what an evaluator needs, or the data are too few; the message says
-    what.
-    """
+    """The embedder lacks what an evaluator needs, or data are too few; the message says what."""
 
 
 class BatchLimits(NamedTuple):
-    """The largest batch: numbers of texts, and of characters if each text is padded to the
-    longest.
-    """
+    """The largest batch: number of texts, and of characters if all are as long as the longest."""
 
     max_rows: int = 1024
     max_length: int = 2**17
@@ -101,9 +95,7 @@ class Embedder:
         return self._call(self.sentences, answers=answers)
 
     def infer(self, premises: Texts, hypotheses: Texts) -> np.ndarray:
-        """Classifies pairs: probabilities `[n, 3]`; without a head, raises a
-        `NotApplicableError`.
-        """
+        """Classifies pairs: probabilities `[n, 3]`; a `NotApplicableError` without a head."""
         if self.inference is None:
             raise NotApplicableError("it has no head for inference")
         return self._call(self.inference, premises=premises, hypotheses=hypotheses)
@@ -180,9 +172,7 @@ def encode_units(
 
 
 def encode_in_chunks(encode: Encode, texts: list[str]) -> NDArray[np.float32]:
-    """Encodes millions of texts to unit vectors `[n, dim]`, without a copy of all in double
-    precision.
-    """
+    """Encodes millions of texts to unit vectors `[n, dim]`, without a float64 copy of all."""
     starts = range(0, len(texts), _TEXTS_PER_CHUNK)
     chunks = (encode_units(encode, texts[start : start + _TEXTS_PER_CHUNK]) for start in starts)
     return np.concatenate([chunk.astype(np.float32) for chunk in chunks])

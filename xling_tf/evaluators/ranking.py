@@ -1,6 +1,4 @@
-"""What the protocols of retrieval share: ranks of right candidates, and their measures. Ties are
-errors.
-"""
+"""What retrieval protocols share: ranks of right candidates, measures. Ties are errors."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import permutations

@@ -41,9 +41,7 @@ class ReqaData(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """Sentences or paragraphs to find: their texts, the first sentence of each, each sentence's
-    unit.
-    """
+    """Sentences or paragraphs to find: texts, the first sentence of each, each sentence's unit."""
 
     texts: list[str]
     firsts: Array
@@ -199,9 +197,7 @@ def bm25(queries: Sequence[str], unit: Unit, *, negative_weights: bool = False) 
 
 
 def tokens_of(text: str) -> list[str]:
-    """Tokenises a text: case-folded runs of letters and digits; Chinese, kana and Thai by
-    character.
-    """
+    """Tokenises: case-folded runs of letters and digits; Chinese, kana and Thai by character."""
     return _TOKEN.findall(unicodedata.normalize("NFC", text).casefold())
 
 

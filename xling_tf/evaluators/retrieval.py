@@ -1,6 +1,4 @@
-"""Translation retrieval: finds translations among random sentences, all of a corpus, or many
-languages.
-"""
+"""Finds translations among random sentences, all of a corpus, or many languages."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,9 +84,7 @@ class TranslationRetrieval:
             self._directions[direction] = (places, np.array(drawn, np.int32))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "<query>-<candidate language>/precision_at_<k>", "num_queries" and
-        "num_candidates".
-        """
+        """Returns "<query>-<candidate>/precision_at_<k>", "num_queries" and "num_candidates"."""
         vectors = [encode_checked(encode, texts) for texts in self._texts]
         scores: dict[str, float] = {}
         for side, (direction, (queries, candidates)) in enumerate(self._directions.items()):
@@ -103,9 +99,7 @@ class TranslationRetrieval:
 
 
 def _distinct(pairs: Iterable[tuple[Any, ...]]) -> list[tuple[str, ...]]:
-    """Sorts distinct pairs; texts with the same `normalised` form are spelt like the first of
-    them.
-    """
+    """Sorts distinct pairs; texts with one `normalised` form are spelt like the first."""
     spellings: tuple[dict[str, str], dict[str, str]] = ({}, {})
     spelt = (
         tuple(
@@ -166,9 +160,7 @@ class SimilaritySearch:
         return {"mean/error_rate": mean, "all/error_rate": overall, **errors, **within}
 
     def _encoded(self, encode: Encode) -> dict[str, tuple[Array, Array]]:
-        """The vectors of each language's distinct texts, and the place of each row's text among
-        them.
-        """
+        """Vectors of each language's distinct texts, and each row's place among them."""
         return {
             c: (encode_in_chunks(encode, [*texts]), rows)
             for c, (texts, rows) in self._sides.items()
@@ -196,9 +188,7 @@ class BitextRetrieval(SimilaritySearch):
     """
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "<query>-<candidate language>/precision_at_1" for both, and their mean
-        "error_rate".
-        """
+        """Returns "<query>-<candidate>/precision_at_1" for both, and their mean "error_rate"."""
         precisions = _precisions(self._encoded(encode))
         scores = {f"{pair}/precision_at_1": value for pair, value in precisions.items()}
         return {**scores, "error_rate": 1 - float(np.mean([*precisions.values()]))}
@@ -244,9 +234,7 @@ class MixedPoolRetrieval(SimilaritySearch):
 
 
 def find_mixed_pools(folder: Path, languages: Sequence[str]) -> Iterator[MixedPoolRetrieval]:
-    """Makes a pool of the development sets `eval/sts/stsb.<language>.dev.tsv` that a data folder
-    has.
-    """
+    """Pools the development sets `eval/sts/stsb.<language>.dev.tsv` of a data folder."""
     for texts in find_translated_sts(folder / "eval"):
         places = [texts.languages.index(code) for code in languages if code in texts.languages]
         if texts.name == "stsb.dev" and len(places) > 1:

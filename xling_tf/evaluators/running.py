@@ -1,6 +1,4 @@
-"""The suites, and a run that evaluates an embedder on many data sets and saves each result at
-once.
-"""
+"""The suites, and a run that evaluates an embedder on data sets and saves each result at once."""
 
 import hashlib
 import itertools
@@ -221,9 +219,7 @@ def _evaluate(
 
 
 def _seen(embedder: Embedder, texts: set[str], pairs: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-    """The shares of a data set's pairs, if it has any, and texts that the embedder was trained
-    on.
-    """
+    """The shares of a data set's pairs (if any) and texts that the embedder was trained on."""
     if embedder.trained_on is None or not texts:
         return {}
     shares = {"pairs": embedder.trained_on.share_of_pairs(pairs)} if pairs else {}

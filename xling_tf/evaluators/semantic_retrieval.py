@@ -78,9 +78,7 @@ class SemanticRetrieval:
         return scores
 
     def _closure(self, language: str) -> tuple[Array, list[Array]]:
-        """The texts that have paraphrases, and the other texts of each one's connected
-        component.
-        """
+        """The texts that have paraphrases, and the others of each one's connected component."""
         edges, size = self._rows[language][self._is_positive].T, len(self._texts[language])
         graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), [size, size])
         labels = connected_components(graph, directed=False)[1]
@@ -91,9 +89,7 @@ class SemanticRetrieval:
 
 
 def read_pairs(path: Path) -> Pairs:
-    """Reads pairs: `label` (1: the same, 0: not) and `question1`, `question2` or `sentence1`,
-    `sentence2`.
-    """
+    """Reads `label` (1: the same, 0: not), `question1`, `question2` or `sentence1`, `sentence2`."""
     rows = data.read_table(
         path, ("label", "question1", "question2"), others=("", "sentence1", "sentence2")
     )

@@ -47,9 +47,7 @@ class SemanticTextualSimilarity:
         self._indices = indices.reshape(-1, 2).T
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "pearson_angular", "spearman_angular" (0 if all similarities are equal) and
-        "num_pairs".
-        """
+        """Returns "pearson_angular", "spearman_angular" (0 if similarities are equal), "num_pairs"."""
         first, second = encode_units(encode, list(self._texts))[self._indices]
         similarities = -np.arccos(np.clip(np.sum(first * second, axis=1), -1.0, 1.0))
         pearson, spearman = correlations(similarities, self.gold)

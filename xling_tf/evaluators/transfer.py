@@ -114,9 +114,7 @@ class CrossLingualTransfer:
 def _folds(
     sets: Mapping[str, classifiers.Labelled], seed: int
 ) -> list[tuple[classifiers.Labelled, classifiers.Labelled | None, classifiers.Labelled]]:
-    """The training, development and test part: those that are given, or those of each fold without
-    `dev`.
-    """
+    """Training, development and test part: those given, or each fold's without `dev`."""
     if "test" in sets:
         return [(sets["train"], sets.get("dev"), sets["test"])]
     rows = next(iter(sets.values()))

@@ -205,9 +205,7 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
 
 def _metadata(card: Path, library: str) -> str:
-    """Returns the metadata at the beginning of a model's card, with another library; "" if there is
-    none.
-    """
+    """Returns a model card's metadata, with another library; "" if there is none."""
     text = card.read_text("utf-8") if card.is_file() else ""
     header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""

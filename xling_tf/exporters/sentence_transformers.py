@@ -1,6 +1,4 @@
-"""The folder that sentence-transformers, Text Embeddings Inference, fastembed and Transformers.js
-load.
-"""
+"""A folder for sentence-transformers, Text Embeddings Inference, fastembed, Transformers.js."""
 
 import json
 import logging
@@ -61,9 +59,7 @@ _SPECIAL = {
 
 
 def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
-    """Writes an ONNX model, a tokenizer and settings; for a `transformers_family`, also weights for
-    torch.
-    """
+    """Writes ONNX model, tokenizer, settings; for a `transformers_family` also torch's weights."""
     model, encoder = source.model, source.model.encoder
     config = {
         "model_type": "bert",
@@ -126,9 +122,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
 
 
 def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
-    """Writes the model exactly and in 8 bits; returns a tokenizer, an encoder and the two's mean
-    cosine.
-    """
+    """Writes the model exactly and in 8 bits; returns tokenizer, encoder, their mean cosine."""
     graph = _Graph(source.model)
     (folder / "onnx").mkdir()
     exact, quantized = (folder / "onnx" / name for name in ("model.onnx", "model_quantized.onnx"))
@@ -174,9 +168,7 @@ class _Graph:
     def encode(
         self, tables: Sequence[tf.Tensor], input_ids: tf.Tensor, attention_mask: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """Computes `sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens,
-        any]`.
-        """
+        """`sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens, any]`."""
         body, lengths = self._body, tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.int32)
         ids = tf.cast(input_ids * attention_mask, tf.int32)
         if body.transformers_family:
@@ -202,9 +194,7 @@ class _Graph:
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
-    """Returns a word model's table, where the row after the known words stands for all other
-    words.
-    """
+    """A word model's table, where the row after the known words stands for all others."""
     num_known = len(model.tokenizer.known_words)
     if model.tokenizer.num_ngrams:
         served = ExportedEncoder(model.tokenizer, model.encoder).named_weights
@@ -258,9 +248,7 @@ def _write_tokenizer(folder: Path, model: Model) -> int | None:
 
 
 def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Writes the vocabulary of a BERT or an XLM-RoBERTa as keras-hub reads it, and returns its
-    settings.
-    """
+    """Writes a BERT's or XLM-RoBERTa's vocabulary for keras-hub, and returns its settings."""
     ((name, content),) = tokenizer.files().items()
     if isinstance(tokenizer.config, WordPieceConfig):
         (folder / name).write_bytes(content)

@@ -109,9 +109,7 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
 
 
 def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
-    """Returns a BPE with every pair of pieces that makes a piece, which is what SentencePiece
-    merges.
-    """
+    """Returns a BPE with every pair of pieces that makes a piece, as SentencePiece merges."""
     scores = {piece.piece: piece.score for piece in pieces if piece.type == sp.NORMAL}
     made = sorted((piece for piece in scores if len(piece) > 1), key=lambda piece: -scores[piece])
     return models.BPE(
@@ -124,9 +122,7 @@ def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
 
 
 def _words(tokenizers: Any, tokenizer: Any) -> _Parts:
-    """Any word outside the vocabulary is `UNKNOWN_WORD`, whose id is that of the first hash
-    bucket.
-    """
+    """Words outside the vocabulary are `UNKNOWN_WORD`, whose id is the first hash bucket's."""
     scripts = "".join(
         f"{chr(first)}-{chr(last)}"
         for name in (r"\p{Han}", r"\p{Hiragana}", r"\p{Katakana}")

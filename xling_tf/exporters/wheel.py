@@ -1,6 +1,4 @@
-"""A Python package of an encoder: of an average of words, for NumPy alone; of pieces, for ONNX
-Runtime.
-"""
+"""An encoder's Python package: an average of words needs NumPy alone, pieces ONNX Runtime."""
 
 import os
 import re
@@ -148,9 +146,7 @@ def export(
 def _write_averages(
     source: Source, package: Path, megabytes: float, texts: Sequence[str]
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Writes a client for NumPy alone; returns its vectors of texts, turned back, and its
-    description.
-    """
+    """Writes a NumPy client; returns its vectors of texts, rotated back, and its description."""
     model, tokenizer = source.model, source.model.tokenizer
     if source.prompt or model.encoder_settings["kind"] != "static":
         reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
@@ -207,9 +203,7 @@ def _write_pieces(
 
 
 def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> None:
-    """Writes LICENSE, NOTICE and the model's own licences, and adds a line for pyproject.toml to
-    `about`.
-    """
+    """Writes LICENSE, NOTICE, the model's own licences; adds pyproject.toml's line to `about`."""
     if (checkout := Path(__file__).parents[2] / "LICENSE").is_file():
         text: str | None = checkout.read_text("utf-8")
     else:
@@ -246,9 +240,7 @@ def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> Non
 
 
 def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:
-    """Builds the wheel of a project, whose package has all but its `__init__.py`, and copies its
-    card.
-    """
+    """Builds the wheel of a project, which has all but `__init__.py`, and copies its card."""
     (package / "py.typed").touch()
     templates = {project / "pyproject.toml": _PROJECT, project / "README.md": _CARD}
     for file, template in (templates | {package / "__init__.py": _INIT}).items():
@@ -262,9 +254,7 @@ def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path)
 
 
 def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
-    """Returns about how frequent words are: in the training, whose most frequent are first, and
-    elsewhere.
-    """
+    """About how frequent words are: in training, whose most frequent are first, and elsewhere."""
     # Zipf's law: the second word is half as frequent as the first.
     ranks = np.arange(1.0, len(words) + 1)
     importance = 1 / ranks / np.sum(1 / ranks)
@@ -295,9 +285,7 @@ def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArr
 def small_tables(
     model: Model, components: NDArray[np.float32], importance: NDArray[np.float64], size: float
 ) -> tuple[list[str], dict[str, NDArray[Any]]]:
-    """Returns the most important words, and the weights of `WordAverages`, in at most `size`
-    bytes.
-    """
+    """Returns the most important words and `WordAverages`' weights in at most `size` bytes."""
     tokenizer, encoder = model.tokenizer, model.encoder
     # The projection of an average is the average of the projections, whose bias each word gets.
     kernel = encoder.input_projection.kernel.numpy() @ components

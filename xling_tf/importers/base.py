@@ -100,9 +100,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
 
 
 def read_similarity(folder: Path) -> str:
-    """Returns how vectors are compared: "cosine" if normalised vectors are ranked in the same
-    way.
-    """
+    """Returns how vectors are compared: "cosine" if normalised vectors rank in the same way."""
     path = folder / "config_sentence_transformers.json"
     name: str = read_settings(path, {}).get("similarity_fn_name") or "cosine"
     require_known(
@@ -115,9 +113,7 @@ def read_similarity(folder: Path) -> str:
 
 
 def encoder_kind(folder: Path) -> str:
-    """Returns the kind of encoder that a model of another library becomes, without reading its
-    weights.
-    """
+    """The kind of encoder that another library's model becomes; its weights are not read."""
     modules, config = read_settings(folder / _MODULES, []), read_settings(folder / _CONFIG, {})
     first = modules[0].get("type", "") if modules else ""
     if first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec":
@@ -151,9 +147,7 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
 
 
 def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], Weights]:
-    """Reads a table of token vectors, which are averaged, from a folder of model2vec or
-    StaticEmbedding.
-    """
+    """Reads a table of token vectors to average from a folder of model2vec or StaticEmbedding."""
     config = read_settings(folder / "config.json", {})
     tensors = read_tensors(folder)
     is_model2vec = "embeddings" in tensors
@@ -189,9 +183,7 @@ def _unknown_row(folder: Path) -> int | None:
 
 
 def read_base_model(name: str | PathLike[str]) -> str:
-    """Returns the name at Hugging Face of a model, or of the one it was trained from; "" if
-    unknown.
-    """
+    """Returns the name at Hugging Face of a model, or of its base model; "" if unknown."""
     text = os.fsdecode(name)
     if text.startswith(HUGGING_FACE):
         return text.removeprefix(HUGGING_FACE).partition("@")[0]

@@ -1,6 +1,4 @@
-"""BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT and ModernBERT, as sentence-transformers saves
-them.
-"""
+"""BERT, (XLM-)RoBERTa, CamemBERT, DistilBERT, ModernBERT, as sentence-transformers saves them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -199,9 +197,7 @@ def _require_size(name: str, size: Any, most: int) -> None:
 def _require_sizes_of(
     tensors: Weights, family: Family, settings: Mapping[str, Any], num_positions: int, where: str
 ) -> None:
-    """Checks that the tensors of an encoder are there, and have its sizes, before it takes
-    memory.
-    """
+    """Checks that an encoder's tensors are there, in its sizes, before it takes memory."""
     names = [*family.tables, *chain.from_iterable(tensor_names(family, settings).values())]
     shapes: dict[str, Sequence[int] | None] = dict.fromkeys(names)
     dim = settings["embedding_dim"]
@@ -215,9 +211,7 @@ def _require_sizes_of(
 
 
 def _unknown(config: Mapping[str, Any], path: Path) -> str:
-    """Says that an architecture is not known, and which known one has the most of its settings'
-    names.
-    """
+    """Says that an architecture is unknown, and which known one shares most settings' names."""
     names = {
         name: {*family.sizes.values(), *family.options.values()}
         for name, family in FAMILIES.items()
@@ -232,9 +226,7 @@ def _unknown(config: Mapping[str, Any], path: Path) -> str:
 
 
 def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings as versions before 5 of transformers write them; only those of ModernBERT
-    differ.
-    """
+    """Returns settings as transformers before 5 writes them; only ModernBERT's differ."""
     older = dict(config)
     if types := config.get("layer_types"):
         every = next(

@@ -1,6 +1,4 @@
-"""Reads sentence-transformers' additions to a transformer: pooling, dense layers, maximum length,
-prompts.
-"""
+"""sentence-transformers' additions to a transformer: pooling, dense layers, length, prompts."""
 
 import re
 from pathlib import Path
@@ -61,9 +59,7 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
 
 
 def read_max_tokens(transformer: Path, num_positions: int) -> int:
-    """Returns the maximum number of tokens of a sentence, at most `num_positions`; special tokens
-    count.
-    """
+    """A sentence's maximum number of tokens, at most `num_positions`; special tokens count."""
     settings = read_transformer_settings(transformer)
     config = read_settings(transformer / "tokenizer_config.json", {})
     max_tokens = settings.get("max_seq_length") or config.get("model_max_length") or num_positions
@@ -71,9 +67,7 @@ def read_max_tokens(transformer: Path, num_positions: int) -> int:
 
 
 def read_transformer_settings(transformer: Path) -> dict[str, Any]:
-    """Returns sentence-transformers' own settings of a transformer; refuses those that are not
-    supported.
-    """
+    """Returns sentence-transformers' own settings of a transformer; refuses unsupported ones."""
     # Old models have names such as sentence_roberta_config.json.
     path = min(
         transformer.glob("sentence_*_config.json"),
@@ -114,9 +108,7 @@ def read_settings(path: Path, default: Any = None) -> Any:
 
 
 def read_tensors(folder: Path) -> Weights:
-    """Returns the tensors of `model.safetensors`, or of the shards that its index lists, by
-    name.
-    """
+    """Returns the tensors of `model.safetensors`, or of the shards its index lists, by name."""
     index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
     if index.exists():
         files = sorted(set(read_settings(index)["weight_map"].values()))

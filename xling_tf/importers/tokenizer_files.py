@@ -128,9 +128,7 @@ def read_tokenizer(
 
 
 def added_tokens(folder: Path, is_static: bool) -> dict[str, bool]:
-    """Returns the tokens that a model's library finds whole in texts, and whether each is
-    special.
-    """
+    """Maps the tokens that a model's library finds whole in texts to whether they are special."""
     config = {} if is_static else _read_config(folder)
     tokens = [] if is_static else [*read_settings(folder / "added_tokens.json", {})]
     tokens += read_settings(folder / _JSON, {}).get("added_tokens", ())
@@ -165,9 +163,7 @@ def _content(token: Any) -> str:
 
 
 def _kind(model: Mapping[str, Any]) -> str:
-    """Returns the kind of the model of tokenizer.json, which early versions of `tokenizers` do not
-    name.
-    """
+    """Returns the kind of tokenizer.json's model, which early versions do not name."""
     marks = {"merges": "BPE", "unk_id": "Unigram", "max_input_chars_per_word": "WordPiece"}
     return model.get("type") or next(
         (kind for mark, kind in marks.items() if mark in model), "WordLevel"
@@ -317,9 +313,7 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
 
 
 def _require_longest(merges: Sequence[Any], runs: set[str]) -> None:
-    """Raises a `UserError` unless merges make the longest pieces of several spaces, as
-    SentencePiece does.
-    """
+    """Raises a `UserError` unless merges make the longest pieces of spaces, like SentencePiece."""
     of_runs = {pair: rank for rank, pair in enumerate(merges) if "".join(pair) in runs}
     others = [
         rank for rank, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs
@@ -375,9 +369,7 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -
 
 
 def _matched(pattern: str, content: Mapping[str, Any]) -> re.Match[str]:
-    """Describes what tokenizer.json does to texts, with all its flags, and matches it with a
-    pattern.
-    """
+    """Describes what tokenizer.json does to texts, with all flags, and matches a pattern."""
     steps = [*_steps(content["normalizer"], "normalizers")]
     steps += _steps(content["pre_tokenizer"], "pretokenizers")
     text = ""
@@ -445,9 +437,7 @@ def _lines(tokens: Iterable[str]) -> bytes:
 
 
 def _by_row(ids: Iterable[tuple[str, int]]) -> list[str]:
-    """Returns tokens by row; a row without a token, or whose token has a later row, gets a
-    placeholder.
-    """
+    """Returns tokens by row; rows without one, or whose token has a later row, get placeholders."""
     ids = [*ids]
     for token, row in ids:
         if not isinstance(row, int) or not 0 <= row < _MAX_ROWS:

@@ -52,9 +52,7 @@ class MtebEncoder:
         prompt_type: str | None = None,
         **task: Any,
     ) -> np.ndarray:
-        """Encodes batches with their texts in "text" as queries, documents or sentences: `[texts,
-        dim]`.
-        """
+        """Encodes batches' "text" as queries, documents or sentences: `[texts, dim]`."""
         texts = [text for batch in inputs for text in as_texts(batch["text"], "text")]
         if prompt_type == "query":
             return self._embedder.encode_questions(texts)

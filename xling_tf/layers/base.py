@@ -27,14 +27,10 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 class Layer(keras.layers.Layer):
-    """A layer that keeps every constructor argument as an attribute, from which `get_config` reads
-    them.
-    """
+    """A layer whose constructor arguments are attributes, from which `get_config` reads them."""
 
     def build(self, *_: Any) -> None:
-        """Does nothing, where Keras would trace `call`: layers inside are built when they are
-        called.
-        """
+        """Does nothing, where Keras would trace `call`: inner layers are built when called."""
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments."""
@@ -93,9 +89,7 @@ def _norm(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> tuple[Any, Any,
 
 @tf.custom_gradient
 def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """Computes `_norm`, with a gradient that passes over the memory half as often as
-    TensorFlow's.
-    """
+    """Computes `_norm`, with a gradient that passes over memory half as often as TensorFlow's."""
     outputs, normalised, scale = _norm(inputs, gamma, beta, epsilon)
 
     def gradient(upstream: Any) -> Any:
@@ -110,9 +104,7 @@ def _norm_in_training(inputs: Any, gamma: Any, beta: Any, epsilon: float) -> Any
 
 
 def softmax(scores: Tensor, axis: int = -1) -> Tensor:
-    """Softmax along an axis. That of `keras.ops` warns of one score, which a text of one token
-    has.
-    """
+    """Softmax along an axis. `keras.ops`' warns of a single score, as texts of one token have."""
     return tf.nn.softmax(scores, axis=axis)
 
 

@@ -14,9 +14,7 @@ EPSILON = 1e-12  # of the published CNN's layer norms
 
 @tf.custom_gradient
 def _convolve_in_training(inputs: Any, kernel: Any) -> Any:
-    """Convolves `[batch, length, in]`; on a CPU, its gradient takes half the time of
-    TensorFlow's.
-    """
+    """Convolves `[batch, length, in]`; on CPUs, its gradient takes half TensorFlow's time."""
     width = kernel.shape[0]
     left, right = (width - 1) // 2, width // 2
 
@@ -78,9 +76,7 @@ class ConvolutionBranch(Layer):
         ]
 
     def call(self, inputs: Tensor, mask: Tensor, training: bool = False) -> Tensor:
-        """Maps `[batch, length, num_filters]` to the same; `[batch, length, 1]` masks hide
-        padding.
-        """
+        """Maps `[batch, length, num_filters]` to itself; `[batch, length, 1]` masks padding."""
         for convolution in self.convolutions:
             inputs = inputs + convolution(inputs * ops.cast(mask, inputs.dtype), training=training)
         return inputs

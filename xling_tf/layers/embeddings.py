@@ -95,9 +95,7 @@ class EmbeddingTable(Layer):
     def sum_rows(
         self, ids: Tensor, groups: Tensor, num_groups: Tensor, training: bool = False
     ) -> Tensor:
-        """Sums the rows of `[n]` int32 ids by group, see `sum_groups`: `[num_groups, dim]`
-        float32.
-        """
+        """Sums rows of `[n]` int32 ids by group, see `sum_groups`: `[num_groups, dim]` float32."""
         # After `unique`, Grappler reads the whole table.
         unique, positions, _ = tf.unique_with_counts(ids)
         return sum_groups(self(unique), positions, groups, num_groups, training)
@@ -155,9 +153,7 @@ class WordEmbedding(Layer):
     def combine(
         self, words: Tensor, ngram_ids: Tensor, ngram_words: Tensor, training: bool = False
     ) -> Tensor:
-        """Combines `[words, dim]` word embeddings with their n-grams, as `call` does after the
-        look-up.
-        """
+        """Combines `[words, dim]` word embeddings with their n-grams, as `call` does."""
         sums = self.ngrams.sum_rows(ngram_ids, ngram_words, ops.shape(words)[0], training)
         return (words + self.ngram_part(sums)) / 2
 
@@ -167,16 +163,12 @@ class WordEmbedding(Layer):
         return 2 * combined - self.ngram_part(sums)
 
     def ngram_part(self, ngram_sums: Tensor) -> Tensor:
-        """Maps `[words, dim]` sums of n-gram embeddings to the vectors that are averaged with the
-        words'.
-        """
+        """Maps `[words, dim]` sums of n-grams to the vectors that are averaged with the words'."""
         return ops.cast(self.combine_ngrams(ngram_sums), "float32")
 
 
 def sinusoidal_positions(max_length: int, dim: int) -> np.ndarray:
-    """Returns the `[max_length, dim]` float32 position encodings of Vaswani et al. 2017, sec.
-    3.5.
-    """
+    """Returns Vaswani et al.'s (2017, sec. 3.5) `[max_length, dim]` position encodings."""
     positions = np.arange(max_length)[:, None]
     rates = 10_000.0 ** (-np.arange(0, dim, 2) / dim)
     encodings = np.zeros((max_length, dim), np.float32)

@@ -11,9 +11,7 @@ MASKED = -3e4
 
 
 def token_mask(inputs: Tensor, lengths: Tensor) -> Tensor:
-    """Returns `[batch, length]`, true for tokens, of inputs `[batch, length, any]` and `[batch]`
-    lengths.
-    """
+    """`[batch, length]`, true for tokens, of `[batch, length, any]` and `[batch]` lengths."""
     # A GPU leaves comparisons of int32 to the host.
     return (
         ops.arange(ops.shape(inputs)[1], dtype="int64")[None, :]
@@ -43,9 +41,7 @@ def first_token(inputs: Tensor, padding_mask: Tensor) -> Tensor:
 
 
 def masked_max(inputs: Tensor, padding_mask: Tensor) -> Tensor:
-    """Takes the maximum over the tokens; see `masked_mean`, but a sentence without tokens gets
-    `MASKED`.
-    """
+    """Takes the maximum over tokens, like `masked_mean`; without tokens, it is `MASKED`."""
     mask = ops.expand_dims(padding_mask, axis=-1)
     return ops.max(ops.where(mask, ops.cast(inputs, "float32"), MASKED), axis=1)
 

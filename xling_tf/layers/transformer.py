@@ -28,9 +28,7 @@ class SelfAttention(Layer):
         self.head_dim = hidden_dim // num_heads
 
     def call(self, inputs: Tensor, attention_bias: Tensor) -> Tensor:
-        """Maps `[batch, length, hidden_dim]` to the same; the `[batch, 1, 1, length]` bias hides
-        padding.
-        """
+        """Maps `[batch, length, hidden_dim]` to the same; `[batch, 1, 1, length]` hides padding."""
         batch, length = ops.shape(inputs)[:2]
         heads = ops.reshape(
             self.query_key_value(inputs), (batch, length, 3, self.num_heads, self.head_dim)
@@ -81,9 +79,7 @@ class TransformerBlock(Layer):
         self.feedforward_norm = LayerNorm(epsilon=epsilon, dtype=dtype, name="feedforward_norm")
 
     def call(self, inputs: Tensor, attention_bias: Tensor, training: bool = False) -> Tensor:
-        """Maps `[batch, length, hidden_dim]` to the same shape; see `SelfAttention.call` for the
-        bias.
-        """
+        """Maps `[batch, length, hidden_dim]` to the same; see `SelfAttention.call` for the bias."""
         if self.norm_first:
             normed = self.attention_norm(inputs, training=training)
             inputs = inputs + self.attention(normed, attention_bias)

@@ -85,9 +85,7 @@ def device() -> str:
 
 
 class _Unavailable:
-    """Stands in for an encoder in a forked process; calling it raises the `UserError` about the
-    fork.
-    """
+    """Stands in for an encoder in a forked process; calls raise the `UserError` about forks."""
 
     def __getattr__(self, name: str) -> "_Unavailable":
         if name.startswith("__"):
@@ -99,9 +97,7 @@ class _Unavailable:
 
 
 def unpickled(kind: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Loads an encoder by the arguments of its constructor; in a forked process, calling it is an
-    error.
-    """
+    """Loads an encoder by its constructor's arguments; in a forked process, calls are errors."""
     try:
         require_not_forked()
     except UserError:

@@ -135,9 +135,7 @@ def model_card(
 def _metadata(
     title: str, languages: Sequence[str], licence: str, base_model: str, results: Mapping[str, Any]
 ) -> str:
-    """Returns the metadata of Hugging Face's model cards, with a JSON value a line, which is also
-    YAML.
-    """
+    """Returns Hugging Face's model card metadata, a JSON value a line, which is also YAML."""
     # Corpora in files have names that mean nothing to the hub.
     scores = [
         {
@@ -169,9 +167,7 @@ def _metadata(
 
 
 def training_card(results: Mapping[str, Any]) -> str:
-    """Returns the end of a model's card: by results.json, how it was trained and, if known, how it
-    scores.
-    """
+    """A model card's end: by results.json, how it was trained and, if known, how it scores."""
     tasks = results["config"]["tasks"].items()
     batches = (f"{task['examples_per_batch']} of {name}" for name, task in tasks if task["weight"])
     corpora = "\n    ".join(f"{name} {count}" for name, count in results["corpora"].items())

@@ -135,9 +135,7 @@ class ExportedEncoder(tf.Module):
 
 
 class _WordTables(tf.Module):
-    """Looks up the vocabulary's words in a table; computes only other words from n-grams at run
-    time.
-    """
+    """Looks up known words in a table; computes only other words from n-grams at run time."""
 
     def __init__(self, tokenizer: Any, body: _EncoderGetter, tables: str) -> None:
         super().__init__()
@@ -199,9 +197,7 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
 def _by_chunks(
     tokenizer: Tokenizer, compute: Callable[[Any, slice], tf.Tensor]
 ) -> NDArray[np.float32]:
-    """Computes a row for each known word, in chunks: `compute` takes the words' features and their
-    rows.
-    """
+    """Computes a row for each known word, in chunks: `compute` takes words' features and rows."""
     words = np.array(tokenizer.known_words, object)
     chunks = [
         slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)
@@ -212,9 +208,7 @@ def _by_chunks(
 
 
 def _stored(table: EmbeddingTable, kind: str, name: str) -> dict[str, tf.Variable]:
-    """Quantizes a table of an encoder as `kind`; returns its variables by names that begin with
-    `name`.
-    """
+    """Quantizes an encoder's table as `kind`; returns its variables, named `name...`."""
     if kind == "float32":
         return {name: table.table.value}
     table.stored = quantized = QuantizedTable(table.table.numpy(), kind, table.name)

@@ -59,15 +59,11 @@ class KerasEncoder(keras.layers.Layer):
         self.trainable = trainable  # set last, so that it applies to the variables too
 
     def build(self, texts_shape: _Shape) -> None:
-        """Remembers if the number of texts in a row varies, because `[n, 1]` is then not a
-        column.
-        """
+        """Remembers if the number of texts in a row varies, as `[n, 1]` is then not a column."""
         self._number_varies = len(texts_shape) == 2 and texts_shape[1] is None
 
     def __call__(self, texts: Any, **kwargs: Any) -> Any:
-        """Encodes texts, also in lists and arrays of strings, which Keras would convert to
-        floats.
-        """
+        """Encodes texts, also lists and arrays of strings, which Keras would convert to floats."""
         if not isinstance(texts, keras.KerasTensor):
             message = "expected strings, in rows of equal length: {error}"
             with as_user_error(message, TypeError, ValueError):

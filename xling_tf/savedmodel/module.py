@@ -110,9 +110,7 @@ def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_
 
 
 def _is_export(path: Path, mark: str) -> bool:
-    """Returns False for another library's model, which also has a file such as
-    model.safetensors.
-    """
+    """False for another library's model, which also has a file such as model.safetensors."""
     descriptions = (path / name for name in ("config.json", "README.md"))
     return mark == SAVED_MODEL or any(
         b"xling_tf" in description.read_bytes()

@@ -72,9 +72,7 @@ class RuntimeModel:
         self._run()  # a damaged file is told now
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `[texts, dim]` of unit length; a process that was forked later opens the file
-        anew.
-        """
+        """Returns `[texts, dim]` of unit length; a process forked later opens the file anew."""
         run = self._run()
         return compute_in_batches(
             lambda tokens: {"vectors": run(self._text.inputs(tokens))},

@@ -140,9 +140,7 @@ def _missing(path: Path, text: str) -> str:
 
 
 def _latest_version(folder: Path) -> Path:
-    """Returns the folder if it is a model, else the highest version in it, as TensorFlow Serving
-    does.
-    """
+    """The folder if it is a model, else its highest version, as in TensorFlow Serving."""
     if (folder / SAVED_MODEL).exists():
         return folder
     versions = [v for v in folder.iterdir() if v.name.isdecimal() and (v / SAVED_MODEL).is_file()]
@@ -251,9 +249,7 @@ class _Stream:
 def _plain_member(
     archive: Path, limit: _Limit, member: tarfile.TarInfo, folder: str
 ) -> tarfile.TarInfo | None:
-    """Returns what is unpacked of a member of a tar; paths outside the folder and links are
-    refused.
-    """
+    """Returns what is unpacked of a tar's member; refuses links and paths outside the folder."""
     _require_plain(archive, member.name, member.issym() or member.islnk())
     limit.add_member(member.size)
     return tarfile.data_filter(member, folder)
@@ -269,9 +265,7 @@ def _require_plain(archive: Path, name: str, is_link: bool) -> None:
 
 
 def require_inside(folder: Path, name: str) -> Path:
-    """Returns the path of a file or folder that a model's data file names; it must be in its
-    folder.
-    """
+    """Returns the path of a file or folder that a model's file names; it must be inside."""
     if (
         not isinstance(name, str)
         or "\0" in name
@@ -314,9 +308,7 @@ def load_saved_model(folder: Path) -> Any:
 
 
 def read_info(folder: Path) -> dict[str, Any]:
-    """Returns the facts that `config.json` in a model's folder has about it; {} if there are
-    none.
-    """
+    """Returns the facts about a model in its folder's `config.json`; {} if there are none."""
     info = read_json_dict(folder / "config.json").get("info")
     return info if isinstance(info, dict) else {}
 
@@ -356,9 +348,7 @@ def _is_own(path: Path, folder: Path) -> bool:
 
 
 def is_foreign(folder: Path) -> bool:
-    """Returns True if a folder holds another library's model; whether it can be imported is not
-    checked.
-    """
+    """True if a folder holds another library's model, whether or not it can be imported."""
     if (folder / SAVED_MODEL).exists():
         return False
     config = read_json_dict(folder / "config.json")
@@ -368,9 +358,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def read_front_matter(folder: Path, field: str) -> list[str]:
-    """Returns the values of a field in the YAML at the beginning of a folder's README.md; [] if
-    absent.
-    """
+    """Returns a field's values in the YAML at the head of a folder's README.md; [] if absent."""
     path = folder / "README.md"
     text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
     header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
@@ -379,9 +367,7 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 
 
 def require_saved_model(folder: Path) -> None:
-    """Raises a `UserError`, which says what a folder is and what to do, unless it is an exported
-    model.
-    """
+    """Raises a `UserError`, with what to do, unless a folder is an exported model."""
     if not (folder / SAVED_MODEL).is_file():
         raise UserError(
             f"expected the folder of an exported model, but {folder} {_describe(folder)}"

@@ -138,9 +138,7 @@ class Client(ABC):
         return self._vectors(texts, "default")
 
     def similarity(self, first: Any, second: Any) -> NDArray[np.float32]:
-        """Returns the cosines of texts, or of vectors: `[first, second]`; a single one has no
-        axis.
-        """
+        """Returns the cosines of texts or vectors: `[first, second]`; single ones have no axis."""
         return self._either(first, "default") @ self._either(second, "default").T
 
     def semantic_search(
@@ -389,9 +387,7 @@ def first_bytes(text: str, max_bytes: int) -> str:
 
 
 def _compiled(pattern: str, settings: Mapping[str, Any]) -> re.Pattern[str]:
-    """Compiles a pattern with ranges for its character classes: Python's version of Unicode may
-    differ.
-    """
+    """Compiles a pattern with ranges for its classes: Python's version of Unicode may differ."""
     for name, ranges in settings["classes"].items():
         literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
         pattern = pattern.replace(name, literal)

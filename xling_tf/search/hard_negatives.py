@@ -159,9 +159,7 @@ def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Lists each distinct text once, as first spelt, and maps each text to its index in this
-    list.
-    """
+    """Lists the distinct texts, as first spelt, and maps each text to its index in the list."""
     keys = [normalised(text) for text in texts]
     first_spelling = dict(zip(reversed(keys), reversed(texts), strict=True))
     index_of = {key: index for index, key in enumerate(dict.fromkeys(keys))}

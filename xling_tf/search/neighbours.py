@@ -29,9 +29,7 @@ _UNIT_TOLERANCE = 1e-6
 
 
 def _use_one_thread() -> None:
-    """Limits FAISS to one thread: after a fork, it would wait forever for threads of the parent
-    process.
-    """
+    """Limits FAISS to one thread: after a fork, it would wait forever for the parent's threads."""
     if faiss := sys.modules.get("faiss"):
         faiss.omp_set_num_threads(1)
 
@@ -80,9 +78,7 @@ def nearest_in_chunks(
     kind: IndexKind | None = None,
     show_progress: bool = False,
 ) -> Iterator[Neighbours]:
-    """Yields what `nearest` finds for some rows of the queries, in this order, some thousands at a
-    time.
-    """
+    """Yields what `nearest` finds for rows of the queries, in this order, by the thousand."""
     has_text = np.concatenate(
         [np.zeros(0, bool), *(chunk.any(axis=1) for chunk in chunks(candidates))]
     )
@@ -101,9 +97,7 @@ def nearest_in_chunks(
 
 
 def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
-    """Sorts `[queries, n]` scores and indices; returns the best k, with -inf and -1 if there are
-    fewer.
-    """
+    """Sorts `[queries, n]` scores and indices; returns the best k, padded with -inf and -1."""
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
     best = [np.take_along_axis(array, order, axis=1) for array in (scores, indices)]
     padding = (0, 0), (0, k - order.shape[1])
@@ -186,9 +180,7 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
 
 
 def unit_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Scales vectors, in any form of `as_vectors`, to unit length, copied if necessary; zeros stay
-    zero.
-    """
+    """Scales vectors, as for `as_vectors`, to unit length, copied if need be; zeros stay zero."""
     array = as_vectors(vectors, name)
     lengths = [np.linalg.norm(chunk.astype(np.float64), axis=1) for chunk in chunks(array)]
     if all(np.all(np.abs(norms - 1) <= _UNIT_TOLERANCE) for norms in lengths):
@@ -225,9 +217,7 @@ def cosine_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray
 
 
 def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str) -> None:
-    """Raises a `UserError` unless the vectors `[rows, dim]` of both arrays have the same
-    dimension.
-    """
+    """Raises a `UserError` unless both arrays' `[rows, dim]` have the same dimension."""
     if a.shape[1] != b.shape[1]:
         raise UserError(
             f"{name_a} and {name_b} must have equal dimensions, but {name_a} have {a.shape[1]} and "

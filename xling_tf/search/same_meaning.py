@@ -30,9 +30,7 @@ _BINS = 10
 
 
 def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
-    """Fits the line by Newton's method; raises a `UserError` unless there are pairs of both
-    kinds.
-    """
+    """Fits the line by Newton's method; a `UserError` unless there are pairs of both kinds."""
     counts = np.array([np.sum(~is_same), np.sum(is_same)])
     if not counts.all():
         kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
@@ -61,9 +59,7 @@ def probabilities(cosines: NDArray[np.floating], line: Sequence[float]) -> NDArr
 
 
 def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_]) -> float:
-    """Expected calibration error in ten bins (Guo et al. 2017, eq. 3), where both classes count
-    equally.
-    """
+    """Expected calibration error in ten bins (Guo et al. 2017, eq. 3), both classes equal."""
     counts = np.array([np.sum(~is_same), np.sum(is_same)])
     weights = (0.5 / counts)[is_same.astype(int)]
     bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)

@@ -88,9 +88,7 @@ class BatchScheduler:
         return _join(await asyncio.gather(*(self._run(queue, request) for request in requests)))
 
     def close(self) -> bool:
-        """Ends the idle threads; returns False if a call is still running, because it cannot be
-        stopped.
-        """
+        """Ends the idle threads; False if a call still runs, because it cannot be stopped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         return not self._running
 

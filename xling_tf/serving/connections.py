@@ -161,9 +161,7 @@ class Connection(HttpToolsProtocol):
         return self.cycle.response_started or not self._is_in_body
 
     def _refuse(self) -> None:
-        """Answers a request that cannot be read, unless it has had an answer, and closes the
-        connection.
-        """
+        """Answers an unreadable request, unless it has an answer, and closes the connection."""
         if not (self._is_in_body and self.cycle.response_complete):
             body = json.dumps({"error": _WORDS[self._status]}).encode()
             head = b"HTTP/1.1 %d %s\r\n" % (self._status, _REASONS[self._status])
@@ -189,9 +187,7 @@ class Connection(HttpToolsProtocol):
         self._head_timer = None
 
     def _ignore_upgrade(self, rest: bytes) -> None:
-        """Reads the request again without its upgrade, after which the parser expects another
-        protocol.
-        """
+        """Reads the request again without its upgrade, or the parser expects another protocol."""
         version = self.parser.get_http_version().encode()
         lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, version)]
         for name, value in self.headers:

@@ -1,6 +1,4 @@
-"""The versions of the served models: finds them by polling, loads, warms up, replaces and releases
-them.
-"""
+"""Served models' versions: finds them by polling, loads, warms up, replaces, releases them."""
 
 import gc
 import logging
@@ -127,9 +125,7 @@ class ServedModel:
             log(logging.ERROR, "poll_failed", model=self.name, error=str(error))
 
     def _load(self, version: int, folder: Path) -> bool:
-        """Loads a version unless its files are those of the last attempt; returns True if it is
-        served.
-        """
+        """Loads a version unless its files are the last attempt's; returns True if served."""
         old, stats = self.current, ((path, path.lstat()) for path in sorted(folder.rglob("*")))
         files = [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
         # Perhaps an older export of the same number.
@@ -178,9 +174,7 @@ def load_models(paths: Mapping[str, Path]) -> dict[str, ServedModel]:
 
 
 def follow(models: Mapping[str, ServedModel], poll_seconds: float) -> Event:
-    """Polls the models' folders in a thread until the returned event is set; never if
-    `poll_seconds` is 0.
-    """
+    """Polls the folders in a thread until the returned event is set, unless `poll_seconds` is 0."""
     stopped = Event()
 
     def run() -> None:
@@ -194,9 +188,7 @@ def follow(models: Mapping[str, ServedModel], poll_seconds: float) -> Event:
 
 
 def find_versions(path: Path) -> dict[int, Path]:
-    """The folders of a model's versions: version 1 for an export, else its subfolders named by
-    integers.
-    """
+    """The folders of a model's versions: version 1 for an export, else integer subfolders."""
     if (path / SAVED_MODEL).is_file():
         return {1: path}
     folders = sorted(path.iterdir()) if path.is_dir() else []

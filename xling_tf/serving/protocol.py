@@ -74,9 +74,7 @@ class ServingError(Exception):
 
 
 def parse_request(body: bytes) -> dict[str, Any]:
-    """Reads the JSON object of a request, without members that are null; or raises a
-    `ServingError`.
-    """
+    """Reads a request's JSON object, without null members, or raises a `ServingError`."""
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"expected at most {MAX_VALUES} values in a request", 413)
     try:
@@ -179,9 +177,7 @@ def require_fields(document: Mapping[str, Any], path: str) -> None:
 
 
 def merge_parameters(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a request with the members of `parameters`, where Hugging Face's clients put
-    options.
-    """
+    """Returns a request with `parameters`' members, where Hugging Face's clients put options."""
     parameters = document.get("parameters", {})
     if not isinstance(parameters, dict) or parameters.keys() & document.keys():
         message = "'parameters' must be an object, whose members do not stand beside it as well"
@@ -238,9 +234,7 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
 
 
 def signature_of(document: Mapping[str, Any]) -> str | None:
-    """Returns the signature that a request for vectors asks for, by its name or by the role of its
-    texts.
-    """
+    """Returns the signature that a request for vectors asks for, by name or by its texts' role."""
     given = [name for name in ("signature_name", "input_type", "prompt_name") if document.get(name)]
     is_raw = not document.get("normalize", True)
     if len(given) > 1 or (given and is_raw):
@@ -287,9 +281,7 @@ def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
 
 
 def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors) -> bytes:
-    """Formats the answer to a request to OpenAI's path; words and punctuation marks are counted as
-    tokens.
-    """
+    """Formats the answer on OpenAI's path; words and punctuation marks count as tokens."""
     rows: Any = vectors
     if document.get("encoding_format") == "base64":
         rows = [base64.b64encode(row.tobytes()).decode() for row in vectors]
@@ -326,9 +318,7 @@ def _is_base64(value: Any) -> bool:
 
 
 def _by_input(value: Any, names: list[str]) -> Mapping[str, Any]:
-    """Returns the values of inputs by name, from an object of them or the value of the only
-    input.
-    """
+    """Returns inputs' values by name, from an object of them or the only input's value."""
     if len(names) == 1 and (not isinstance(value, dict) or _is_base64(value)):
         return {names[0]: value}
     if not isinstance(value, dict) or value.keys() != set(names):
@@ -375,9 +365,7 @@ def _to_bytes(value: Any) -> bytes:
 
 
 def _from_array(name: str, array: np.ndarray) -> Any:
-    """Converts an array for orjson; bytes become text, or base64 if the output's name ends in
-    `_bytes`.
-    """
+    """Converts an array for orjson; bytes become text, or base64 if the name ends in `_bytes`."""
     if array.dtype.kind == "O":
         texts: list[Any] = [value.decode("utf-8", "replace") for value in array.flat]
         if name.endswith("_bytes"):

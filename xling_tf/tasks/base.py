@@ -89,18 +89,14 @@ class Task:
 
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
-        """Returns the languages or pairs of the task; there is one task for each (see
-        `mirrored`).
-        """
+        """Returns the task's languages or pairs; there is one task for each (see `mirrored`)."""
         if RECORD_TYPES[cls.kind].is_bilingual:
             return data.language_pairs
         return [data.source, *(data.targets if getattr(config, "in_targets", True) else ())]
 
     @classmethod
     def make_heads(cls, config: ExperimentConfig, data: DataConfig, encoder: TokenEncoder) -> Heads:
-        """Makes the layers, already built, that the task puts on the encoder; most tasks have
-        none.
-        """
+        """Makes the built layers that the task puts on the encoder; most tasks have none."""
         return {}
 
     @classmethod
@@ -120,9 +116,7 @@ class Task:
     def mirrored(
         cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
     ) -> list[Self]:
-        """Makes a task for each of `languages_of`; they share the heads (Chidambaram 2019, sec.
-        2.2).
-        """
+        """A task for each of `languages_of`; they share heads (Chidambaram 2019, sec. 2.2)."""
         settings = config.tasks[name]
         tasks = []
         for languages in cls.languages_of(settings, data):
@@ -133,51 +127,37 @@ class Task:
 
     @property
     def teacher(self) -> str:
-        """`config.teacher`, the model whose vectors of the first column are `Batch.vectors`; "" for
-        none.
-        """
+        """The model whose vectors of the first column are `Batch.vectors`; "" for none."""
         return getattr(self.config, "teacher", "")
 
     @property
     def miner(self) -> str:
-        """`config.miner`, the model that finds each example's wrong text, the last column; "" for
-        none.
-        """
+        """The model that finds each example's wrong text, the last column; "" for none."""
         return getattr(self.config, "miner", "")
 
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
-        """Raises a `UserError` if an encoder of this width cannot learn from vectors of `dim`
-        numbers.
-        """
+        """Raises a `UserError` if an encoder of this width cannot learn from `dim` numbers."""
 
     def select(self, records: StoredRecords) -> StoredRecords:
         """Selects the records of a corpus that are examples of the task; by default all."""
         return records
 
     def learned(self, records: StoredRecords) -> StoredRecords:
-        """Selects the records of a corpus whose texts the task learns from; by default those of
-        `select`.
-        """
+        """Selects a corpus' records whose texts the task learns from; by default `select`'s."""
         return self.select(records)
 
     def columns_of(
         self, records: StoredRecords
     ) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Returns a function like `texts`; override it if the columns depend on all records of a
-        corpus.
-        """
+        """Returns a function like `texts`; override it if columns depend on a whole corpus."""
         return self.texts
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
-        """Returns `[records]` UTF-8 bytes for each of `columns`: by default, the fields of that
-        name.
-        """
+        """Returns `[records]` UTF-8 bytes for each of `columns`: by default, fields so named."""
         return [records.column(name) for name in self.columns]
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
-        """Receives a sample of the training texts, in parts, before training; most tasks ignore
-        it.
-        """
+        """Gets a sample of the training texts, in parts, before training; most tasks ignore it."""
 
     def losses(
         self,
@@ -215,17 +195,13 @@ class Task:
         return columns, *self.score(columns, batch)
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the `[batch]` losses and hits from the `[batch, dim]` encodings of each
-        column.
-        """
+        """Computes the `[batch]` losses and hits from each column's `[batch, dim]` encodings."""
         raise NotImplementedError(f"{type(self).__name__} must define score or encode_and_score")
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False
     ) -> list[tf.Tensor]:
-        """Returns the `[batch, dim]` encodings of each column of a batch's features, for
-        `score`.
-        """
+        """Returns each column's `[batch, dim]` encodings of a batch's features, for `score`."""
         words = encoder.embed_words(features.words, training)
         return tf.split(
             self.encode_sentences(encoder, words, features, training), len(self.columns)
@@ -238,9 +214,7 @@ class Task:
         features: TokenFeatures,
         training: bool = False,
     ) -> tf.Tensor:
-        """Encodes sentences of `[words, any]` embedded words as `[sentences, dim]`, scaled for the
-        heads.
-        """
+        """Encodes `[words, any]` embedded words as `[sentences, dim]`, scaled for the heads."""
         tokens, lengths = features.tokens, features.lengths
         if not training:
             encodings = in_micro_batches(
@@ -260,9 +234,7 @@ class Task:
 
     @property
     def trace_key(self) -> str:
-        """Tasks with the same key share the graph of their losses: they differ only in their
-        batches.
-        """
+        """Tasks with the same key share their losses' graph: they differ only in batches."""
         return f"{self.group} {type(self).__name__}"
 
     def variables(self) -> list[keras.Variable]:
@@ -273,9 +245,7 @@ class Task:
 def _encode_in_groups(
     encoder: TokenEncoder, words: tf.Tensor, tokens: tf.Tensor, lengths: tf.Tensor
 ) -> tf.Tensor:
-    """Encodes sentences that are sorted by length, in `length_groups` of about as many tokens
-    each.
-    """
+    """Encodes sentences sorted by length, in `length_groups` of about as many tokens each."""
     ends = tf.cumsum(lengths)
     total = tf.reduce_sum(lengths)
     shares = [total * group // encoder.length_groups for group in range(1, encoder.length_groups)]
@@ -296,9 +266,7 @@ def scale_for_heads(similarity: SimilarityConfig) -> Callable[[tf.Tensor], tf.Te
 
 
 def gather_candidates(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Concatenates the rows of all replicas; also returns the position of the first row of this
-    one.
-    """
+    """Concatenates all replicas' rows; also returns the position of this one's first row."""
     # So that the replicas share the candidates of the whole batch.
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:

@@ -28,15 +28,11 @@ class Distillation(Task):
 
     @classmethod
     def languages_of(cls, config: DistillationConfig, data: DataConfig) -> list[str]:
-        """See `Task.languages_of`: a pair for each target, because the teacher knows the source
-        language.
-        """
+        """See `Task.languages_of`: a pair for each target, as the teacher knows the source."""
         return [f"{data.source}-{target}" for target in data.targets]
 
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
-        """See `Task.require_teacher`: vectors must be as wide as the encoder's; similarities need
-        not.
-        """
+        """See `Task.require_teacher`: as wide as the encoder for vectors, not for similarities."""
         if dim != hidden_dim and not self.config.score_scale:
             raise UserError(
                 f"a teacher's vectors must be as wide as the student's, {hidden_dim}, but those "

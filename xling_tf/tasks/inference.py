@@ -25,9 +25,7 @@ class InferenceSignature(Signature):
 
     @tf.function(input_signature=texts("premise", "hypothesis"), autograph=False)
     def __call__(self, premise: tf.Tensor, hypothesis: tf.Tensor) -> tf.Tensor:
-        """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; inputs of any shape are
-        flattened.
-        """
+        """Returns `[pairs, 3]` float32 probabilities of `NLI_LABELS`; flattens inputs."""
         premise, hypothesis = tf.reshape(premise, [-1]), tf.reshape(hypothesis, [-1])
         hypothesis = require_as_many(hypothesis, premise, "expected as many hypotheses as premises")
         vectors = self.scaled_for_heads(self.encode(tf.concat([premise, hypothesis], axis=0)))

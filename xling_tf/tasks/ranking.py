@@ -1,6 +1,4 @@
-"""Tasks that rank the right text over the others of a batch (Chidambaram et al. 2019, eq. 1-2, sec.
-2.2).
-"""
+"""Ranks the right text over a batch's others (Chidambaram et al. 2019, eq. 1-2, sec. 2.2)."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -138,9 +136,7 @@ class TranslationRanking(RankingTask):
         self.columns = ("source", "target", *names)
 
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
-        """Returns sources, targets and `hard_negatives` columns; a target fills in for a missing
-        negative.
-        """
+        """Returns sources, targets and `hard_negatives` columns, the target if one is missing."""
         target = records.column("target")
         negatives = [records.negatives(number, target) for number in range(self.hard_negatives)]
         return [records.column("source"), target, *negatives]
@@ -181,9 +177,7 @@ class EntailmentRanking(RankingTask):
     def columns_of(
         self, records: StoredRecords
     ) -> Callable[[StoredRecords], list[NDArray[np.object_]]]:
-        """Pairs each premise with the first sentence that contradicts it, or else with the entailed
-        one.
-        """
+        """Pairs each premise with the first sentence that contradicts it, or the entailed one."""
         contradicting = records[records.labels == _CONTRADICTION]
         contradictions: dict[bytes, bytes] = {}
         sides = (contradicting.column(name) for name in ("premise", "hypothesis"))
@@ -235,9 +229,7 @@ class ResponsePrediction(RankingTask):
 
 
 class QuickThought(RankingTask):
-    """Ranks the previous and the following sentence over others; all three columns pass through
-    towers.
-    """
+    """Ranks the previous and the following sentence over others; all pass through towers."""
 
     kind: ClassVar[str] = "documents"
     columns = ("previous", "sentence", "following")
@@ -262,9 +254,7 @@ class QuickThought(RankingTask):
 def make_tower(
     name: str, config: ExperimentConfig, encoder: TokenEncoder, context_dim: int = 0
 ) -> Tower:
-    """Makes a tower over encodings, perhaps with contexts; its outputs are as wide as the
-    encodings.
-    """
+    """Makes a tower over encodings, perhaps with contexts, with outputs as wide as encodings."""
     heads = config.heads
     tower = Tower((*heads.tower_dims, encoder.hidden_dim), heads.residual_towers, name=name)
     tower.build((None, encoder.hidden_dim + context_dim))

@@ -100,9 +100,7 @@ class SentenceSignature(Signature):
 
 
 class SameMeaningSignature(Signature):
-    """Gives the probability that two sentences mean the same; `line` is
-    `ModelInfo.same_meaning`.
-    """
+    """The probability that two sentences mean the same; `line` is `ModelInfo.same_meaning`."""
 
     def __init__(
         self, parts: ModelParts, description: SignatureDescription, line: Sequence[float]
@@ -135,9 +133,7 @@ class RawSignature(Signature):
 
 
 def one_for_each(values: tf.Tensor, texts: tf.Tensor, message: str) -> tf.Tensor:
-    """Returns a string for each of `[n]` texts, repeating a single one; otherwise see
-    `require_as_many`.
-    """
+    """Returns a string for each of `[n]` texts, repeating single ones; see `require_as_many`."""
     repeated = tf.cond(
         tf.equal(tf.rank(values), 0),
         lambda: tf.fill(tf.shape(texts), tf.reshape(values, [])),

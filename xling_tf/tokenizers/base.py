@@ -66,18 +66,14 @@ class Tokenizer(tf.Module, ABC):
 
     @abstractmethod
     def tokenize(self, sentences: tf.Tensor, max_tokens: int | None = None) -> tf.RaggedTensor:
-        """Splits `[batch]` strings into `[batch, (tokens)]`, at least one and at most `max_tokens`
-        each.
-        """
+        """Splits `[batch]` strings into `[batch, (tokens)]`, one to `max_tokens` each."""
 
     def tokenize_contexts(self, contexts: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes the paragraphs around answers, which may be longer than sentences."""
         return self.tokenize(contexts, _MAX_CONTEXT_TOKENS)
 
     def word_ids(self, tokens: tf.Tensor) -> tf.Tensor:
-        """Maps `[n]` tokens to `[n]` int32 rows of the word table; by default, tokens are such
-        rows.
-        """
+        """Maps `[n]` tokens to `[n]` int32 rows of the word table; by default, they are rows."""
         return tokens
 
     @abstractmethod
@@ -103,9 +99,7 @@ class Tokenizer(tf.Module, ABC):
         return self.word_ids(tokens)
 
     def fingerprints(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Hashes `[batch]` strings to int64 of at least 0, equal for texts that have the same
-        tokens.
-        """
+        """Hashes `[batch]` strings to int64 of at least 0, equal for texts of equal tokens."""
         texts = readable(sentences, self.config.max_tokens)
         if self.config.lowercase:
             texts = lowercased(texts)
@@ -141,9 +135,7 @@ class Frame(NamedTuple):
     empty: int | None  # stands for a sentence without tokens; None for marks alone
 
     def put_around(self, rows: tf.RaggedTensor, max_tokens: int) -> tf.RaggedTensor:
-        """Cuts `[batch, (tokens)]` int32 rows to `max_tokens`, marks included, and puts marks
-        around them.
-        """
+        """Cuts `[batch, (tokens)]` int32 rows to `max_tokens`, marks included, and adds marks."""
         if self.empty is not None:
             is_empty = tf.equal(rows.row_lengths(), 0)
             fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)

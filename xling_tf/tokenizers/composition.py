@@ -73,9 +73,7 @@ def _compose(texts: tf.Tensor, tables: _Tables) -> tf.Tensor:
 def _decompose(
     codes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Decomposes characters and sorts their marks; returns code points, classes and text of each
-    part.
-    """
+    """Decomposes characters and sorts marks; returns each part's code points, classes, text."""
     index, is_listed = _find(codes, tables.listed)
     alone = tf.pad(codes[:, None], [[0, 0], [0, tables.parts.shape[1] - 1]], constant_values=_NONE)
     parts = tf.where(is_listed[:, None], tf.gather(tables.parts, index), alone)
@@ -98,9 +96,7 @@ def _decompose(
 def _compose_pairs(
     codes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, tables: _Tables
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Composes each starter with the first character that combines with it; the last result: if any
-    was.
-    """
+    """Composes starters with the first character that combines; the last result: if any was."""
     is_starter = tf.equal(classes, 0)
     starters = tf.concat([[0], tf.cast(tf.where(is_starter)[:, 0], tf.int32)], axis=0)
     starter = tf.gather(starters, tf.cumsum(tf.cast(is_starter, tf.int32), exclusive=True))
@@ -127,9 +123,7 @@ def _compose_pairs(
 
 
 def _find(values: tf.Tensor, ascending: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Looks values up in a sorted array; returns their positions, and True where the array has the
-    value.
-    """
+    """Looks values up in a sorted array; returns their positions, and True where it has them."""
     indices = tf.minimum(tf.searchsorted(ascending, values), ascending.shape[0] - 1)
     return indices, tf.equal(tf.gather(ascending, indices), values)
 

@@ -206,9 +206,7 @@ class _ModelResource(tf.saved_model.experimental.TrackableResource):
 
 
 def model_proto(serialized: bytes = b"") -> Any:
-    """Parses SentencePiece's serialized model: a message with the fields above, which keeps all
-    others.
-    """
+    """Parses SentencePiece's model: a message with the fields above, which keeps all others."""
     return _MODEL.FromString(serialized)
 
 
@@ -276,9 +274,7 @@ def _stays_inside(units: Any, strings: bytes) -> bool:
 
 
 def piece_pairs(piece: str, pieces: Collection[str]) -> list[tuple[str, str]]:
-    """Returns the pairs of pieces that make a piece, in BPE; the longest first piece comes
-    first.
-    """
+    """Returns the pairs of pieces that make a piece, in BPE; the longest first one comes first."""
     pairs = ((piece[:place], piece[place:]) for place in range(len(piece) - 1, 0, -1))
     return [pair for pair in pairs if pair[0] in pieces and pair[1] in pieces]
 
@@ -286,9 +282,7 @@ def piece_pairs(piece: str, pieces: Collection[str]) -> list[tuple[str, str]]:
 def draw_balanced(
     texts_by_language: Mapping[str, Iterable[str]], count: int
 ) -> dict[str, list[str]]:
-    """Samples the same number of texts of each language (Vitter 1985, alg. R), with a fixed
-    seed.
-    """
+    """Samples equally many texts of each language (Vitter 1985, alg. R), with a fixed seed."""
     # Yang et al. 2019, sec. 3.2: "sampled from our training corpus and balanced across the 16
     # languages". All texts of a language with fewer than its share are taken.
     share = count // max(1, len(texts_by_language))
@@ -306,9 +300,7 @@ def draw_balanced(
 def _train_pieces(
     texts: Sequence[str], config: SentencePieceConfig, *, character_coverage: float
 ) -> bytes:
-    """Learns and serializes a model, which has fewer than `config.num_pieces` pieces if the texts
-    are few.
-    """
+    """Learns and serializes a model of `config.num_pieces` pieces, fewer if texts are few."""
     model, size = io.BytesIO(), config.num_pieces
     try:
         sentencepiece.SentencePieceTrainer.train(

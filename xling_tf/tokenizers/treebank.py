@@ -58,9 +58,7 @@ def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
 
 
 def first_bytes(texts: tf.Tensor, limit: int) -> tf.Tensor:
-    """Cuts `[batch]` strings after `limit` bytes, with spaces in place of bytes that are not
-    UTF-8.
-    """
+    """Cuts `[batch]` strings after `limit` bytes; spaces replace bytes that are not UTF-8."""
     cut = tf.strings.substr(texts, 0, limit, unit="BYTE")
     return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
 
@@ -105,9 +103,7 @@ _CLASSES = (r"\pL", r"\pM", r"\pN", r"\pZ", r"\pC", r"\p{Han}", r"\p{Hiragana}",
 
 @cache
 def character_classes() -> Mapping[str, Sequence[tuple[int, int]]]:
-    """Returns the ranges of code points of each class in `RULES`, in TensorFlow's version of
-    Unicode.
-    """
+    """Returns the code points' ranges of each class in `RULES`, in TensorFlow's Unicode."""
     points = np.array([*range(0xD800), *range(0xE000, 0x110000)], np.int32)
     characters = tf.strings.unicode_encode(points[:, None], "UTF-8")
     ranges = {}

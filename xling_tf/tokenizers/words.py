@@ -72,9 +72,7 @@ class WordTokenizer(VocabularyTokenizer):
 
     @classmethod
     def fit(cls, config: WordsConfig, texts_by_language: Mapping[str, Iterable[str]]) -> Self:
-        """See `Tokenizer.fit`: takes the most frequent words of the texts, and
-        `config.common_words`.
-        """
+        """See `Tokenizer.fit`: takes the texts' most frequent words and `config.common_words`."""
         counts = count_words(chain.from_iterable(texts_by_language.values()), config)
         vocabulary = select_vocabulary(counts, config)
         if config.common_words:
@@ -134,9 +132,7 @@ class WordTokenizer(VocabularyTokenizer):
 
     @cached_property
     def _known_ngrams(self) -> tf.RaggedTensor:
-        """The n-grams of the vocabulary, computed when training first uses them; exports lack
-        them.
-        """
+        """The vocabulary's n-grams, computed when training first uses them; exports lack them."""
         with tf.init_scope():
             return self.ngrams(tf.constant(self.vocabulary, tf.string))
 
@@ -180,9 +176,7 @@ def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
 
 
 def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
-    """Returns `EMPTY_TOKEN`, then the most frequent words; of equal counts, the alphabetically
-    first.
-    """
+    """Returns `EMPTY_TOKEN`, then the most frequent words; on ties, the alphabetically first."""
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.max_words]
     words = [
         word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN
@@ -193,9 +187,7 @@ def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
 def common_words(
     languages: Iterable[str], vocabulary: Sequence[str], config: WordsConfig
 ) -> list[str]:
-    """Returns the most frequent words of languages that a vocabulary lacks and still has room
-    for.
-    """
+    """Returns languages' most frequent words that a vocabulary lacks and still has room for."""
     # wordfreq counts them in subtitles, books, news, the web and Wikipedia.
     wordfreq = library("wordfreq", "wordfreq", "data")
     known = wordfreq.available_languages()

@@ -69,9 +69,7 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)  # the next call tries again
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest undamaged checkpoint and returns its state; newer, damaged ones are
-        renamed.
-        """
+        """Restores the newest whole checkpoint, returns its state; renames newer, damaged ones."""
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):
@@ -105,9 +103,7 @@ class Checkpoints:
 
 
 def _read_state(path: Path) -> dict[str, Any]:
-    """Returns the content of a checkpoint's `state.json`, after comparing the digests of the other
-    files.
-    """
+    """Returns a checkpoint's `state.json`, after comparing the digests of the other files."""
     state, step = read_json(path / _STATE), int(path.name.removeprefix("step-"))
     if not isinstance(state, dict) or state.get("step", step) != step:
         raise ValueError(f"{_STATE} is not from step {step}")

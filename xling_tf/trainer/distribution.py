@@ -179,9 +179,7 @@ class Workers:
                 variable.assign(self.from_chief(partial(np.asarray, variable)))
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
-        """Raises a `UserError` with the first difference if a nested mapping differs between
-        processes.
-        """
+        """Raises a `UserError` with a nested mapping's first difference between processes."""
         chief_facts, *other_facts = self.gather(facts)
         for name, worker_facts in zip(self.cluster.names[1:], other_facts, strict=True):
             for key, expected, value in differences(chief_facts, worker_facts):

@@ -56,9 +56,7 @@ SCORING_SHARE, SCORING_SECONDS = 0.2, 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The arguments of an experiment, the same in all workers of TF_CONFIG; the first uses the
-    folders.
-    """
+    """An experiment's arguments, the same in all workers; only the first writes to folders."""
 
     name: str  # of the preset
     config: ExperimentConfig  # the preset with its overrides
@@ -162,9 +160,7 @@ def _train(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | Non
 
 
 def _with_teacher(run: Run, workers: Workers, name: str, teacher: Teacher, parts: Parts) -> Parts:
-    """Adds what a teacher finds to the examples; its vectors also initialise a new average of
-    words.
-    """
+    """Adds what a teacher finds to the examples; its vectors also initialise averages of words."""
     model = parts.model
     folder = run.run_dir / "teacher" if workers.is_chief else None
     if run.cache and teacher.is_fixed:
@@ -190,9 +186,7 @@ def _with_teacher(run: Run, workers: Workers, name: str, teacher: Teacher, parts
 
 
 def read_start(run: Run) -> None:
-    """Checks the model that a new run starts from, before corpora are read; the run folder gets a
-    copy.
-    """
+    """Checks the model that a new run starts from, and copies it, before corpora are read."""
     start = run.config.initial.model
     if not start or run.folder.resolved() is not None:
         return
@@ -209,9 +203,7 @@ def read_start(run: Run) -> None:
 
 
 def plan_tasks(config: ExperimentConfig, data: DataConfig) -> list[Task]:
-    """Makes the tasks that are trained if they have examples, without their heads, to ask what they
-    need.
-    """
+    """Makes the tasks that examples would train, without heads, to ask what they need."""
     return [
         task
         for name in config.active_tasks
@@ -278,9 +270,7 @@ def _build(
 
 
 def _start(run: Run, workers: Workers, resolved: Resolved, parts: Parts) -> None:
-    """Saves what a restart needs; until then, the folder accepts other settings, to correct
-    mistakes.
-    """
+    """Saves what a restart needs; until then, the folder accepts corrected settings."""
     if not workers.is_chief or (
         (run.run_dir / TRAINED_ON).exists() and run.folder.resolved() is not None
     ):
@@ -299,9 +289,7 @@ def _start(run: Run, workers: Workers, resolved: Resolved, parts: Parts) -> None
 def start_weights(
     workers: Workers, run_dir: Path, model: Model, new_heads: Mapping[str, Any]
 ) -> None:
-    """Assigns the weights that training starts from, read by the chief; those of new heads stay
-    random.
-    """
+    """Assigns the weights that training starts from, read by the chief; new heads stay random."""
     variables = {
         name: variable.value for name, variable in _without(new_heads, model.weights).items()
     }
@@ -318,9 +306,7 @@ def start_weights(
 def average_with_start(
     run_dir: Path, model: Model, share: float, new_heads: Mapping[str, Any]
 ) -> None:
-    """Averages a trained model's weights with a share of its start's (Wortsman et al. 2022, eq.
-    1).
-    """
+    """Averages trained weights with a share of their start's (Wortsman et al. 2022, eq. 1)."""
     variables = model.weights
     for name, start in _start_weights(run_dir, new_heads).items():
         variables[name].assign(share * start + (1 - share) * np.asarray(variables[name].value))
@@ -340,9 +326,7 @@ def _without(heads: Iterable[str], weights: Mapping[str, Any]) -> dict[str, Any]
 def make_tasks(
     config: ExperimentConfig, data: DataConfig, model: Model
 ) -> tuple[list[Task], dict[str, Heads]]:
-    """Makes the tasks, and the heads (also returned, by task) that the model lacks or that do not
-    fit.
-    """
+    """Makes tasks, and heads (also returned, by task) that the model lacks or that do not fit."""
     tasks, new_heads = list[Task](), dict[str, Heads]()
     for name in config.active_tasks:
         kind, existing = TASKS.implementation(name), model.heads.setdefault(name, {})
@@ -370,9 +354,7 @@ def _trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSt
 
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
-    """Returns the tasks that have examples, and reports the others, in one line for each kind of
-    data.
-    """
+    """Returns the tasks with examples; reports the others, a line for each kind of data."""
     # Optional: translations between targets, inference in target languages, and scored pairs that
     # are not in the source language alone. But inference that is missing in all target languages is
     # reported.

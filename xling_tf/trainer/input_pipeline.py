@@ -1,6 +1,4 @@
-"""Batches of token features; the i-th one is a pure function of (examples, seed, i), also after
-restarts.
-"""
+"""Batches of token features; the i-th is a pure function of (examples, seed, i)."""
 
 import sys
 import threading
@@ -31,9 +29,7 @@ _SPACING = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """Examples of one task, corpus after corpus; texts and vectors may be on disk until they are
-    read.
-    """
+    """One task's examples, corpus after corpus; texts and vectors may be on disk until read."""
 
     # Maps `[n]` indices of examples to `[n]` UTF-8 bytes for each column.
     columns: Callable[[NDArray[np.int64]], Sequence[NDArray[np.object_]]]
@@ -220,9 +216,7 @@ BatchGraphs = Callable[[int, int, tuple[str, ...], int], Callable[..., Batch]]
 
 
 def batch_graphs(tokenizer: Tokenizer) -> BatchGraphs:
-    """Returns the function that makes the graphs of batches: one for all tasks with batches of one
-    shape.
-    """
+    """Returns the function that makes batches' graphs: one for all tasks with equal shapes."""
     return cache(partial(_to_batch, tokenizer))
 
 
@@ -234,9 +228,7 @@ def make_dataset(
     count: int | None = None,
     is_closed: threading.Event | None = None,
 ) -> tf.data.Dataset:
-    """Streams `count` `Batch`es of a task, or endless ones; `batch` maps 0, 1, ... to example
-    indices.
-    """
+    """Streams `count` or endless `Batch`es of a task; `batch` maps 0, 1, ... to examples."""
 
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()
@@ -325,9 +317,7 @@ class TrainingInput:
         return self._strategy.distribute_datasets_from_function(lambda _: dataset).element_spec
 
     def stream(self, count: int, is_closed: threading.Event) -> Iterator[Batch]:
-        """Returns a stream for `next_batch`, from the task's step `count` on, until `is_closed` is
-        set.
-        """
+        """Returns a stream for `next_batch` from the task's step `count`, until `is_closed`."""
         return iter(self._dataset(count, is_closed))
 
     def next_batch(self, stream: Iterator[Batch]) -> Any:
@@ -339,9 +329,7 @@ class TrainingInput:
         return self._strategy.experimental_distribute_values_from_function(lambda _: next(stream))
 
     def sample(self, num_examples: int) -> Iterator[list[str]]:
-        """Yields the texts of the first batches, until they have `num_examples` examples or a whole
-        epoch.
-        """
+        """Yields the first batches' texts, until they have `num_examples` or a whole epoch."""
         num_left, count = min(num_examples, len(self._examples)), 0
         while num_left > 0:
             indices = self._sampler.batch(count)

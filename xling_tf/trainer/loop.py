@@ -88,9 +88,7 @@ class Phase:
         return self.tasks[self._schedule.task(self.steps)]
 
     def progress(self, progress: float, ahead: int = 0) -> float:
-        """Returns the share of the phase that is over at `progress` of the budget, `ahead` steps
-        from now.
-        """
+        """The share of the phase that is over at `progress` of the budget, `ahead` steps on."""
         share = (progress - self.begin) / (self.end - self.begin)
         if self.min_steps:
             share = max(min(share, (self.steps + ahead) / self.min_steps), progress)
@@ -209,9 +207,7 @@ class Trainer:
         return finished
 
     def _agree(self, stop: bool) -> bool:
-        """Sets `seconds` by the chief's clock in all workers; returns True if any worker must
-        stop.
-        """
+        """Sets `seconds` by the chief's clock in all workers; True if any must stop."""
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
         self.seconds, stops = self._workers.add_up([seconds, float(stop)])
         return stops > 0
@@ -235,9 +231,7 @@ class Trainer:
         return max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
 
     def _phase(self) -> Phase:
-        """Returns the phase of the next step: the current one, or, if that is over, the one after
-        it.
-        """
+        """Returns the next step's phase: the current one, or, if that is over, the next."""
         progress, index = self._progress(), self._phase_index()
         if self._phases[index].progress(progress) >= 1 and index + 1 < len(self._phases):
             self._phases[index].close()
@@ -313,9 +307,7 @@ class Trainer:
         return dispatched
 
     def _dispatch(self, phase: Phase, task: Task, factor: float) -> DispatchedStep:
-        """Starts a step whose learning rates are multiplied by `factor`, an argument of its
-        graph.
-        """
+        """Starts a step with learning rates multiplied by `factor`, an argument of its graph."""
         key = phase.name, task.trace_key  # tasks of several languages share a graph
         if key not in self._steps:
             self._steps[key] = self._compile(phase, task)
@@ -369,9 +361,7 @@ class Trainer:
 
 
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
-    """Makes the optimizers of the tables and of each part of the model that counts its own
-    steps.
-    """
+    """Makes the optimizers of the tables and of each part that counts its own steps."""
     encoder = model.encoder
     # Layers that other parts share are a group of their own only where a first phase trains them.
     has_average = config.training.bow_share or getattr(encoder.bow_encoder, "is_separate", False)
@@ -426,9 +416,7 @@ def _make_phases(
 def make_schedule(
     tasks: Sequence[Task], sizes: Mapping[str, float], config: ExperimentConfig
 ) -> Schedule:
-    """Makes the schedule of the tasks, given the number of training examples of each by its
-    name.
-    """
+    """Makes the schedule of the tasks, given each one's number of training examples."""
     weights: dict[str, int] = {}
     for _, group in groupby(tasks, key=lambda task: (task.group, type(task))):
         mirrored = list(group)

@@ -215,9 +215,7 @@ class Optimizers:
 
 
 def _distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
-    """Sums the gradients of rows that were looked up more than once, and adds rows of the other
-    replicas.
-    """
+    """Sums gradients of rows looked up more than once, and adds the other replicas' rows."""
     context = tf.distribute.get_replica_context()
     rows, positions = tf.unique(gradient.indices)
     is_distinct = tf.equal(tf.size(rows), tf.size(positions))  # then nothing is copied
@@ -240,9 +238,7 @@ def _update(
     *,
     groups: Sequence[tuple[keras.optimizers.Optimizer, Sequence[int], tf.Tensor | float, float]],
 ) -> None:
-    """Takes a step of each optimizer that has gradients: by positions, multiple of its rate, loss
-    weight.
-    """
+    """Steps each optimizer that has gradients: by position, rate factor and loss weight."""
     for optimizer, positions, multiple, loss_weight in groups:
         if not positions:
             continue
@@ -261,9 +257,7 @@ def _update(
 
 
 def _rate(optimizer: keras.optimizers.Optimizer) -> tf.Tensor:
-    """Returns the next step's rate; Adam's with the bias correction (Kingma and Ba 2015, end of
-    sec. 2).
-    """
+    """The next step's rate, Adam's with bias correction (Kingma and Ba 2015, end of sec. 2)."""
     rate = tf.constant(optimizer.learning_rate)
     step = tf.cast(optimizer.iterations + 1, tf.float32)
     if isinstance(optimizer, FusedAdam):

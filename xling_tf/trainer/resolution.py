@@ -51,9 +51,7 @@ class Resolved:
 def resolve(
     config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path
 ) -> Resolved:
-    """Decides tokenizer, sizes and precision; a model to start from is already in the run
-    folder.
-    """
+    """Decides tokenizer, sizes and precision; a model to start from is in the run folder."""
     precision, num_layers = fit_to_machine(config)
     info = ModelInfo(
         description=config.description, languages=data.languages, similarity=config.similarity
@@ -118,9 +116,7 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
 
 
 def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
-    """Returns the precision, and the number of layers for this machine, None if the config
-    specifies it.
-    """
+    """Returns the precision, and this machine's number of layers (None if configured)."""
     training, precision = config.training, config.training.precision
     is_deep_enough = getattr(config.encoder, "num_layers", 1) is not None
     if precision != "auto" and is_deep_enough:

@@ -40,9 +40,7 @@ class RunFolder:
                 )
 
     def resolved(self) -> Resolved | None:
-        """Returns the decisions of the run, None if it was not started; damaged files raise a
-        `UserError`.
-        """
+        """Returns the run's decisions, None if not started; damaged files raise a `UserError`."""
         request = self._request()
         if request is None:
             return None
@@ -95,9 +93,7 @@ class RunFolder:
 def differences(
     old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yields dotted name, old and new value of each difference of two nested mappings of JSON
-    values.
-    """
+    """Yields dotted name, old and new value of each difference of nested JSON mappings."""
     for key in dict.fromkeys([*old, *new]):
         name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):

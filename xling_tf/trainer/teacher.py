@@ -1,6 +1,4 @@
-"""Teachers: models whose vectors or wrong answers a student learns; each vector is computed
-once.
-"""
+"""Teachers: models whose vectors or wrong answers students learn; each is computed once."""
 
 import dataclasses
 import tempfile
@@ -47,9 +45,7 @@ class Teacher(NamedTuple):
 
 
 def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
-    """Returns the teachers and miners of tasks by name; one that lacks the source language is an
-    error.
-    """
+    """Returns tasks' teachers and miners by name; they must know the source language."""
     teachers = {}
     for name in dict.fromkeys(
         name for task in tasks for name in (task.teacher, task.miner) if name

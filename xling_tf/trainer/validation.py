@@ -51,9 +51,7 @@ _CALIBRATED, _FEWEST_CALIBRATED, _CHECKED = 250, 50, 100
 def held_out_scores(
     model: Model, tasks: Sequence[Task], held_out: Mapping[str, Examples]
 ) -> dict[str, dict[str, float]]:
-    """Returns loss, accuracy and number of examples of each task that has held-out examples, by its
-    name.
-    """
+    """Returns loss, accuracy and number of examples of tasks with held-out examples, by name."""
     # By trace key: tasks of several languages share a graph.
     graphs: dict[str, Callable[[Batch], tuple[tf.Tensor, tf.Tensor]]] = {}
     inputs = batch_graphs(model.tokenizer)
@@ -76,9 +74,7 @@ def held_out_scores(
 
 
 def _batches(task: Task, examples: Examples, graphs: BatchGraphs) -> tf.data.Dataset:
-    """Returns the same batches for every seed, of one size and any length, so that accuracies
-    compare.
-    """
+    """Returns batches of one size and any length, the same for all seeds, to compare accuracies."""
     size = min(task.config.examples_per_batch, len(examples))
     # All examples count equally, also those of corpora that training leaves out.
     weights = [1.0] * len(examples.corpora)
@@ -98,9 +94,7 @@ def evaluate(
     data: Path | None,
     seconds: float,
 ) -> dict[str, dict[str, float]]:
-    """Scores tasks, then retrieval and similarity by `encode`, and leaves out what `seconds` do not
-    reach.
-    """
+    """Scores tasks, then retrieval and similarity by `encode`, as far as `seconds` reach."""
     end = time.monotonic() + seconds
     logging.info("evaluating the tasks")
     scores = {
@@ -157,9 +151,7 @@ def fit_same_meaning(
 
 
 def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
-    """Logs the mean cosines of scored pairs that are alike and of others; warns if the others' is
-    higher.
-    """
+    """Logs mean cosines of like and unlike scored pairs; warns if the unlike ones' is higher."""
     for corpus in corpora:
         if corpus.kind != "similarity" or not len(corpus.train):
             continue

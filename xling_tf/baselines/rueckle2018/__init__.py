@@ -1,6 +1,4 @@
-"""Power means of word vectors, and InferSent across languages (Rücklé et al. 2018): settings and
-presets.
-"""
+"""Power means and InferSent across languages (Rücklé et al. 2018): settings and presets."""
 
 import math
 from dataclasses import dataclass, replace

@@ -111,9 +111,7 @@ class SubsampleValidation:
         strength: float,
         tuning_runs: int | None = None,
     ) -> np.ndarray:
-        """F1 and accuracy `[runs, targets, 2]` on test parts, or on development parts of the tuning
-        runs.
-        """
+        """F1 and accuracy `[runs, targets, 2]` on test parts, or tuning runs' development parts."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.metrics import f1_score
 

@@ -16,9 +16,7 @@ from xling_tf.tasks.signatures import ModelParts, Signature
 
 
 class TranslationDetection(Task):
-    """Classifies whether two sentences are translations: InferSent TD (Rücklé et al. 2018, sec.
-    5.1).
-    """
+    """Tells whether sentences are translations: InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
 
     kind: ClassVar[str] = "parallel"
     columns = ("source", "target")
@@ -30,9 +28,7 @@ class TranslationDetection(Task):
         return {"classifier": make_classifier(config, encoder, cls.num_classes)}
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `Task.score`: classifies sources with their targets and, if there are any, random
-        others.
-        """
+        """See `Task.score`: classifies sources with their targets and any random others."""
         source, target = columns
         indices, has_other = draw_others(batch.fingerprints)
         classifier, other = (
@@ -71,8 +67,6 @@ class InferenceAndDetection(TranslationDetection):
     def mirrored(
         cls, name: str, config: ExperimentConfig, data: DataConfig, heads: Mapping[str, Any]
     ) -> list[Any]:
-        """See `Task.mirrored`: detection in each pair of languages, then inference in each
-        language.
-        """
+        """See `Task.mirrored`: detection by pair of languages, then inference by language."""
         detection = super().mirrored(name, config, data, heads)
         return [*detection, *Inference.mirrored(name, config, data, heads)]

@@ -60,9 +60,7 @@ class PowerMeanEncoder(TokenEncoder):
         return ops.concatenate(means, axis=-1)
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
-        """See `TokenEncoder.assign_word_vectors`; hash buckets count as missing from every
-        space.
-        """
+        """See `TokenEncoder.assign_word_vectors`; hash buckets are missing from every space."""
         columns = list[NDArray[Any]]()
         spaces = np.split(rows, np.cumsum(self.space_dims)[:-1], axis=1)
         for vectors, known in zip(spaces, is_known.T, strict=True):

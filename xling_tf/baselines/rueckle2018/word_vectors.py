@@ -69,9 +69,7 @@ class Words(NamedTuple):
     rows: Matrix
 
     def averages(self, sentences: Sequence[Sequence[str]]) -> Matrix:
-        """Returns the `[sentences, dim]` averages of known words; zeros for sentences without
-        any.
-        """
+        """Returns the `[sentences, dim]` averages of known words; zeros where there are none."""
         bags = _bags(self.places, len(self.rows), sentences)
         return bags @ self.rows / np.maximum(bags.sum(axis=1), 1)[:, None]
 
@@ -202,9 +200,7 @@ def _read(pattern: str, languages: Sequence[str]) -> Space:
 
 
 def _by_tag(words: Words, languages: Sequence[str]) -> Space:
-    """Separates languages by tags, "en:house" or "en_house"; without them, all languages share all
-    words.
-    """
+    """Separates languages by tags ("en:house", "en_house"); without, they share all words."""
     tagged: dict[str, dict[str, int]] = {language: {} for language in languages}
     for word, place in words.places.items():
         language, *plain = re.split("[:_]", word, maxsplit=1)
@@ -297,9 +293,7 @@ def _bivcd(bitext: Bitext, dim: int, seed: int) -> Words:
 
 
 def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
-    """Learns word vectors whose sums are near those of translations (ADD of Hermann and Blunsom
-    2014).
-    """
+    """Learns word vectors that sum to those of translations (ADD of Hermann and Blunsom 2014)."""
     # Eq. 2 and 3 with AdaGrad and a margin of `dim`. The regularizer, which is for a whole epoch,
     # is divided equally among the occurrences of a word.
     sides = [*zip(*_translations(bitext), strict=True)]
@@ -325,9 +319,7 @@ def _cvm(bitext: Bitext, dim: int, seed: int) -> Words:
 def additive_gradients(
     a: Matrix, b: Matrix, *, margin: float, noise: int = _CVM["noise"]
 ) -> Matrix:
-    """Returns the gradients of the sum of max(0, m + |a - b|^2 - |a - n|^2) for the rows of a, then
-    of b.
-    """
+    """Gradients of the sum of max(0, m + |a - b|^2 - |a - n|^2) for the rows of a, then of b."""
     # Sentence vectors a and b, `[batch, dim]`, are translations; n are the next `noise` rows of b
     # (eq. 2 of Hermann and Blunsom 2014).
     d_a, d_b = np.zeros_like(a), np.zeros_like(b)
@@ -341,17 +333,13 @@ def additive_gradients(
 
 
 def cosine_hinge(s: tf.Tensor, t: tf.Tensor, u: tf.Tensor, margin: float) -> tf.Tensor:
-    """Computes max(0, m - cos(s, t) + cos(s, u)) of `[batch, dim]` rows (Rücklé et al. 2018,
-    A.1).
-    """
+    """Computes max(0, m - cos(s, t) + cos(s, u)) of `[batch, dim]` (Rücklé et al. 2018, A.1)."""
     s, t, u = (tf.math.l2_normalize(x, axis=1) for x in (s, t, u))
     return tf.maximum(0.0, margin - tf.reduce_sum(s * t, axis=1) + tf.reduce_sum(s * u, axis=1))
 
 
 def _project(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Maps each language by tanh(W x + b), learned on averages of translations (Rücklé et al. 2018,
-    A.1).
-    """
+    """Maps languages by tanh(W x + b), from averages of translations (Rücklé et al. 2018)."""
     dim = next(iter(space.values())).rows.shape[1]
     layers = {}
     for place, language in enumerate(space):
@@ -407,9 +395,7 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
 
 
 def _train_to_lowest(variables: Sequence[keras.Variable], train_epoch: Callable[[], float]) -> None:
-    """Trains until the loss has not fallen for some epochs, and restores the variables of the
-    lowest one.
-    """
+    """Trains until the loss stops falling for some epochs; restores the lowest one's variables."""
     lowest, best_epoch, best = np.inf, 0, [v.numpy() for v in variables]
     for epoch in range(1, 1 + _PROJECTION["epochs"]):
         loss = train_epoch()
@@ -425,9 +411,7 @@ def _train_to_lowest(variables: Sequence[keras.Variable], train_epoch: Callable[
 
 
 def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Maps two languages so that averages of translations correlate most (Faruqui and Dyer
-    2014).
-    """
+    """Maps two languages so that translations' averages correlate most (Faruqui and Dyer 2014)."""
     # Faruqui and Dyer learn from pairs of words, as `cca@FILE` does; Rücklé et al. 2018, A.1, Table
     # 5, from aligned words. The SVD of the covariance of whitened sides yields all directions in a
     # second; scikit-learn's CCA needs 20 seconds for each.
@@ -460,9 +444,7 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
 
 
 def _sif(space: Space, bitext: Bitext, seed: int) -> Space:
-    """Weights words by a / (a + p(w)), removes the averages' first direction (Arora et al. 2017,
-    alg. 1).
-    """
+    """Weights words by a / (a + p(w)), removes the first direction (Arora et al. 2017, alg. 1)."""
     # Both steps are linear, so that averages of the rows are SIF's sentence vectors.
     weighted = {}
     for language, words in space.items():

@@ -137,9 +137,7 @@ class LstmCell(Layer):
         )
 
     def call(self, inputs: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
-        """Maps `[batch, 4 * units]` gates, and both states, to the hidden state and the list of
-        both.
-        """
+        """Maps `[batch, 4 * units]` gates and both states to the hidden state and new states."""
         hidden, cell = states
         product = ops.matmul(
             *(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent))

@@ -87,9 +87,7 @@ class Decoder(Layer):
         return self.scores(states, words)
 
     def scores(self, states: Tensor, words: Tensor) -> Tensor:
-        """Maps `[..., dim]` states to `[..., words + 1]` float32 scores of the words and of the
-        end.
-        """
+        """Maps `[..., dim]` states to `[..., words + 1]` float32 scores of words and the end."""
         outputs = self.output_projection(states)
         rows = (ops.cast(rows, outputs.dtype) for rows in (words, self.end))
         scores = [ops.matmul(outputs, ops.transpose(part)) for part in rows]
@@ -222,9 +220,7 @@ class Translation(Task):
         return f"{super().trace_key} {self.languages}"
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
-        """See `Task.prepare`: counts the words; a word outside the sample counts as 0.5
-        occurrences.
-        """
+        """See `Task.prepare`: counts the words; one outside the sample occurred 0.5 times."""
         if not tokenizer.known_words:
             raise UserError(
                 "tasks.translation predicts words, not pieces: set tokenizer.kind=words"
@@ -275,9 +271,7 @@ class Translation(Task):
         return tf.add_n(likelihoods), regularizer, tf.add_n(hits) / 2, columns
 
     def _log_probabilities(self, ids: tf.Tensor, num_tokens: tf.Tensor) -> tf.Tensor:
-        """Returns the log probability that each word, and the end, occurs in a batch of
-        `num_tokens`.
-        """
+        """Returns the log probability that each word or the end occurs in `num_tokens`."""
         assert self._log_frequencies is not None, "call prepare() first"
         expected = tf.cast(num_tokens, tf.float32) * tf.exp(tf.gather(self._log_frequencies, ids))
         return tf.concat([tf.math.log(-tf.math.expm1(-expected)), [0.0]], axis=0)
@@ -300,9 +294,7 @@ class Translation(Task):
 
 
 def _candidates(ids: tf.Tensor, words: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the distinct ids of all replicas' words, their rows, and indices of this replica's
-    words.
-    """
+    """Returns the distinct ids of all replicas' words, their rows, and this replica's indices."""
     all_ids, offset = gather_candidates(ids)
     all_words, _ = gather_candidates(words)
     distinct, indices = tf.unique(all_ids)
