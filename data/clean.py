@@ -39,7 +39,7 @@ def main() -> None:
         from xling_tf.savedmodel.saved_models import find_model
         from xling_tf.sentence_encoder import SentenceEncoder
     with progress("cleaning") as report:
-        # Loads it for the first pairs.
+        # The model is loaded for the first pairs.
         folder, load = find_model(_MODEL.value), cache(SentenceEncoder)
         options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
         paths = Path(_INPUT.value), Path(_OUTPUT.value)

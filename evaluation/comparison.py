@@ -12,7 +12,7 @@ Interval = tuple[float, float]
 Values = NDArray[np.float64]
 
 MIN_DATASETS = 5  # means of fewer have no interval
-# Of examples that are right or wrong.
+# Scores that are shares of examples, each right or wrong.
 _SHARES = ("accuracy", "precision_at_1", "recall_at_1", "error_rate")
 
 

@@ -23,7 +23,7 @@ _COSTS = ("error", "own_language_share", "eigen_similarity", "seconds", "mib", "
 # Printed times 100, as in the papers.
 _FRACTIONS = ("accuracy", "f1", "precision", "recall", "reciprocal_rank", "error", "share")
 _CORRELATIONS = ("pearson", "spearman")
-# No value of these is better.
+# Metrics of which neither high nor low values are better.
 _NEITHER = ("threshold", "steps", "minutes", "own_language_share_by_chance")
 _WORDS = {
     **{f"precision_at_{k}": f"P@{k}" for k in (1, 3, 10)},

@@ -83,12 +83,12 @@ def flops_per_token(encoder: Mapping[str, Any]) -> int:
     """The operations of a token's forward pass through the layers' weights; 0 if unknown."""
     if encoder["kind"] in ("transformer", "bert", "modernbert"):
         width = encoder["hidden_dim" if encoder["kind"] == "transformer" else "embedding_dim"]
-        # Of the feed-forward layer; one is a gate.
+        # Matrices of the feed-forward layer; a ModernBERT has one more, a gate.
         matrices = 3 if encoder["kind"] == "modernbert" else 2
         return (
             2 * encoder["num_layers"] * width * (4 * width + matrices * encoder["intermediate_dim"])
         )
-    # Only its convolutions: the rest is computed once per distinct piece.
+    # Of a CNN, the convolutions alone: the rest is computed once per distinct piece.
     if encoder["kind"] == "cnn":
         widths = sum(width for width in encoder["filter_widths"] if width > 1)
         return 2 * encoder["num_layers"] * encoder["num_filters"] ** 2 * widths

@@ -49,7 +49,8 @@ _DONE = """{output}, {size:.0f} MB: {summary}. Try it:
 
     import tensorflow as tf, tensorflow_text
     encoder = tf.saved_model.load("{output}")
-    encoder(["Where is the station?", "Good night."]) @ tf.transpose(encoder(["Where do the trains leave?"]))
+    texts = ["Where is the station?", "Where do the trains leave?", "Good night."]
+    encoder(texts) @ tf.transpose(encoder(texts))
 
 Train it further with training/main.py --init {quoted}, or learn from it with --teacher {quoted}
 """
@@ -122,7 +123,8 @@ def import_model(source: str | None, output: Path) -> str:
     )
     licence_name = licence or "not stated in its files"
     if source and (similarity := read_similarity(find_model(source))) != "cosine":
-        origin += f" It compares vectors by {similarity}: use the signature `raw`, which does not normalise."
+        origin += f" It compares vectors by {similarity}: use the signature `raw`, which does"
+        origin += " not normalise."
     section = _WEIGHTS.format(origin=origin, licence=licence_name)
     model.export(output, {**files, "README.md": card + section}, module)
     return f"{_describe(model)}, licence {licence_name}"

@@ -43,7 +43,7 @@ _PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
     "file_system_poll_wait_seconds", 1, "Seconds between polls; 0 turns them off.", 0
 )
-# The BatchingParameters.
+# The fields of TensorFlow Serving's BatchingParameters.
 _PARAMETERS = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
 flags.DEFINE_integer("max_batch_size", 1000, "Maximum number of rows in a call of a model.", 1)
 flags.DEFINE_integer(

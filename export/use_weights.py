@@ -79,8 +79,7 @@ weights of the published {NAME} (Yang et al. 2019) quantized, the
 embeddings to 6 bits and the rest to 8. The vectors are therefore near those of the published
 module, but not equal: of one published vector, 20 entries are known, whose cosine to ours is 0.993.
 The package normalises the three branches of the CNN together, and this model each on its own, as
-the published module seems to do;
-the vectors of the two have a cosine of 0.991 on average."""
+the published module seems to do; the vectors of the two have a cosine of 0.991 on average."""
 _ONNX_ORIGIN = f"""The constants of `{{}}`, an ONNX file of the published {NAME}
 (Yang et al. 2019), unchanged; if the file is quantized, so are they."""
 _MODULE_ORIGIN = f"""The variables of a SavedModel, `{{}}`, of the published

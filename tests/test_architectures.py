@@ -102,9 +102,10 @@ from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
 
 texts = json.loads(Path("texts.json").read_text("utf-8"))
 built = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-built.normalizer, built.pre_tokenizer = normalizers.BertNormalizer(),
-pre_tokenizers.BertPreTokenizer() roles = {"unk_token": "[UNK]", "cls_token": "[CLS]", "pad_token":
-"[PAD]", "sep_token": "[SEP]"} special = [*roles.values(), "[MASK]"]
+built.normalizer = normalizers.BertNormalizer()
+built.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+roles = {"unk_token": "[UNK]", "cls_token": "[CLS]", "pad_token": "[PAD]", "sep_token": "[SEP]"}
+special = [*roles.values(), "[MASK]"]
 built.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=300, special_tokens=special))
 built.post_processor = processors.TemplateProcessing(
     "[CLS] $A [SEP]", special_tokens=[(token, row) for row, token in enumerate(special)]
@@ -115,17 +116,20 @@ for name, row in json.loads(Path("rows.json").read_text()).items():
     folder, transformer = Path(name), f"{name}/transformer"
     tokenizer = words
     if pieces := row.pop("pieces", None):
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=f"{pieces}.json", model_max_length=60, **roles)
+        file = f"{pieces}.json"
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=file, model_max_length=60, **roles)
     pooling, dense = row.pop("pooling", "mean"), row.pop("dense", [])
     dtype, size = getattr(torch, row.pop("dtype", "float32")), row.pop("max_shard_size", "1GB")
-    sizes = dict(vocab_size=len(tokenizer), max_position_embeddings=64, pad_token_id=tokenizer.pad_token_id)
+    sizes = dict(vocab_size=len(tokenizer), max_position_embeddings=64)
+    sizes["pad_token_id"] = tokenizer.pad_token_id
     model = AutoModel.from_config(AutoConfig.for_model(row.pop("model_type"), **sizes, **row))
     torch.manual_seed(1)
     for part, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float(part.endswith("norm.weight")), std=0.3)
     model.to(dtype).save_pretrained(transformer, max_shard_size=size)
     tokenizer.save_pretrained(transformer)
-    modules = [Transformer(transformer, model_kwargs=dict(dtype=torch.float32)), Pooling(32, pooling)]
+    encoder = Transformer(transformer, model_kwargs=dict(dtype=torch.float32))
+    modules = [encoder, Pooling(32, pooling)]
     for inputs, outputs, activation, bias in dense:
         modules.append(Dense(inputs, outputs, bias, getattr(torch.nn, activation)()))
     pooled = SentenceTransformer(modules=modules, device="cpu")
@@ -210,7 +214,7 @@ def test_it_is_trained_saved_and_exported_back(folder, tmp_path):
 
 
 @pytest.mark.slow
-# Keras-hub leaves a file open.
+# keras-hub leaves a file open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("name", ["bert", "xlm-roberta"])
 def test_keras_hub_loads_what_is_exported(name, folder, tmp_path):

@@ -210,7 +210,7 @@ def test_a_dry_run_says_what_would_be_done(model, tmp_path):
 def test_a_full_disk_loses_nothing(model, tmp_path):
     texts = [text + ("" if row < 100 else f" {row**999}") for row, text in enumerate(TEXTS)]
     pattern, output = write_texts(tmp_path / "in", texts), tmp_path / "out"
-    # Room for the first shard.
+    # There is room for the first shard.
     with small_disk(40_000), pytest.raises(OSError, match="File too large"):
         encode_files(model, [pattern], output, rows_per_shard=100)
     assert sorted(content(output)) == ["shard-00000.parquet", "vectors.json"]

@@ -41,7 +41,8 @@ CASES = {
             "main-news\theadlines\t2013\t0001\t5.000\tSun\tThe sun\tsource\tlicence\n"
         },
         {
-            "sts/stsb.en.dev": 'sentence1\tsentence2\tscore\n"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'
+            "sts/stsb.en.dev": "sentence1\tsentence2\tscore\n"
+            '"A dog.\tA cat.\t1.5\nSun\tThe sun\t5.000\n'
         },
     ),
     # Pairs without a score were not judged.
@@ -119,7 +120,8 @@ CASES = {
     # A pair without a sentence is left out; one without a label is left to the evaluator.
     "snli": (
         {
-            "snli_1.0/snli_1.0_test.jsonl": '{"gold_label": "-", "sentence1": "A", "sentence2": "B"}\n',
+            "snli_1.0/snli_1.0_test.jsonl": '{"gold_label": "-", "sentence1": "A", '
+            '"sentence2": "B"}\n',
             "multinli_1.0_dev_matched.jsonl": '{"gold_label": "neutral", "sentence1": "A", '
             '"sentence2": ""}\n{"gold_label": "neutral", "sentence1": "A", "sentence2": "B"}\n',
         },
@@ -141,8 +143,9 @@ CASES = {
     # Three stars are neither; of a text 64 words count, here "Bon" and 63 of "encore".
     "cls": (
         {
-            "jp/books/test.review": "<items><item><rating>5.0</rating><summary>Bon</summary><text>"
-            f"{'encore ' * 80}</text></item><item><rating>3.0</rating><text>Bof</text></item></items>",
+            "jp/books/test.review": "<items>"
+            f"<item><rating>5.0</rating><summary>Bon</summary><text>{'encore ' * 80}</text></item>"
+            "<item><rating>3.0</rating><text>Bof</text></item></items>",
             "jp/dvd/test.review": (
                 "<items><item><rating>1</rating><text>A &amp;\nB</text></item></items>"
             ),

@@ -119,7 +119,7 @@ def test_two_replicas_are_one(name, optimizer, normalize, overrides, tmp_path, r
     anchor_weight = 3 if overrides is ANCHORED else 0
     folder = tmp_path / "run"
     two = Replica(two_replicas(), config, name, HALVES, folder, anchor_weight=anchor_weight)
-    # Two have a graph, as in a training; one is faster without.
+    # Two replicas have a graph, as in training; one is faster without.
     request.getfixturevalue("without_graphs")
     one = Replica(
         make_strategy(), config, name, [whole, whole], folder, anchor_weight=anchor_weight

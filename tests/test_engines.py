@@ -25,9 +25,11 @@ SPARK = """
 from pyspark.sql import SparkSession
 from xling_tf.integrations.spark import encode
 
-spark = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled",
-False).getOrCreate() frame = spark.read.parquet("x.parquet").repartition(4) encode(frame, "model",
-"sentence", precision="int8").write.parquet("vectors") spark.stop()
+builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+spark = builder.config("spark.ui.enabled", False).getOrCreate()
+frame = spark.read.parquet("x.parquet").repartition(4)
+encode(frame, "model", "sentence", precision="int8").write.parquet("vectors")
+spark.stop()
 """
 RAY = """
 import logging
@@ -47,8 +49,9 @@ from pathlib import Path
 from xling_tf.integrations.beam import EncodeTexts
 
 FIELDS = [("id", pa.int64()), ("sentence", pa.string())]
-flags = ["--runner=DirectRunner", "--direct_num_workers=2",
-"--direct_running_mode=multi_processing"] if __name__ == "__main__":
+flags = ["--runner=DirectRunner", "--direct_num_workers=2"]
+flags.append("--direct_running_mode=multi_processing")
+if __name__ == "__main__":
     model = str(Path("model").absolute())
     with beam.Pipeline(options=PipelineOptions(flags)) as pipeline:
         rows = pipeline | beam.io.ReadFromParquet("x.parquet") | beam.Reshuffle()

@@ -28,7 +28,7 @@ def test_a_triangle():
     source = np.stack([np.cos(angles), np.sin(angles), 0 * angles, 0 * angles], axis=1)
     target = (np.eye(4)[1:] + np.eye(4)[0]) / np.sqrt(2)
     scores = scores_of(3 * source, 5 * target, pairs_a_sample=3, num_samples=7)
-    # Of any lengths, in each sample.
+    # Lengths of vectors do not count, and every sample gives the same.
     assert scores["eigen_similarity"] == pytest.approx(30 - 16 * np.sqrt(2))
     assert scores["num_pairs"] == 3
 

@@ -324,7 +324,8 @@ for path in filter(Path.is_dir, Path().iterdir()):
         model = StaticModel.from_pretrained(path)
     else:
         from sentence_transformers import SentenceTransformer
-        backend = "torch" if (path / "model.safetensors").exists() else "onnx"  # only a BERT has weights
+        # Only a BERT has weights for torch.
+        backend = "torch" if (path / "model.safetensors").exists() else "onnx"
         model = SentenceTransformer(str(path), backend=backend, device="cpu")
     np.save(f"{path.name}.npy", np.asarray(model.encode(texts), np.float32))
 """

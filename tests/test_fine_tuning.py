@@ -72,7 +72,7 @@ def test_a_model_is_tuned_and_tuned_again_in_its_place(exports, tmp_path, monkey
     # Without a rate, the table stays, as do heads that nothing trains.
     kept = "optimizer.embedding_learning_rate=0"
     settings = (*SETTINGS, kept, "training.precision=mixed_bfloat16")
-    # test_processes.py has more that a call must leave as it was.
+    # A call leaves signal handlers as they were; test_processes.py has more of this kind.
     handler = signal.getsignal(signal.SIGINT)
     changes = {"run_dir": tmp_path / "again", "steps": 4, "settings": settings}
     assert tune(mine, tmp_path, pairs=others, **changes).encode(TEXTS).shape == (len(TEXTS), 8)

@@ -393,18 +393,22 @@ wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
 wordpiece.normalizer = normalizers.BertNormalizer(lowercase=True)
 wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-wordpiece.train_from_iterator(texts[::2], trainers.WordPieceTrainer(vocab_size=300,
-special_tokens=special)) unigram = Tokenizer(models.Unigram()) unigram.pre_tokenizer =
-pre_tokenizers.Metaspace() trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>",
-special_tokens=["<s>", "<unk>", "</s>"]) unigram.train_from_iterator(texts[::2], trainer)
+trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=special)
+wordpiece.train_from_iterator(texts[::2], trainer)
+unigram = Tokenizer(models.Unigram())
+unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+special = ["<s>", "<unk>", "</s>"]
+trainer = trainers.UnigramTrainer(vocab_size=200, unk_token="<unk>", special_tokens=special)
+unigram.train_from_iterator(texts[::2], trainer)
 
 for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
     count = tokenizer.get_vocab_size()
     table = random.normal(size=(count, 16)).astype(np.float32)
+    rounded = (30 * table).clip(-127, 127)
     models = {
         "float32": StaticModel(table, tokenizer, normalize=True),
         "float16": StaticModel(table.astype(np.float16), tokenizer, normalize=True),
-        "int8": StaticModel((30 * table).clip(-127, 127).astype(np.int8), tokenizer, normalize=True),
+        "int8": StaticModel(rounded.astype(np.int8), tokenizer, normalize=True),
         "mapped": StaticModel(
             table[:20], tokenizer, normalize=True,
             weights=random.uniform(size=count), token_mapping=random.integers(0, 20, count),
@@ -415,7 +419,8 @@ for name, tokenizer in {"wordpiece": wordpiece, "unigram": unigram}.items():
         model.save_pretrained(at)
         loaded = StaticModel.from_pretrained(at, force_download=False)
         np.save(at / "vectors.npy", loaded.encode(texts).astype(np.float32))
-    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table), Normalize()])
+    embedding = StaticEmbedding(tokenizer, embedding_weights=table)
+    model = SentenceTransformer(modules=[embedding, Normalize()])
     model.save(str(folder / f"{name}-st"))
     np.save(folder / f"{name}-st" / "vectors.npy", model.encode(texts))
 """
@@ -431,6 +436,6 @@ def test_static_models_give_the_vectors_of_their_libraries(tmp_path):
     assert len(paths) == 10
     for path in paths:
         vectors, expected = Model.from_pretrained(path.parent)(texts), np.load(path)
-        # Model2vec averages in float16.
+        # model2vec averages in float16.
         tolerance = 2e-3 if path.parent.name.endswith("float16") else 1e-5
         np.testing.assert_allclose(vectors, expected, atol=tolerance, err_msg=path.parent.name)

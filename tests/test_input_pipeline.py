@@ -206,7 +206,7 @@ def as_lists(batch):
 
 def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_each_text(monkeypatch):
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: ["GPU:0"])
-    # 16 batches at once, in their order.
+    # 16 batches are made at once, and arrive in order.
     monkeypatch.setattr(input_pipeline, "available_cpus", lambda: 32)
     sampler = make(PAIRS, size=10, pool=1)
     batches = list(make_dataset(PAIRS, sampler.batch, GRAPHS, count=20))
@@ -263,8 +263,8 @@ def test_records_become_examples_of_the_tasks_on_them():
         name: (train.texts(np.arange(len(train))).tolist(), train.lengths.tolist(), train.corpora)
         for name, (train, _) in examples.items()
     }
-    # Column after column; lengths are of the longest one in words, where "我爱你" has 3, a character
-    # each. Tasks without examples are left out.
+    # Column after column; lengths are of the longest one in words. "我爱你" has 3, one each
+    # character. Tasks without examples are left out.
     columns = ["two words", "x", "我爱你", "uno", "y", "ñu"]
     assert found == {
         "translation_ranking_en-es": (

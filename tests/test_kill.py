@@ -37,7 +37,8 @@ for line in sys.stdin:
     if process := os.fork():
         if kill_after != "never":
             time.sleep(float(kill_after))
-            os.kill(process, signal.SIGKILL)  # at its end, too: it has its number until it is waited for
+            # It may have ended: it keeps its number until it is waited for.
+            os.kill(process, signal.SIGKILL)
         print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
         continue
     status = 1

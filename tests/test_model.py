@@ -95,7 +95,7 @@ def test_a_call_takes_texts_in_every_form():
     model = make_model("words and n-grams")
     expected = model(tf.constant(TEXTS[:2])).numpy()
     np.testing.assert_array_equal(model(iter(TEXTS[:2])), expected)
-    # Not a vector for each letter.
+    # One text has one vector, not one for each letter.
     np.testing.assert_allclose(model(TEXTS[0]), expected[:1], atol=1e-6)
     for wrong in ([1, 2], tf.constant([3]), tf.constant([["a"]])):
         with pytest.raises(UserError, match="texts must be"):

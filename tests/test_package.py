@@ -132,7 +132,7 @@ def test_a_new_user_installs_the_wheel_and_follows_the_tour(wheel, tmp_path, mon
     subprocess.run([*install, str(wheel.filename)], check=True)
     monkeypatch.setenv("PATH", f"{site / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(site))
-    # Of folders of the wheel that the tour does not come to.
+    # Programs in folders of the wheel that the tour does not reach.
     for name in ("prepare", "benchmark-speed"):
         done = subprocess.run(
             ["xling-tf", name, "--help"], cwd=tmp_path, capture_output=True, text=True

@@ -110,14 +110,13 @@ SIGNATURES = """
 import inspect, json
 from sentence_transformers import SentenceTransformer
 
-methods = ["__init__", "encode", "encode_query", "encode_document", "similarity",
-"similarity_pairwise"] print(json.dumps({
-    method: [
-        name for name, parameter in inspect.signature(getattr(SentenceTransformer, method)).parameters.items()
-        if name != "self" and parameter.kind != parameter.VAR_KEYWORD
-    ]
-    for method in methods
-}))
+def names(method):
+    parameters = inspect.signature(getattr(SentenceTransformer, method)).parameters.values()
+    return [p.name for p in parameters if p.name != "self" and p.kind != p.VAR_KEYWORD]
+
+methods = ["__init__", "encode", "encode_query", "encode_document"]
+methods += ["similarity", "similarity_pairwise"]
+print(json.dumps({method: names(method) for method in methods}))
 """
 
 

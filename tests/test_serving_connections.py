@@ -82,7 +82,8 @@ def test_places_that_are_in_use_give_503_to_others_but_not_to_health(server):
 @pytest.mark.parametrize(
     "fields",
     [
-        b"Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAA\r\n"
+        b"Connection: Upgrade, HTTP2-Settings\r\n"
+        b"HTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABkAAQBAAAA\r\n"
         b"Upgrade: h2c\r\nUser-Agent: Java-http-client/21\r\n",
         b"User-Agent: curl/8\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
         b"HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n",

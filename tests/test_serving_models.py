@@ -45,7 +45,7 @@ def test_the_largest_number_is_served_and_its_successor_replaces_it(tmp_path):
     put_export(tmp_path / "m" / "11", 11)
     model.poll()
     assert (answering(model), states(model)) == (11, {10: "END", 11: "AVAILABLE"})
-    # OpenVINO's client asks for 0.
+    # OpenVINO's client asks for version 0.
     assert model.servable("11") is model.servable("0") is model.servable()
     for version in ("10", "12", "011"):
         with pytest.raises(ServingError, match=f"version {version} of model m is not served"):

@@ -411,7 +411,7 @@ def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, co
             {"tokenizer_config": {"truncation_side": "left"}},
             'truncation_side must be "right", got "left"',
         ),
-        # It moves BERT's positions.
+        # Padding on the left moves BERT's positions.
         ({"tokenizer_config": {"padding_side": "left"}}, "padding_side"),
         ({"tokenizer_config": {"tokenizer_class": "RoFormerTokenizer"}}, "RoFormerTokenizer"),
         ({"sentence_bert_config": {"query_length": 32}}, "query_length .* left out, got 32"),

@@ -82,7 +82,7 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
             return compile_step(trainer, phase, task)
 
         def recorded_step(trainer, phase):
-            # What the trainer was made with: no weight has changed, and no step counts.
+            # The trainer is as it was made: no weight has changed, and no step counts.
             if not steps:
                 for name, variable in trainer.model.weights.items():
                     np.testing.assert_array_equal(variable.numpy(), start[name])

@@ -13,7 +13,7 @@ from xling_tf.errors import UserError
 
 PROGRAM = "data/translate.py"
 NLI = "nli/snli.en.train.tsv"
-# With it, all of the training part is for training.
+# With this file, the training part is used for training alone.
 DEV = {"nli/snli.en.dev.tsv": "neutral\tno\tyes\n"}
 # 300 pairs of 100 premises, and 400 questions, of which a tenth is held out.
 FILES = {

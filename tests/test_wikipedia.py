@@ -28,7 +28,7 @@ def test_pages_that_are_no_articles_say_why():
 
 
 def test_what_is_no_prose_is_dropped():
-    text = """{{Ficha|nombre={{x}}}}'''Ada''' (en {{lang|en|x}}; 1815) [[wrote|writes]].<ref>No.</ref>
+    text = """{{Ficha|nombre={{x}}}}'''Ada''' (en {{lang|en|x}}; 1815) [[wrote|writes]].<ref>n</ref>
 <!-- no -->[[Archivo:a.jpg|thumb|Un [[pie]] de foto]][[File:b.jpg]]
 {| class="wikitable"
 ! no !! no
@@ -55,8 +55,8 @@ def test_markup_becomes_plain_text():
         "one<ref>two <ref name=a/> three<ref>four</ref><!-- five <!-- six --> seven": [
             "one<ref>two three seven"
         ],
-        "H<sub>2</sub>O &amp; ''so'' [[on]]&nbsp;– '''[[x|bold]]'''s.<br/>Next [[:Category:A|a]].": [
-            "H2O & so on – bolds. Next a."
+        "H<sub>2</sub>O &amp; ''so'' [[on]]&nbsp;– '''[[x|bold]]'''s.<br/>A [[:Category:A|b]].": [
+            "H2O & so on – bolds. A b."
         ],
         "It is 3 < 4 and a <b>bold</b> word <i.": ["It is 3 < 4 and a bold word <i."],
         "* One\n* Two\n: Three\n<p>Four</p>Five": ["One", "Two", "Three", "Four", "Five"],

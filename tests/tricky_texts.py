@@ -3,9 +3,9 @@
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 
 # What rules look at, and what splits or joins words.
-_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤ ½
-    ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا ａｂ 我爱北京 カー ひらがなー
-    ー 한국어 𠮷 😀 👍🏽 👩‍👩‍👧 🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
+_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤
+    ½ ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا ａｂ 我爱北京 カー
+    ひらがなー ー 한국어 𠮷 😀 👍🏽 👩‍👩‍👧 🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
 FRAGMENTS = [
     *_VISIBLE.split(),
     *("e\u0301", "\0", "\x7f", "\x85", "\u00a0", "\u200b", "\u200d", "\u202e", "\u3000", "\ufeff"),

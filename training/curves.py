@@ -10,15 +10,16 @@ import numpy as np
 
 from xling_tf.files import replacing
 
-# Charts in a row; pixels of a chart and around it.
+# Charts in a row; width and height of a chart, and the margin around it, in pixels.
 _COLUMNS, _WIDTH, _HEIGHT, _MARGIN = 3, 240, 120, 28
 _MOST_POINTS = 40  # each is the mean of equally many steps
 _STYLE = """svg { background: #fff } text { font: 12px system-ui, sans-serif; fill: #1b2430 }
-.faint { fill: #55606e } line { stroke: #c5ccd6 } .held-out { stroke: #b45309; stroke-dasharray: 4 3 }
+.faint { fill: #55606e } line { stroke: #c5ccd6 }
+.held-out { stroke: #b45309; stroke-dasharray: 4 3 }
 polyline { fill: none; stroke: #1d4ed8; stroke-width: 1.5 }
 @media (prefers-color-scheme: dark) {
-  svg { background: #12161c } text { fill: #e6eaf0 } .faint { fill: #9aa6b6 } line { stroke: #3a4553 }
-  .held-out { stroke: #f0a35e } polyline { stroke: #8ab4ff } }"""
+  svg { background: #12161c } text { fill: #e6eaf0 } .faint { fill: #9aa6b6 }
+  line { stroke: #3a4553 } .held-out { stroke: #f0a35e } polyline { stroke: #8ab4ff } }"""
 
 
 def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> None:
@@ -40,7 +41,8 @@ def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> No
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
         f"<title>Losses by step</title><desc>At step {last_step}: {escape(ends)}.</desc>",
         f"<style>{_STYLE}</style>",
-        f'<text class="faint" x="{_MARGIN / 2}" y="14">Losses to step {last_step}; dashed: held out</text>',
+        f'<text class="faint" x="{_MARGIN / 2}" y="14">',
+        f"Losses to step {last_step}; dashed: held out</text>",
         *charts,
         "</svg>\n",
     ]
@@ -72,7 +74,8 @@ def _chart(
     top = number // _COLUMNS * (_HEIGHT + 2 * _MARGIN) + 2.5 * _MARGIN
     parts = [
         f'<g transform="translate({left},{top})">',
-        f'<text y="-22">{escape(task.replace("_", " "))}</text><text class="faint" y="-7">{ends}</text>',
+        f'<text y="-22">{escape(task.replace("_", " "))}</text>',
+        f'<text class="faint" y="-7">{ends}</text>',
         *lines,
         f'<polyline points="{curve}"/></g>',
     ]

@@ -14,7 +14,8 @@ def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
     Example:
         >>> from xling_tf.settings import to_dict
-        >>> [line for line in setting_lines(to_dict(ExperimentConfig())) if line.startswith("heads.")]
+        >>> lines = setting_lines(to_dict(ExperimentConfig()))
+        >>> [line for line in lines if line.startswith("heads.")]
         ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
     """
     for name, value in values.items():

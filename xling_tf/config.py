@@ -154,7 +154,7 @@ class WordsConfig(TokenizerConfig):
     # Number of each language's most frequent words to add to those of the corpora.
     common_words: Count = 0
     num_oov_buckets: Positive = 10_000  # hash buckets for unknown words; 2019, sec. 3.2
-    # 2019, sec. 3.2; empty for words without n-grams (sec. 5.1).
+    # Sizes of character n-grams (2019, sec. 3.2); none for words alone (sec. 5.1).
     ngram_sizes: DifferentSizes = (3, 4)
     num_ngram_buckets: Positive = 200_000  # 2019, sec. 3.2
 
@@ -300,7 +300,7 @@ class ModernBertConfig(BertConfig):
     max_positions: Positive = 8192
     epsilon: NotNegative = 1e-5
     global_attn_every_n_layers: Positive = 3  # the first of so many layers attends to whole texts
-    # Width of the others' window; half of it on each side of a token.
+    # Width of the other layers' window, half of it on each side of a token.
     local_attention: Positive = 128
     global_rope_theta: NotNegative = 160_000.0  # bases of the rotations by positions
     local_rope_theta: NotNegative = 10_000.0
@@ -461,7 +461,7 @@ class ModelInfo:
     similarity: SimilarityConfig = SimilarityConfig()  # how vectors were compared in training
     # Texts that are put before inputs, by name, as in sentence-transformers: {"query": "query: "}.
     prompts: Mapping[str, str] = field(default_factory=dict)
-    # For inputs that are not known to be queries or documents.
+    # Prompt of inputs that are not known to be queries or documents.
     default_prompt_name: str | None = None
     # Slope and intercept of the log odds that two sentences mean the same, by their cosine, if
     # calibrated.
@@ -591,7 +591,7 @@ class TrainingConfig(Section, name="training"):
     bow_batch: Positive = 1024  # examples per batch of this phase
     bow_rate: NotNegative = 1.0  # multiplies the average's learning rates in the later phase
     seed: Count = 1
-    # The faster one on this machine.
+    # "auto" takes the faster one on this machine.
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"
     checkpoint_minutes: NotNegative = 3.0
 

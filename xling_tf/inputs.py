@@ -8,7 +8,7 @@ import numpy as np
 
 from xling_tf.errors import UserError
 
-# Wheels have a copy of that file.
+# Wheels copy that file, so the rule stands there.
 from xling_tf.savedmodel.word_averages import is_blank as is_blank
 
 # One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data

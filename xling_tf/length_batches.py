@@ -98,7 +98,8 @@ def encode_in_batches(
 
     Example:
         >>> count_letters = lambda texts: np.array([[len(text)] for text in texts])
-        >>> encode_in_batches(count_letters, ["a", "bcd", "ef"], max_rows=2, max_length=100).tolist()
+        >>> texts = ["a", "bcd", "ef"]
+        >>> encode_in_batches(count_letters, texts, max_rows=2, max_length=100).tolist()
         [[1], [3], [2]]
     """
 

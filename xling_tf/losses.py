@@ -57,7 +57,8 @@ def correlation_distance(similarities: Tensor, scores: Tensor) -> Tensor:
 
     Example:
         >>> import numpy as np
-        >>> print(correlation_distance(np.array([0.0, 0.5, 1.0], "float32"), np.array([1, 3, 2])).numpy())
+        >>> similarities = np.array([0.0, 0.5, 1.0], "float32")
+        >>> print(correlation_distance(similarities, np.array([1, 3, 2])).numpy())
         0.5
     """
     centred, centred_scores = (x - ops.mean(x) for x in (similarities, ops.cast(scores, "float32")))

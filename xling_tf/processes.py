@@ -39,8 +39,8 @@ def require_not_forked() -> None:
     if _is_forked:
         raise UserError(
             "TensorFlow does not work in a process that was forked from one that had used it; "
-            "load models "
-            'after the fork (gunicorn without preload_app), or use multiprocessing.get_context("spawn")'
+            "load models after the fork (gunicorn without preload_app), or use "
+            'multiprocessing.get_context("spawn")'
         )
 
 
@@ -73,7 +73,7 @@ def quiet_tensorflow() -> Iterator[None]:
     level = os.environ.get(
         "TF_CPP_MIN_LOG_LEVEL", "" if "tensorflow" in sys.modules else QUIET_LEVEL
     )
-    # None: the program was started without standard error.
+    # Standard error is None if the program was started without it.
     if level != QUIET_LEVEL or sys.stderr is None:
         yield
         return
@@ -97,6 +97,6 @@ def _prepare_gpus(tf: Any) -> None:
         # TF32 would round the factors to 10 bits.
         tf.config.experimental.enable_tensor_float_32_execution(False)
         for gpu in gpus:
-            # The process has used it, or divided it, before.
+            # Fails if the process has used or divided the GPU before.
             with suppress(RuntimeError, ValueError):
                 tf.config.experimental.set_memory_growth(gpu, True)

@@ -88,7 +88,7 @@ class SentenceEncoder:
     _takes_contexts = False
     # Makes a model's input of texts.
     _to_input: Callable[[list[str]], Any] = staticmethod(string_tensor)
-    # The constructor's, if the model was loaded by its name.
+    # The constructor's arguments, if the model was loaded by its name.
     _arguments: tuple[str, str] | None = None
 
     def __init__(
@@ -112,7 +112,7 @@ class SentenceEncoder:
             )
             model, info = _opened(find_model(model))
         embed, raw = model, None
-        # A `Model`: here, `encode` puts prompts before texts.
+        # This is a `Model`: `encode` puts prompts before its texts.
         if hasattr(model, "encoder_settings"):
             info, raw, embed = asdict(model.info), model.raw, _scaled(model.raw)
         roles = {"query": "", "document": ""}
@@ -306,8 +306,7 @@ class SentenceEncoder:
 
         Returns:
             `[rows, ...]`: an array, or a list of strings; without the axis of rows if all inputs
-                are single
-            texts. If the signature has several outputs, a dictionary of them by name.
+            are single texts. If the signature has several outputs, a dictionary of them by name.
 
         Raises:
             UserError: The model has no such signature, the signature has other inputs, or it

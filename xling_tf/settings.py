@@ -33,9 +33,10 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
 
     Example:
         >>> from xling_tf.config import ExperimentConfig
-        >>> apply_overrides(ExperimentConfig(), ["tokenizer.ngram_sizes=3,4,5"]).tokenizer.ngram_sizes
+        >>> preset = ExperimentConfig()
+        >>> apply_overrides(preset, ["tokenizer.ngram_sizes=3,4,5"]).tokenizer.ngram_sizes
         (3, 4, 5)
-        >>> apply_overrides(ExperimentConfig(), ["encoder.hidden_dim=64", "encoder.kind=static"]).encoder
+        >>> apply_overrides(preset, ["encoder.hidden_dim=64", "encoder.kind=static"]).encoder
         StaticConfig(embedding_dim=320, hidden_dim=64)
     """
     values, pairs = to_dict(config), []

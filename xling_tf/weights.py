@@ -111,8 +111,8 @@ def read_saved_model_weights(folder: Path) -> Weights:
     from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
     message = (
-        f"{folder} must be a model exported by this version of xling_tf, but its weights have no names "
-        "({error}); export or train it again"
+        f"{folder} must be a model exported by this version of xling_tf, but its weights have no "
+        "names ({error}); export or train it again"
     )
     with as_user_error(message, LookupError, RuntimeError, ValueError, tf.errors.OpError):
         reader = tf.train.load_checkpoint(str(folder / "variables" / "variables"))

@@ -53,8 +53,8 @@ def encode_batches(
 
     Example:
         >>> batch = pa.record_batch({"id": [7, 8], "text": ["1 2", "3 4"]})
-        >>> encoder = SentenceEncoder(lambda texts: [[float(x) for x in t.split()] for t in texts.numpy()])
-        >>> next(encode_batches([batch], encoder)).to_pydict()
+        >>> numbers = lambda texts: [[float(x) for x in text.split()] for text in texts.numpy()]
+        >>> next(encode_batches([batch], SentenceEncoder(numbers))).to_pydict()
         {'id': [7, 8], 'text': ['1 2', '3 4'], 'vector': [[1.0, 2.0], [3.0, 4.0]]}
     """
     encoder = model if isinstance(model, SentenceEncoder) else load_once(fspath(model))
@@ -83,7 +83,7 @@ def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
         f"expected texts in the column {name}, but it holds {column.type}; choose another column"
     )
     with as_user_error(message, pa.ArrowNotImplementedError):
-        # From strings, null, and any of Arrow's types of bytes.
+        # Works for strings, null and all of Arrow's types of bytes.
         column = column.cast(pa.large_binary())
     with as_user_error(
         f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid
@@ -117,7 +117,7 @@ def model_archive(model: str | PathLike[str]) -> Path:
 @cache
 def _packed(folder: Path, name: str) -> Path:
     archive = folder_of_this_process() / f"{name}.tar"
-    # Files of Hugging Face's cache are links.
+    # Files in Hugging Face's cache are links.
     with tarfile.open(archive, "w", dereference=True) as file:
         file.add(folder, folder.name)
     return archive

@@ -91,11 +91,11 @@ class TextFiles:
     files: Sequence[InputFile]
     text_column: str  # the only column of plain lines
     columns: Sequence[str] | None = None  # to keep; None keeps all
-    # False: tables do not begin with the names of their columns: they are f0, f1, ...
+    # False if tables do not begin with the names of their columns, which are then f0, f1, ...
     header: bool = True
     skip_damaged: bool = False  # skips and counts damaged rows, and the rest of damaged files
     schema: pa.Schema | None = None  # the columns' types, which the first rows set
-    # "empty texts", "damaged rows", "damaged files".
+    # Counts of "empty texts", "damaged rows" and "damaged files".
     counts: Counter[str] = field(default_factory=Counter)
     bytes_read: int = 0
 

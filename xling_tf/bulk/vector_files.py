@@ -135,7 +135,7 @@ class VectorFolder:
     """The finished output of `encode_files`."""
 
     path: Path
-    # "model" (a checksum), "precision", "dim", "counts" and other settings.
+    # Has "model" (a checksum), "precision", "dim", "counts" and other settings.
     description: Mapping[str, Any]
 
     @classmethod

@@ -95,7 +95,8 @@ def language_in(name: Any) -> str:
     none.
 
     Example:
-        >>> [language_in(name) for name in ("Spanish", "text_es", "es-ES", "translation.zh_Hans", "title")]
+        >>> names = ("Spanish", "text_es", "es-ES", "translation.zh_Hans", "title")
+        >>> [language_in(name) for name in names]
         ['es', 'es', 'es_es', 'zh_hans', '']
     """
     words = [
@@ -124,8 +125,10 @@ def roles_of(names: Sequence[Any], order: Sequence[str] = ()) -> list[str | None
     They are in the order of the columns, or in `order`, if columns are named by these languages.
 
     Example:
-        >>> roles_of(["idx", "label", "sentence1", "sentence2"]), roles_of(["id", "text_es", "text_en"])
-        ([None, 'score', 'first', 'second'], [None, 'first', 'second'])
+        >>> roles_of(["idx", "label", "sentence1", "sentence2"])
+        [None, 'score', 'first', 'second']
+        >>> roles_of(["id", "text_es", "text_en"])
+        [None, 'first', 'second']
     """
     roles = [role_of(name) for name in names]
     if any(roles):

@@ -151,7 +151,7 @@ def _roles(names: Sequence[str], languages: Sequence[str]) -> list[str | None]:
     if not any(roles) and len(by_language) < 3:
         return []
     counts = [roles.count(role) for role in ("first", "second", "score")]
-    # Or one of more languages.
+    # Of columns in three or more languages, the others are left out.
     chosen = by_language if any(roles) and not any(map(role_of, names)) else []
     unknown = [
         name

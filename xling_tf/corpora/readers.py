@@ -46,7 +46,7 @@ class Reading(Generic[R]):
     rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]]
     num_records: int = 0  # read so far
     malformed: Counter[str] = field(default_factory=Counter)  # lines left out so far, by reason
-    # The first line numbers, by reason.
+    # Numbers of the first lines left out, by reason.
     first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[R, str | None]]:

@@ -49,7 +49,7 @@ class HashedCorpus(NamedTuple):
     texts: NDArray[np.uint64]  # [texts of all corpora]
     first: NDArray[np.int64]  # [records], the position of each record's first text in `texts`
     num_texts: NDArray[np.int32]  # [records]
-    # [records], of each record's document; empty if the type has none.
+    # [records] hashes of each record's document; empty if the type has none.
     documents: NDArray[np.uint64]
 
     def column(self, field: str) -> NDArray[np.uint64]:
@@ -61,7 +61,7 @@ class Division(NamedTuple):
     """The parts of the records of a corpus, and why some of them are not in training."""
 
     parts: NDArray[np.int8]  # [records], values of `Part`
-    # [records], that may be used: fewer if a negative is a held-out text.
+    # [records] numbers of texts that may be used: fewer if a negative is held out.
     num_texts: NDArray[np.int32]
     # Records left out, as they share a text with a held-out record of their own type.
     num_shared: int

@@ -34,7 +34,8 @@ class BertEncoder(TokenEncoder):
         UserError: Sentences may have more tokens than there are positions.
 
     Example:
-        >>> encoder = BertEncoder(num_words=10, max_tokens=4, embedding_dim=8, num_heads=2, num_layers=1)
+        >>> sizes = {"embedding_dim": 8, "num_heads": 2, "num_layers": 1}
+        >>> encoder = BertEncoder(num_words=10, max_tokens=4, **sizes)
         >>> encoder.build_variables()
         >>> [tuple(variable.shape) for variable in encoder.variables[:3]]
         [(512, 8), (10, 8), (8,)]

@@ -29,7 +29,8 @@ class TransformerEncoder(TokenEncoder):
             arguments of every Keras layer.
 
     Example:
-        >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, hidden_dim=8, num_heads=2, num_layers=1)
+        >>> sizes = {"hidden_dim": 8, "num_heads": 2, "num_layers": 1}
+        >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, **sizes)
         >>> encoder.build_variables()
         >>> encoder.count_params()
         40912

@@ -76,8 +76,8 @@ class _Cache:
             return vectors
 
         message = (
-            f"the embeddings {self._path or 'in a temporary file'} must be readable and writable, but SQLite "
-            "says '{error}'; make room on the disk or, if the file is damaged, remove it"
+            f"the embeddings {self._path or 'in a temporary file'} must be readable and writable, "
+            "but SQLite says '{error}'; make room on the disk or, if the file is damaged, remove it"
         )
         with as_user_error(message, sqlite3.DatabaseError):
             self._connection.executescript(_SCHEMA)

@@ -78,7 +78,7 @@ def _open_saved_model(specification: str) -> Embedder:
         inputs,
         call,
         name=description["folder"],
-        # Because published modules pad the whole batch to its longest text.
+        # Published modules pad the whole batch to its longest text.
         batch_limits=BatchLimits(),
         checksum=checksum(folder),
         description=description,

@@ -53,7 +53,8 @@ class Embedder:
     `NLI_LABELS`.
 
     Example:
-        >>> embedder = Embedder(name="lengths", sentences=lambda texts: np.array([[len(t)] for t in texts]))
+        >>> lengths = lambda texts: np.array([[len(text)] for text in texts])
+        >>> embedder = Embedder(name="lengths", sentences=lengths)
         >>> embedder(["a", "bc"]).tolist()
         [[1], [2]]
         >>> embedder.encode_responses(["a"], ["a. b."]).tolist()
@@ -64,13 +65,13 @@ class Embedder:
     sentences: Encode  # n texts to `[n, dim]`
     raw: Encode | None = None  # the same, in the encoder's own lengths
     questions: Encode | None = None
-    # N answers, their n contexts.
+    # From n answers and their n contexts.
     responses: Callable[[list[str], list[str]], np.ndarray] | None = None
-    # Premises, hypotheses: `[n, 3]`.
+    # From premises and hypotheses to `[n, 3]` probabilities.
     inference: Callable[[list[str], list[str]], np.ndarray] | None = None
-    # Of these functions; None: they take any number of texts.
+    # Limits of these functions' batches; None if they take any number of texts.
     batch_limits: BatchLimits | None = None
-    # Of the vectors; None if changes go unnoticed: vectors are not stored.
+    # Identifies the model; None if its changes go unnoticed, so that vectors are not stored.
     checksum: str | None = None
     # Settings and origin, for result files.
     description: Mapping[str, Any] = field(default_factory=dict)

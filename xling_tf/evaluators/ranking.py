@@ -11,7 +11,7 @@ from xling_tf.search.neighbours import nearest
 
 # Scores that differ by less than the rounding error of vectors in float32 are ties.
 TIE = 1e-6
-# That a search finds: ten right answers of a query, the query itself, and a wrong one.
+# What a search finds: ten right answers of a query, the query itself, and a wrong one.
 _NEIGHBOURS = 12
 _SCORES_PER_CHUNK = 2**23
 

@@ -278,7 +278,7 @@ SUITES = (
     data.Suite(
         name="mixed_pool",
         title="A translation among the sentences of all languages at once",
-        # LAReQA, whose candidates are answers in 11 languages.
+        # This is LAReQA, whose candidates are answers in 11 languages.
         source="compare Roy et al. 2020, sec. 2",
         layout=_MULTILINGUAL_LAYOUT,
         find=lambda folder, seed: data.parallel_datasets(

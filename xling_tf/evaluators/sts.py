@@ -20,7 +20,7 @@ Scored = Sequence[tuple[str, str, float]]  # two sentences, and their similarity
 
 _Translated = Mapping[str, tuple[Path, Scored]]  # a file and its rows, by language
 
-# "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning.
+# This is "mostly equivalent" in the annotators' instructions: pairs graded lower differ in meaning.
 _SAME = 4.0
 # The angles (in radians) of equal vectors differ by rounding errors of about 1e-8.
 _CONSTANT = 1e-6
@@ -47,7 +47,7 @@ class SemanticTextualSimilarity:
         self._indices = indices.reshape(-1, 2).T
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Returns "pearson_angular", "spearman_angular" (0 if similarities are equal), "num_pairs"."""
+        """Returns "pearson_angular", "spearman_angular" (0 if all are equal) and "num_pairs"."""
         first, second = encode_units(encode, list(self._texts))[self._indices]
         similarities = -np.arccos(np.clip(np.sum(first * second, axis=1), -1.0, 1.0))
         pearson, spearman = correlations(similarities, self.gold)

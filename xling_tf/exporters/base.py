@@ -39,7 +39,7 @@ class Source(NamedTuple):
     folder: Path
     model: Model
     encode: Encode  # by the SavedModel: `[texts, hidden_dim]`
-    # Corpora with texts like those that the model will see; None: the built-in sample.
+    # Corpora of texts like those that the model will see; None for the built-in sample.
     data: Path | None
 
     @property

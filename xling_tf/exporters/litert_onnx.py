@@ -31,10 +31,8 @@ In Python, without TensorFlow:
 
 `{model}` maps `ids`, int32 `[batch, tokens]` padded with 0, and `lengths`, int32 `[batch]`, to
 `outputs`, float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of
-unknown words.
-`{vocabulary}` and `runtime.json` describe the tokenizer. In other programming languages, use the
-format
-`sentence-transformers`, whose tokenizer their libraries can read.
+unknown words. `{vocabulary}` and `runtime.json` describe the tokenizer. In other programming
+languages, use the format `sentence-transformers`, whose tokenizer their libraries can read.
 """
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 

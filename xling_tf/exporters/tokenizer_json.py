@@ -94,7 +94,7 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     if spaces.remove_extra_whitespaces:
         steps += [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
     scheme = "always" if spaces.add_dummy_prefix else "never"
-    # So that added tokens can be of spaces.
+    # Added tokens may consist of spaces.
     if model.trainer_spec.model_type == sp.BPE and scheme == "never":
         steps.append(normalizers.Replace(" ", "▁"))
     else:

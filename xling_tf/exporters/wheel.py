@@ -60,7 +60,7 @@ _CARD = """# {name}
     pip install {module}-{version}-py3-none-any.whl
 
     import {module} as model
-    model.encode(["Hola", "Hello"])                              # float32 [2, {dim}], of unit length
+    model.encode(["Hola", "Hello"])  # float32 [2, {dim}], of unit length
     model.similarity("Where is the station?", "¿Dónde está la estación?")
     model.semantic_search("station", ["Der Bahnhof ist dort.", "J'aime le chocolat."])
     model.embed_documents(["Hola"]), model.embed_query("Hello")  # LangChain's interface
@@ -80,8 +80,9 @@ The weights are those of the model {model}. Base model: {base_model}. Licence of
 
 Changes: {changes}
 """
-_AVERAGES_CHANGED = """xling_tf folded the projection of sentences into the vectors of words, kept the
-principal components and the most frequent words and character n-grams of these, and rounded all to 8 bits."""
+_AVERAGES_CHANGED = """xling_tf folded the projection of sentences into the vectors of words, kept
+the principal components and the most frequent words and character n-grams of these, and rounded
+all to 8 bits."""
 _PIECES_CHANGED = "xling_tf converted the model to ONNX, and rounded its weights to 8 bits."
 # The sections of a model's card that say where its weights are from, the best first.
 _ORIGINS = ("Where the weights are from", "Training")

@@ -40,8 +40,8 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     training.
     """
     message = (
-        f"{folder} must hold a model as its library has saved it, but a file lacks something or was changed "
-        "({error}); download it again"
+        f"{folder} must hold a model as its library has saved it, but a file lacks something or "
+        "was changed ({error}); download it again"
     )
     with as_user_error(message, AttributeError, LookupError, OverflowError, TypeError, ValueError):
         modules = read_settings(folder / _MODULES, [])

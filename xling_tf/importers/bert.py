@@ -37,7 +37,7 @@ class Family(NamedTuple):
     # Settings that change what the layers compute, with the value they need.
     required: Mapping[str, Any] = {}
     tables: tuple[str, ...] = (WORDS, POSITIONS, TYPES)  # the last two may be missing
-    # Ours and theirs, outside blocks.
+    # Norms outside blocks: our names and theirs.
     norms: Mapping[str, str] = {"embedding_norm": "embeddings.LayerNorm"}
     first_is_normed: bool = False  # the first block's input is normalised already
     has_offset: bool = False  # the first position is that after the padding's id, as in fairseq

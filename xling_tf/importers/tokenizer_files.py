@@ -41,16 +41,19 @@ _UNIGRAM = (
     r"(?P<strip>Strip strip_left=(?P<left>true|false) strip_right=(?P<right>true|false); )?"
     r'(?P<collapse>Replace content="(?P<space>[ ▁])" pattern=\{"Regex": " \{2,\}"\}; )?'
     r"(?P<split>WhitespaceSplit; )?Metaspace(?: add_prefix_space=(?P<prefix>true|false))?"
-    r'(?: prepend_scheme="(?P<scheme>always|first|never)")? replacement="▁"(?: split=(?P<words>true|false))?'
+    r'(?: prepend_scheme="(?P<scheme>always|first|never)")? replacement="▁"'
+    r"(?: split=(?P<words>true|false))?"
     r'(?: str_rep="▁")?; Unigram(?: byte_fallback=(?:true|false))? unk_id=\d+; '
 )
 # As Gemma's and Llama's, without and with a space before a text.
 _BPE = (
     r'(?:NFC; )?(?:Replace content="▁" pattern=\{"String": " "\}; '
     r'(?:Split behavior="MergedWithPrevious" invert=false pattern=\{"String": " "\}; )?'
-    r'|Metaspace prepend_scheme="(?P<scheme>always|first|never)" replacement="▁" split=(true|false); )'
+    r'|Metaspace prepend_scheme="(?P<scheme>always|first|never)" replacement="▁" '
+    r"split=(true|false); )"
     r'BPE byte_fallback=true continuing_subword_prefix=(?:null|"") dropout=null '
-    r'end_of_word_suffix=(?:null|"") fuse_unk=(?:true|false)(?: ignore_merges=false)? unk_token="[^"]+"; '
+    r'end_of_word_suffix=(?:null|"") fuse_unk=(?:true|false)(?: ignore_merges=false)? '
+    r'unk_token="[^"]+"; '
 )
 _MAX_ROWS = LIMITS["ids"]  # of a vocabulary
 _Settings = dict[str, Any]
@@ -199,7 +202,7 @@ def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Set
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
-    # Another class has rules of its own.
+    # Classes that are not a BERT's have rules of their own.
     if not _BERTS.fullmatch(config.get("tokenizer_class", "")):
         names = ("tokenize_chinese_chars", "do_lower_case", "strip_accents")
         config = dict(zip(names, rules, strict=True))
@@ -298,7 +301,7 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
         token for token, flags in found.items() if token[:1] == "▁" and not flags["normalized"]
     }:
         _require_longest(merges, runs)
-    # The others never meet.
+    # Merges that give or use a token found whole never apply.
     merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]
     made = [piece for piece, _ in groupby(map("".join, merges))]
     pieces = {*made, *(token for token in source["vocab"] if len(token) == 1)} - found.keys()

@@ -25,7 +25,8 @@ class MtebEncoder:
         >>> import mteb  # doctest: +SKIP
         >>> url = "rest:http://127.0.0.1:8501/v1/models/en-es"  # doctest: +SKIP
         >>> model = MtebEncoder(url)  # doctest: +SKIP
-        >>> mteb.evaluate(model, mteb.get_tasks(["STS17"], languages=["eng", "spa"]))  # doctest: +SKIP
+        >>> tasks = mteb.get_tasks(["STS17"], languages=["eng", "spa"])  # doctest: +SKIP
+        >>> mteb.evaluate(model, tasks)  # doctest: +SKIP
     """
 
     def __init__(self, model: str) -> None:

@@ -64,7 +64,7 @@ class EmbeddingTable(Layer):
         stddev: Standard deviation of the initial values.
     """
 
-    # Maps `[n]` ids to rows if an export quantizes the table.
+    # Maps `[n]` ids to rows; set if an export quantizes the table.
     stored: Callable[[Any], Any] | None = None
 
     def __init__(self, num_rows: int, dim: int, stddev: float, **kwargs: Any) -> None:

@@ -31,10 +31,12 @@ _TEXT_OPS = (
 )
 _NEEDS = {
     False: "TensorFlow and nothing else",
-    True: "TensorFlow and, imported before the model is loaded, tensorflow-text of the same version",
+    True: "TensorFlow and, imported before the model is loaded, the same version of "
+    "tensorflow-text",
 }
 _MATRYOSHKA = """
-It was trained so that its vectors can be cut to their first {dims} dimensions and normalised again."""
+It was trained so that its vectors can be cut to their first {dims} dimensions and normalised
+again."""
 _TRAINING = """
 ## Training
 

@@ -35,8 +35,8 @@ class QuantizedTable(tf.Module):
         name: Name of the variables.
 
     Example:
-        >>> table = QuantizedTable(np.array([[1.0, -0.5]], np.float32), "int8")  # 127 and -64 times 1 / 127
-        >>> print(table([0]).numpy().round(3))
+        >>> table = QuantizedTable(np.array([[1.0, -0.5]], np.float32), "int8")
+        >>> print(table([0]).numpy().round(3))  # 127 and -64 times 1 / 127
         [[ 1.    -0.504]]
     """
 

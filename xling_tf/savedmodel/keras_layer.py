@@ -32,8 +32,9 @@ class KerasEncoder(keras.layers.Layer):
         UserError: There is no such model, or the input of the layer is not of strings.
 
     Example:
+        >>> encoder = KerasEncoder("exported/en-es")  # doctest: +SKIP
         >>> model = keras.Sequential(
-        ...     [keras.Input((), dtype="string"), KerasEncoder("exported/en-es"), keras.layers.Dense(3)]
+        ...     [keras.Input((), dtype="string"), encoder, keras.layers.Dense(3)]
         ... )  # doctest: +SKIP
         >>> model.compile("adam", "mse")  # doctest: +SKIP
     """

@@ -73,7 +73,7 @@ class ExportedModule(SentenceSignature):
                 weights |= {full: variable.value for full, variable in named.items()}
         for name, part in parts.items():
             setattr(self, name, part)
-        # Hidden from TensorFlow.
+        # Functions hide the parts from TensorFlow.
         self._model_parts, self._parts = (lambda: model_parts), (lambda: parts)
         if info.same_meaning:
             self.calibrate(info.same_meaning)

@@ -57,8 +57,8 @@ class RuntimeModel:
             )
         self.prompt: str = settings.get("prompt", "")  # which the caller puts before texts
         message = (
-            f"{folder / RUNTIME_SETTINGS} must have all settings of a converted model, but one is missing or "
-            "damaged ({error}); convert the model again"
+            f"{folder / RUNTIME_SETTINGS} must have all settings of a converted model, but one is "
+            "missing or damaged ({error}); convert the model again"
         )
         with as_user_error(message, AttributeError, LookupError, TypeError, OSError, ValueError):
             self._dim, runtime = operator.index(settings["dim"]), settings["runtime"]

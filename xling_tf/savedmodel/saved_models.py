@@ -109,7 +109,8 @@ def model_name(name: str | os.PathLike[str]) -> str:
     file.
 
     Example:
-        >>> [model_name(name) for name in ("hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl")]
+        >>> names = ["hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl"]
+        >>> [model_name(name) for name in names]
         ['en-es', 'en-es', 'e5']
     """
     text = os.fsdecode(name)

@@ -25,7 +25,8 @@ def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any
     sentence-transformers. Bits need a `dim` that is a multiple of 8.
 
     Example:
-        >>> quantize_units(np.array([[0.1, -0.1, 0.1, -0.1, 0.1, 0.1, 0.1, 0.1]]), "ubinary").tolist()
+        >>> vectors = np.array([[0.1, -0.1, 0.1, -0.1, 0.1, 0.1, 0.1, 0.1]])
+        >>> quantize_units(vectors, "ubinary").tolist()
         [[175]]
     """
     dim = vectors.shape[1]

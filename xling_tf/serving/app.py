@@ -120,7 +120,7 @@ def serve(
     server.run(sockets=[listener])
     stopped.set()
     log(logging.INFO, "stopped")
-    # A call cannot be stopped, and would crash if Python ended before it.
+    # A call cannot be stopped, and would crash if Python ended before it does.
     if not scheduler.close():
         logging.shutdown()
         os._exit(0)

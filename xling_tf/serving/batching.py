@@ -35,7 +35,7 @@ class BatchingParameters:
 class _Request:
     inputs: Tensors
     rows: int
-    # Names and shapes of the inputs, which requests of one call share; None: runs alone.
+    # Names and shapes of inputs, equal for requests of one call; None for one that runs alone.
     shapes: object
     answer: asyncio.Future[Tensors] = field(default_factory=asyncio.Future)
 

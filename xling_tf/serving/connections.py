@@ -35,7 +35,7 @@ class Door:
     spare: int = SPARE
     # Paths that are answered even if there is no room.
     always: Callable[[str], bool] = lambda path: False
-    # The one that waits longest is first.
+    # Waiting connections, the one that waits longest first.
     waiting: "dict[Connection, None]" = field(default_factory=dict)
 
 

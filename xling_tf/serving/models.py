@@ -128,7 +128,7 @@ class ServedModel:
         """Loads a version unless its files are the last attempt's; returns True if served."""
         old, stats = self.current, ((path, path.lstat()) for path in sorted(folder.rglob("*")))
         files = [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-        # Perhaps an older export of the same number.
+        # The served version may be an older export of the same number.
         is_served = old is not None and old.version == version
         if self._tried.get(version) == files:
             return is_served
@@ -192,7 +192,7 @@ def find_versions(path: Path) -> dict[int, Path]:
     if (path / SAVED_MODEL).is_file():
         return {1: path}
     folders = sorted(path.iterdir()) if path.is_dir() else []
-    # Fit in 64 bits.
+    # Numbers of at most 18 digits fit in 64 bits.
     numbered = (folder for folder in folders if re.fullmatch("[0-9]{1,18}", folder.name))
     return {int(folder.name): folder for folder in numbered if folder.is_dir()}
 

@@ -25,7 +25,7 @@ Heads = dict[str, Any]  # a task's layers by name
 class Batch(NamedTuple):
     """A batch of examples of one task; an example has a text in each of the task's columns."""
 
-    # Of [columns * batch] texts, column after column, which are encoded in one pass.
+    # Features of [columns * batch] texts, column after column, encoded in one pass.
     features: TokenFeatures
     fingerprints: tf.Tensor  # [columns, batch] int64, equal for equal texts
     labels: tf.Tensor  # [batch] int32; 0 if the task has no labels
@@ -73,7 +73,7 @@ class Task:
     num_contexts: int = 0
     group: str = ""  # name of the task and its heads in `TASKS`
     kind: ClassVar[str]  # of record, in `RECORD_TYPES`
-    # Batches hold texts of similar length; False: neighbours in a corpus.
+    # Batches hold texts of similar length; if False, neighbours in a corpus.
     by_length: ClassVar[bool] = True
 
     def __init__(

@@ -73,7 +73,7 @@ class QuestionAnswering(RankingTask):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.num_contexts = int("context_encoder" in self.heads)
-        # The right answer stands for a wrong one until that is mined.
+        # Until a wrong answer is mined, the right one stands in its place.
         num_mined = int(bool(self.miner))
         self.columns = (
             "question",
@@ -128,7 +128,7 @@ class QuestionAnswering(RankingTask):
                 "vectors of answers and the paragraphs around them; an empty `context` means the "
                 "answer"
             ),
-            example='encoder.response_encoder(["It is in Rome."], ["The paragraph that this is from."])',
+            example='encoder.response_encoder(["It is in Rome."], ["The paragraph around it."])',
         )
         return [questions, AnswerSignature(parts._replace(heads=heads), answer)]
 

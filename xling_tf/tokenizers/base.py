@@ -37,10 +37,10 @@ class Tokenizer(tf.Module, ABC):
     """
 
     num_words: int  # number of rows of the word table
-    # Of its first rows, if tokens are words; hash buckets of others follow.
+    # Words of the table's first rows, if tokens are words; hash buckets of others follow.
     known_words: tuple[str, ...] = ()
     num_ngrams: int = 0  # number of rows of the n-gram table; 0 if words have no n-grams
-    # Of each bucket of n-grams; None if words have no n-grams.
+    # Row of each bucket of n-grams; None if words have no n-grams.
     ngram_rows: NDArray[np.int32] | None = None
     file_names: ClassVar[tuple[str, ...]]  # of the files in which a fitted tokenizer is saved
     # Whether loading a SavedModel of it needs tensorflow-text.

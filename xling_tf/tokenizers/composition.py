@@ -24,7 +24,7 @@ _TEXTS_AT_ONCE = 2048  # bounds the memory
 class _Tables(NamedTuple):
     """Unicode's composition data, as arrays or as constants of a graph."""
 
-    # RE2, of texts that are certainly in NFC: characters, each followed by sorted marks.
+    # In RE2's syntax: matches texts surely in NFC, characters each followed by sorted marks.
     pattern: str
     listed: Any  # [listed] code points that decompose or are marks, ascending
     parts: Any  # [listed, 4] characters that they decompose to, padded with `_NONE`

@@ -55,7 +55,9 @@ message_type {
 }
 message_type {
   name: "Model"
-  field { name: "pieces" number: 1 type: TYPE_MESSAGE type_name: ".pieces.Piece" label: LABEL_REPEATED }
+  field {
+    name: "pieces" number: 1 type: TYPE_MESSAGE type_name: ".pieces.Piece" label: LABEL_REPEATED
+  }
   field { name: "trainer_spec" number: 2 type: TYPE_MESSAGE type_name: ".pieces.Trainer" }
   field { name: "normalizer_spec" number: 3 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
   field { name: "denormalizer_spec" number: 5 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }

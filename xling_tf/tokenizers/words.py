@@ -45,7 +45,8 @@ class WordTokenizer(VocabularyTokenizer):
         config: Sizes and rules.
 
     Example:
-        >>> tokenizer = WordTokenizer(["<empty>", "hola"], WordsConfig(ngram_sizes=(), num_oov_buckets=1))
+        >>> config = WordsConfig(ngram_sizes=(), num_oov_buckets=1)
+        >>> tokenizer = WordTokenizer(["<empty>", "hola"], config)
         >>> tokenizer(tf.constant(["hola hola amigo"])).words.numpy().tolist()
         [1, 2]
     """

@@ -56,8 +56,8 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
         UserError: TF_CONFIG is malformed; TensorFlow would wait for workers that do not exist.
 
     Example:
-        >>> tf_config = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
-        >>> read_cluster({"TF_CONFIG": tf_config})
+        >>> cluster, task = {"worker": ["a:1", "b:1"]}, {"type": "worker", "index": 1}
+        >>> read_cluster({"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
         Cluster(names=('worker 0', 'worker 1'), rank=1)
     """
     text = environment.get("TF_CONFIG", "").strip()

@@ -50,7 +50,7 @@ from xling_tf.trainer.teacher import (
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 from xling_tf.weights import Weights, assign_weights, read_weights
 
-# Scores get this share of the training's time, or these seconds.
+# Scores may take this share of the training's time, or so many seconds.
 SCORING_SHARE, SCORING_SECONDS = 0.2, 60.0
 
 

@@ -219,7 +219,7 @@ def _distinct_rows(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     context = tf.distribute.get_replica_context()
     rows, positions = tf.unique(gradient.indices)
     is_distinct = tf.equal(tf.size(rows), tf.size(positions))  # then nothing is copied
-    # Exchange ids, so that only sums of rows remain to be exchanged.
+    # Replicas exchange ids, so that only sums of rows remain to be exchanged.
     if context.num_replicas_in_sync > 1:
         rows = tf.sort(tf.unique(context.all_gather(rows, axis=0))[0])
         positions, is_distinct = tf.searchsorted(rows, gradient.indices), tf.constant(False)

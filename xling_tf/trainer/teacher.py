@@ -176,7 +176,7 @@ def start_words(
     contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
     if counts.any():
         share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
-        # 0 for a single sentence.
+        # A single sentence has length 0.
         length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)
         contexts *= share * np.float32(np.linalg.norm(centred, axis=1).mean() / length)
         centred *= 1 - share
