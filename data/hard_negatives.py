@@ -85,10 +85,8 @@ def mine_folder(
         if corpus.kind != "parallel" or not len(corpus.train):
             continue
         pairs: list[TranslationPair] = [*corpus.train]
-        path, name = (
-            mined_path(data, corpus.name, corpus.languages),
-            f"{corpus.name}.{corpus.languages}",
-        )
+        path = mined_path(data, corpus.name, corpus.languages)
+        name = f"{corpus.name}.{corpus.languages}"
         record_path = path.with_name(path.name.removesuffix(".tsv.gz") + ".json")
         recipe = {"model": model, **options, "pairs": _fingerprint(pairs)}
         earlier = read_json_dict(record_path) if path.is_file() else {}

@@ -323,10 +323,8 @@ def _main_row(
     (part,) = (part for part in parts if part.paper_table.title == main["table"])
     place = part.paper_table.headings()[0].index(main["column"])
     row, column = main["row"], part.paper_table.columns[place]
-    ours, command = (
-        part.measured[row, main["ours"]][place],
-        systems[main["ours"]].get("command", ""),
-    )
+    ours = part.measured[row, main["ours"]][place]
+    command = systems[main["ours"]].get("command", "")
     texts = (_text(column, Measured(part.figures[row, place])), _text(column, ours), f"`{command}`")
     return Row(
         [f"{paper['name']}, {main['what']}: {row} and `{main['ours']}`"], [*map(Cell, texts)]

@@ -337,10 +337,8 @@ def _overview(results: Sequence[Results]) -> Table | None:
 
 
 def _means(results: Sequence[Results], name: str, keys: Sequence[Key], order: Sequence[str]) -> Row:
-    metric, scores = (
-        keys[0][2],
-        np.array([[result.scores[key] for key in keys] for result in results]),
-    )
+    metric = keys[0][2]
+    scores = np.array([[result.scores[key] for key in keys] for result in results])
     cells = []
     for result, cell, values in zip(
         results, marked(metric, [*scores.mean(axis=1)]), scores, strict=True

@@ -152,10 +152,8 @@ np.save("vectors.npy", SentenceTransformer("sentence-transformers", device="cpu"
 
 def learn_pieces(kind, rules="nmt_nfkc"):
     """A tokenizer with XLM-RoBERTa's special pieces and rules, or Gemma's, which also has bytes."""
-    model, options = (
-        io.BytesIO(),
-        {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600},
-    )
+    model = io.BytesIO()
+    options = {"bos_id": 0, "pad_id": 1, "eos_id": 2, "unk_id": 3, "vocab_size": 600}
     if kind == "bpe":
         spaces = dict.fromkeys(("add_dummy_prefix", "remove_extra_whitespaces"), False)
         rules, options = "identity", {**options, "byte_fallback": True, **spaces}

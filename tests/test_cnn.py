@@ -16,8 +16,8 @@ TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]
     ("width", "expected"),
     [
         # One filter that adds up 1 x the first token it sees, 10 x the second and so on, zeros
-        # beyond the ends. Of the tokens 1, 2, 3, an even width sees one more on the right: 1 + 10 *
-        # 2 = 21, 2 + 10 * 3 = 32, 3; with the token itself added, 22, 34, 6.
+        # beyond the ends. Of the tokens 1, 2, 3, an even width sees one more on the right:
+        # 1 + 10 * 2 = 21, 2 + 10 * 3 = 32, 3; with the token itself added, 22, 34, 6.
         (2, [22.0, 34.0, 6.0]),
         # 10 * 1 + 100 * 2 = 210, 1 + 20 + 300 = 321, 2 + 30 = 32; with the token, 211, 323, 35.
         (3, [211.0, 323.0, 35.0]),

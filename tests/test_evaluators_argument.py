@@ -29,8 +29,9 @@ def test_translations_of_training_sentences_are_not_tested_on():
 
 def test_macro_f1_of_subsamples_by_hand():
     # Vectors tell Claim from the rest, of which all are called Premise. In a test part with p
-    # premises and n of None, F1 is 1, 2p / (2p + n) and 0; p is 12 and n 8: (1 + 24 / 32 + 0) / 3 =
-    # 0.583. Their number in a part varies by chance, the mean of 20 runs by about 0.005.
+    # premises and n of None, F1 is 1, 2p / (2p + n) and 0. Here p is 12 and n 8:
+    # (1 + 24 / 32 + 0) / 3 = 0.583.
+    # Their number in a part varies by chance, the mean of 20 runs by about 0.005.
     labels = ["Claim"] * 60 + ["Premise"] * 60 + ["None"] * 40
     rows = {"en": [(label, f"{number} {label}") for number, label in enumerate(labels)]}
     evaluator = subsamples(rows, num_runs=20)

@@ -22,8 +22,9 @@ def scores_of(source: np.ndarray, target: np.ndarray, **options: int) -> dict[st
 def test_a_triangle():
     # A quarter turn apart, (1,0), (0,1), (-1,0) have edges sqrt(2), sqrt(2) and 2. Of a triangle
     # with edges a, b, c the spectrum is 0 and a + b + c +- sqrt(a^2 + b^2 + c^2 - ab - bc - ca),
-    # here 2 sqrt(2) + 2 +- (2 - sqrt(2)): 3 sqrt(2) and 4 + sqrt(2). Three equal edges 1 have 0, 3,
-    # 3. Psi = (3 sqrt(2) - 3)^2 + (1 + sqrt(2))^2 = 30 - 16 sqrt(2).
+    # here 2 sqrt(2) + 2 +- (2 - sqrt(2)): 3 sqrt(2) and 4 + sqrt(2).
+    # Three equal edges 1 have 0, 3 and 3.
+    # Psi = (3 sqrt(2) - 3)^2 + (1 + sqrt(2))^2 = 30 - 16 sqrt(2).
     angles = np.radians([0, 90, 180])
     source = np.stack([np.cos(angles), np.sin(angles), 0 * angles, 0 * angles], axis=1)
     target = (np.eye(4)[1:] + np.eye(4)[0]) / np.sqrt(2)

@@ -196,10 +196,8 @@ def test_questions_in_any_file_and_scored_sets_have_names_of_their_own(folder):
 
 def test_scored_pairs_are_also_read_across_languages_if_the_rows_are_translations(folder):
     header = "score\tsentence1\tsentence2\n"
-    english, spanish = (
-        f"{header}5\tone\ttwo\n1\tsix\tten\n",
-        f"{header}5\tuno\tdos\n1\tseis\tdiez\n",
-    )
+    english = f"{header}5\tone\ttwo\n1\tsix\tten\n"
+    spanish = f"{header}5\tuno\tdos\n1\tseis\tdiez\n"
     files = {
         **{"similarity/a.en.tsv": english, "similarity/a.es.tsv": spanish},
         # Other rows, and no source language.

@@ -88,9 +88,9 @@ def test_each_epoch_has_an_order_of_its_own():
 
 
 def test_the_batches_of_a_pool_come_in_random_order():
-    # A pool of four batches is cut from short to long texts. Their places are a random order of 0
-    # ... 3 in each pool: over 60 pools, each of the 24 orders is missing with a chance of (23 /
-    # 24)^60 = 8 %, so at least half of them are seen.
+    # A pool of four batches is cut from short to long texts. Their places are a random order of
+    # 0 ... 3 in each pool: over 60 pools, each of the 24 orders is missing with a chance of
+    # (23 / 24)^60 = 8 %, so at least half of them are seen.
     examples = make_examples(texts_of([1, 2, 3, 4]))
     sampler = make(examples, size=1, pool=4)
     orders = Counter(
@@ -145,9 +145,9 @@ def test_questions_are_ranked_among_those_of_the_same_documents():
 
 @pytest.mark.parametrize("size", [33_000, 1_000_000])
 def test_wrong_answers_are_from_the_same_documents_at_every_size(size):
-    # Paragraphs of 5 questions in articles of 250. One question in 4 is drawn from a stretch: (5 -
-    # 1) / 4 = 1 other question on the same paragraph. Of the others, 250 / 4 - 1 are of the same
-    # article, less those beyond the ends of batches and stretches.
+    # Paragraphs of 5 questions in articles of 250. One question in 4 is drawn from a stretch:
+    # (5 - 1) / 4 = 1 other question on the same paragraph. Of the others, 250 / 4 - 1 are of the
+    # same article, less those beyond the ends of batches and stretches.
     examples = MagicMock(corpora=[("a", size)], lengths=np.ones(size, np.int16))
     examples.__len__.return_value = size
     sampler = make(examples, size=128, pool=64, by_length=False)

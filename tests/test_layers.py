@@ -137,8 +137,8 @@ def test_words_positions_and_context_of_the_transformer_by_hand(bow_residual):
     # Without blocks, a text of one word is the word's vector plus its position, [0, 1, 0, 1] (sines
     # and cosines of 0). With the residual, the word [3, 4, 0, 0] has entries of a mean square of 1,
     # so it is divided by sqrt(25 / 4) = 2.5: [1.2, 2.6, 0, 1] with the position. The context is
-    # 4^-.5 of that, here through the identity, and is added to the word at unit length: [.6, 1.3,
-    # 0, .5] + [.6, .8, 0, 0]. Without the residual, words are multiplied by sqrt(4).
+    # 4^-.5 of that, here through the identity, and is added to the word at unit length:
+    # [.6, 1.3, 0, .5] + [.6, .8, 0, 0]. Without the residual, words are multiplied by sqrt(4).
     sizes = {"num_words": 2, "max_tokens": 3, "embedding_dim": 4, "hidden_dim": 4, "num_heads": 1}
     encoder = TransformerEncoder(**sizes, num_ngrams=0, num_layers=0, bow_residual=bow_residual)
     encoder.build_variables()
@@ -259,8 +259,8 @@ def test_unit_length_has_a_finite_gradient_at_zero():
 def test_sinusoidal_positions():
     table = sinusoidal_positions(50, 6)
     assert (table.shape, table.dtype) == ((50, 6), np.float32)
-    # Vaswani et al. 2017, sec. 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / dim)), PE(pos, 2i + 1) =
-    # cos.
+    # Vaswani et al. 2017, sec. 3.5: PE(pos, 2i) = sin(pos / 10000^(2i / dim)), and PE(pos, 2i + 1)
+    # is its cosine.
     for position in (0, 1, 7, 49):
         for i in range(3):
             angle = position / 10_000 ** (2 * i / 6)

@@ -68,14 +68,14 @@ def test_the_scale_sharpens_the_scores_of_the_student_and_of_the_teacher():
     # each for text 2.
     teacher, alike = np.array([[1, 0], [1, 0], [0, 1]], np.float32), np.eye(3, dtype=np.float32)
     p = math.e**2 / (math.e**2 + 1)
-    # A student that finds all texts equally far has halves: log 2 + p log p + (1 - p) log (1 - p) =
-    # 0.3278.
+    # A student that finds all texts equally far has halves:
+    # log 2 + p log p + (1 - p) log (1 - p) = 0.3278.
     expected = math.log(2) + p * math.log(p) + (1 - p) * math.log(1 - p)
     assert expected == pytest.approx(0.3278, abs=1e-4)
     divergences = score_divergence(alike, alike, teacher, teacher, np.arange(3), scale=2.0)
     assert ops.convert_to_numpy(divergences) == pytest.approx([expected, expected, 0], abs=1e-5)
-    # The other way round, log p and log (1 - p) are the student's: log(1/2) - (log p + log (1 - p))
-    # / 2.
+    # The other way round, log p and log (1 - p) are the student's:
+    # log(1/2) - (log p + log (1 - p)) / 2.
     swapped = score_divergence(teacher, teacher, alike, alike, np.arange(3), scale=2.0)
     expected = math.log(0.5) - (math.log(p) + math.log(1 - p)) / 2
     assert ops.convert_to_numpy(swapped) == pytest.approx([expected, expected, 0], abs=1e-5)

@@ -29,14 +29,14 @@ def apply(optimizers, table, dense, values, indices):
 
 
 def test_two_steps_by_hand():
-    # square = 0.01 mean(g^2) with the correction 1 / 0.01 makes g / sqrt(mean(g^2)): for g = (3,
-    # 4), mean square 12.5: (3, 4) / 3.5355 = (0.84853, 1.13137).
+    # square = 0.01 mean(g^2) with the correction 1 / 0.01 makes g / sqrt(mean(g^2)).
+    # For g = (3, 4), the mean square is 12.5: (3, 4) / 3.5355 = (0.84853, 1.13137).
     made = optimizers, table, dense = make("adam")
     optimizers.apply([slices([[3, 4], [1, 1]], [2, 0]), tf.constant([10.0, -10.0])], [table, dense])
     values = table.numpy()
     assert values[2] == pytest.approx([-0.84853, -1.13137], rel=1e-4)
-    # After g = (1, 1) and g = (2, 2): square 0.99 * 0.01 + 0.01 * 4 = 0.0499, corrected by 1 / (1 -
-    # 0.9801). The steps: 1, then 2 / sqrt(0.0499 / 0.0199) = 1.26300.
+    # After g = (1, 1) and g = (2, 2): square 0.99 * 0.01 + 0.01 * 4 = 0.0499, corrected by
+    # 1 / (1 - 0.9801). The steps: 1, then 2 / sqrt(0.0499 / 0.0199) = 1.26300.
     assert values[0] == pytest.approx([-1, -1], rel=1e-4)
     # The first step of Keras' Adam is the learning rate times the sign.
     assert dense.numpy() == pytest.approx([0.9, 2.1], rel=1e-4)
@@ -47,9 +47,10 @@ def test_two_steps_by_hand():
 
 
 def test_two_steps_of_adam_on_a_dense_variable():
-    # Gradients 1 and 3. The first step is the rate. The second moments are .9 * .1 + .1 * 3 = .39,
-    # corrected by 1 / (1 - .9^2): 2.05263; and .98 * .02 + .02 * 9 = .1996, corrected by 1 / (1 -
-    # .98^2): 5.04040. The second step is 2.05263 / sqrt(5.04040) = .914276 times the rate.
+    # Gradients 1 and 3. The first step is the rate. The second moments are
+    # .9 * .1 + .1 * 3 = .39, corrected by 1 / (1 - .9^2): 2.05263; and
+    # .98 * .02 + .02 * 9 = .1996, corrected by 1 / (1 - .98^2): 5.04040.
+    # The second step is 2.05263 / sqrt(5.04040) = .914276 times the rate.
     optimizers, table, dense = make("adam")
     for gradient in ([1.0, -1.0], [3.0, -3.0]):
         optimizers.apply([slices([[0, 0]], [0]), tf.constant(gradient)], [table, dense])
@@ -58,8 +59,8 @@ def test_two_steps_of_adam_on_a_dense_variable():
 
 def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
     # Gradients of 3, always: their corrected mean square is 9, so each update is 3 / sqrt(9) = 1
-    # times the rate. Corrected by the steps, that of step 101 would be sqrt(1 - 0.99^101) /
-    # sqrt(0.01) = 8.0 times it.
+    # times the rate. Corrected by the steps, that of step 101 would be
+    # sqrt(1 - 0.99^101) / sqrt(0.01) = 8.0 times it.
     made = make("adam")
     for _ in range(100):
         apply(*made, [[3, 3]], [1])
@@ -171,9 +172,9 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
     # whatever the weight, it moves by .1 times 4, or by the rate of .1.
     assert encoder == pytest.approx({"sgd": [0.4], "adam": [0.1]}[name], rel=1e-4)
     assert small_encoder == pytest.approx(encoder, rel=1e-4)
-    # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it: 1 - .99^20 =
-    # .18209, so of mean squares and weights .18027 is left, to which .01 * .01^2 is added: still a
-    # quotient of 16.
+    # Row 0 has the other task's mean square. A 20th of 21 look-ups hardly changes it:
+    # 1 - .99^20 = .18209, so of mean squares and weights .18027 is left, to which .01 * .01^2 is
+    # added: still a quotient of 16.
     assert small_shared_row == pytest.approx(0.01 * shared_row, rel=1e-3)
     # A task with large gradients takes nothing from the others' steps on the same row.
     if name == "adam":

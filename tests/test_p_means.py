@@ -180,8 +180,8 @@ def test_hinges_by_hand():
     assert float(cosine_hinge(a, n, b, 0.5)[0]) == pytest.approx(0.5 + 0.5**0.5)
 
 
-# |a - b|^2 of the pairs is 1, 5 and 1; the translations after them are at 2 and 5, 8 and 2, 5 and
-# 4. So two hinges are above 0 with a margin of 2.5, all with 9, and none with -9.
+# |a - b|^2 of the pairs is 1, 5 and 1; the translations after them are at 2 and 5, 8 and 2,
+# 5 and 4. So two hinges are above 0 with a margin of 2.5, all with 9, and none with -9.
 @pytest.mark.parametrize("margin", [2.5, 9.0, -9.0])
 def test_the_gradients_of_sums_are_those_of_each_pair_and_the_sentences_after_it(margin):
     a, b = (

@@ -260,8 +260,8 @@ def test_a_verdict_says_what_is_more_than_chance(tmp_path):
 
 
 def test_intervals_of_a_data_set_are_wilsons_or_fishers():
-    # (p + z² / 2n ± z √(p (1 - p) / n + z² / 4n²)) / (1 + z² / n), and tanh(artanh .7 ± z / √(103 -
-    # 3)).
+    # (p + z² / 2n ± z √(p (1 - p) / n + z² / 4n²)) / (1 + z² / n), and
+    # tanh(artanh .7 ± z / √(103 - 3)).
     assert interval_of_score("a/accuracy", 0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
     assert interval_of_score("pearson", 0.7, 103) == pytest.approx((0.5858, 0.7869), abs=1e-4)
     assert interval_of_score("macro_f1", 0.5, 100) is None

@@ -62,8 +62,8 @@ def test_the_nearest_wrong_translation_is_no_translation():
     vectors = {text: [1, 0] for text in ("yes", "Yes", "sí")} | {"claro": [0.8, 0.6], "no": [0, 1]}
     vectors |= {text: [0.6, 0.8] for text in ("cat", "gato")}
     cosines, is_same = translation_cosines(looked_up(vectors), pairs)
-    # yes and Yes: gato at .6, as both their translations are right. no: gato .8. cat: claro .48 +
-    # .48.
+    # yes and Yes: gato at .6, as both their translations are right. no: gato .8.
+    # cat: claro .48 + .48.
     assert cosines == pytest.approx([1, 0.8, 1, 1, 0.6, 0.6, 0.8, 0.96])
     assert is_same.tolist() == [True] * 4 + [False] * 4
 

@@ -22,10 +22,8 @@ def vectors(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    folder, texts = (
-        tmp_path_factory.mktemp("models") / "m",
-        {"inputs": tf.TensorSpec([None], tf.string)},
-    )
+    folder = tmp_path_factory.mktemp("models") / "m"
+    texts = {"inputs": tf.TensorSpec([None], tf.string)}
     signatures = {
         "serving_default": (vectors, texts),
         "raw": (lambda inputs: {"outputs": 13 * vectors(inputs)["outputs"]}, texts),

@@ -457,10 +457,8 @@ def wrong_head(rng: random.Random) -> Case:
 def smuggled(rng: random.Random) -> Case:
     """Returns a request with another in its body, whose end two readers might see in two places."""
     path, body = b"/v1/models/texts:predict", b'{"instances": ["a"]}' + HIDDEN
-    size, chunks = (
-        b"Content-Length: %d\r\n" % len(body),
-        b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body),
-    )
+    size = b"Content-Length: %d\r\n" % len(body)
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     chunked, short = b"Transfer-Encoding: chunked\r\n", b"0\r\n\r\n" + HIDDEN
     fields, content = rng.choice(
         [

@@ -73,10 +73,8 @@ def test_a_version_is_unloaded_after_its_last_request(tmp_path):
 
 def test_the_tables_of_a_retired_version_are_freed(tmp_path):
     """TensorFlow would keep them by name, megabytes for each version."""
-    model, words = (
-        tf.Module(),
-        tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2]),
-    )
+    model = tf.Module()
+    words = tf.lookup.KeyValueTensorInitializer(["none", "one", "two"], [0, 1, 2])
     model.table = tf.lookup.StaticHashTable(words, default_value=-1)
     specs = {"words": tf.TensorSpec([None], tf.string)}
     save(

@@ -190,9 +190,9 @@ def test_tables_and_dense_variables_are_all_there_is_and_a_gradient_reaches_each
     together = {id(variable) for variable in (*tables, *dense)}
     assert len(together) == len(tables) + len(dense)
     assert together == {id(variable) for variable in encoder.trainable_variables}
-    # By hand: tables 18*6 = 108 and 6 for each n-gram; n-gram layer 6*6 + 6 = 42; projection 6*8 +
-    # 8 = 56; block: 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108, 12*8 + 8 =
-    # 104.
+    # By hand: tables 18*6 = 108 and 6 for each n-gram; n-gram layer 6*6 + 6 = 42; projection
+    # 6*8 + 8 = 56; block: 8*24 + 24 = 216, 8*8 + 8 = 72, norms 2*16 = 32, 8*12 + 12 = 108,
+    # 12*8 + 8 = 104.
     block = 216 + 72 + 32 + 108 + 104
     assert encoder.count_params() == 108 + 6 * num_ngrams + 42 + 56 + block + last_norm
     require_gradients(encoder, model.tokenizer(tf.constant(TEXTS)))

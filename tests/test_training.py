@@ -106,10 +106,8 @@ def run(
 def stages(tmp_path_factory):
     """The same command killed in the first phase, stopped in the second, and run to its end."""
     folder = tmp_path_factory.mktemp("resume")
-    killed, stopped = (
-        run(folder, stop=signal.SIGKILL, at=8),
-        run(folder, stop=signal.SIGTERM, at=40),
-    )
+    killed = run(folder, stop=signal.SIGKILL, at=8)
+    stopped = run(folder, stop=signal.SIGTERM, at=40)
     return {"killed": killed, "stopped": stopped, "finished": run(folder)}
 
 

@@ -48,10 +48,8 @@ def yu(*settings, examples=EXAMPLES):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_an_lstm_is_keras_own_and_stops_at_the_end(reverse):
     inputs = np.random.default_rng(0).normal(size=(2, 5, 3)).astype(np.float32)
-    layer, other = (
-        Lstm(4, reverse),
-        keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse),
-    )
+    layer = Lstm(4, reverse)
+    other = keras.layers.LSTM(4, return_sequences=True, go_backwards=reverse)
     layer(inputs, np.array([5, 5], np.int32))
     other(inputs)
     kernel, bias = layer.input_gates.get_weights()
@@ -196,10 +194,8 @@ def test_the_regularizers_by_hand():
     assert regularizer("contrastive", batch.fingerprints * 0) == pytest.approx(squares, rel=1e-4)
     assert regularizer("weight_decay", batch.fingerprints) == pytest.approx([decay] * 3, rel=1e-4)
     assert regularizer("similarity", batch.fingerprints) == pytest.approx(squares, rel=1e-4)
-    (losses, _), likelihoods = (
-        task.losses(model.encoder, batch),
-        task._terms(model.encoder, batch)[0],
-    )
+    losses, _ = task.losses(model.encoder, batch)
+    likelihoods = task._terms(model.encoder, batch)[0]
     assert losses.numpy() == pytest.approx(likelihoods.numpy() + 2 * squares, rel=1e-4)
 
 

@@ -40,10 +40,8 @@ MORE = [
 
 def reference(tokenizer: WordPieceTokenizer) -> Tokenizer:
     """The same rules in `tokenizers`, written by hand, without a limit of tokens."""
-    config, vocabulary = (
-        tokenizer.config,
-        {piece: row for row, piece in enumerate(tokenizer.vocabulary)},
-    )
+    config = tokenizer.config
+    vocabulary = {piece: row for row, piece in enumerate(tokenizer.vocabulary)}
     hugging = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     hugging.normalizer = normalizers.BertNormalizer(
         handle_chinese_chars=config.split_chinese,

@@ -532,8 +532,8 @@ class DataConfig(Section, name="data"):
     source: str = "en"
     targets: tuple[str, ...] = ("es",)  # or ("all",)
     all_pairs: bool = False  # also trains on translations between two targets
-    # A language or pair is drawn in proportion to its number of examples to the power of 1 /
-    # temperature (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
+    # A language or pair is drawn in proportion to its number of examples to the power of
+    # 1 / temperature (Arivazhagan et al. 2019, sec. 4.2); 0 draws all languages equally often.
     sampling_temperature: NotNegative = 0.0
     # Without --data, trains on the built-in sample instead of Debian's packages.
     sample: bool = False

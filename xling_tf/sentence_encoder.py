@@ -380,10 +380,8 @@ class SentenceEncoder:
             >>> SentenceEncoder.similarity_pairwise(first, second).tolist()
             [0.0, 1.0]
         """
-        first, second = (
-            unit_vectors(embeddings1, "embeddings1"),
-            unit_vectors(embeddings2, "embeddings2"),
-        )
+        first = unit_vectors(embeddings1, "embeddings1")
+        second = unit_vectors(embeddings2, "embeddings2")
         if first.shape != second.shape:
             raise UserError(
                 f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}"

@@ -108,10 +108,8 @@ def _as_rows(pairs: Any, languages: Sequence[str]) -> tuple[list[str], list[list
     elif hasattr(pairs, "itertuples"):  # pandas
         names, table = pairs.columns, [*pairs.itertuples(index=False, name=None)]
     elif hasattr(pairs, "to_pydict"):  # Arrow, where several columns may have one name
-        names, table = (
-            pairs.schema.names,
-            [*zip(*(c.to_pylist() for c in pairs.columns), strict=True)],
-        )
+        names = pairs.schema.names
+        table = [*zip(*(c.to_pylist() for c in pairs.columns), strict=True)]
     elif isinstance(pairs, Mapping) and pairs and all(map(_is_column, pairs.values())):
         with as_user_error("expected columns of equal length, but {error}", ValueError):
             names, table = [*pairs], [*zip(*map(as_python, pairs.values()), strict=True)]

@@ -91,10 +91,8 @@ class CorpusStore:
     def texts(self, positions: NDArray[np.int64]) -> NDArray[np.object_]:
         """Reads the `[n]` UTF-8 bytes of texts, by their `[n]` positions among all."""
         texts = np.empty(len(positions), object)
-        starts, ends = (
-            self.text_starts[positions].tolist(),
-            self.text_starts[positions + 1].tolist(),
-        )
+        starts = self.text_starts[positions].tolist()
+        ends = self.text_starts[positions + 1].tolist()
         texts[:] = [self._bytes[start:end] for start, end in zip(starts, ends, strict=True)]
         return texts
 
@@ -168,10 +166,8 @@ class StoredRecords(Sequence[Record]):
 
         A record with fewer texts is left out; so are the last `num_last` texts of each record.
         """
-        first, count = (
-            self.store.first_text[self.indices],
-            self.store.num_texts[self.indices] - num_last,
-        )
+        first = self.store.first_text[self.indices]
+        count = self.store.num_texts[self.indices] - num_last
         for place in range(np.max(count, initial=0)):
             yield first[count > place] + place
 

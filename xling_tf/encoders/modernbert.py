@@ -140,11 +140,9 @@ class ModernBertBlock(Layer):
         super().__init__(**kwargs)
         self.settings, self.is_first, self.is_global = settings, is_first, is_global
         config = ModernBertConfig(**settings)
-        dim, self.num_heads, self.activation = (
-            config.embedding_dim,
-            config.num_heads,
-            config.activation,
-        )
+        dim = config.embedding_dim
+        self.num_heads = config.num_heads
+        self.activation = config.activation
         norm = {"center": config.norm_bias, "epsilon": config.epsilon, "dtype": self.dtype_policy}
         attention, mlp = (
             {"use_bias": has_bias, "dtype": self.dtype_policy}

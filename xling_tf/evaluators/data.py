@@ -183,10 +183,8 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
                 file
             )
     for (name, languages), shards in corpora.items():
-        files, title = (
-            tuple(shard.paths[0] for shard in shards),
-            f"{name}_held_out.{'-'.join(languages)}",
-        )
+        files = tuple(shard.paths[0] for shard in shards)
+        title = f"{name}_held_out.{'-'.join(languages)}"
         texts.append(ParallelTexts(title, languages, files, partial(_held_out_pairs, shards), 2))
     for name, path in tables_in(folder / "bitext").items():
         if match := re.fullmatch(rf".+\.({LANGUAGE})-({LANGUAGE})", name):

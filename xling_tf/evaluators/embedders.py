@@ -122,8 +122,8 @@ def _open_rest(url: str) -> Embedder:
         batch_limits=_REST_LIMITS,
         description={"kind": "REST", "url": url, "version": version},
     )
-    # A digest of the version and of some vectors, rounded as parallel sums differ; + 0 makes -0.0
-    # 0.0.
+    # A digest of the version and of some vectors, rounded as parallel sums differ; adding 0 turns
+    # -0.0 into 0.0.
     digest = hashlib.blake2b(version.encode(), digest_size=16)
     responses = embedder.encode_responses(_PROBES, _PROBES)
     for vectors in (embedder(_PROBES), embedder.encode_questions(_PROBES), responses):

@@ -67,8 +67,7 @@ SUITE = Suite(
     source="Chidambaram et al. 2019, sec. 4.1, table 4",
     layout=(
         "nli/<name>.<language>[.<split>].tsv (label TAB premise TAB hypothesis, under a line "
-        "with these "
-        "names)"
+        "with these names)"
     ),
     find=_find,
 )

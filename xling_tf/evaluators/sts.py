@@ -151,10 +151,8 @@ def find_translated_sts(folder: Path) -> Iterator[data.ParallelTexts]:
             for _, rows in translated.values()
         ]
         if len(columns) > 1:
-            files, texts = (
-                tuple(path for path, _ in translated.values()),
-                [*zip(*columns, strict=True)],
-            )
+            files = tuple(path for path, _ in translated.values())
+            texts = [*zip(*columns, strict=True)]
             yield data.ParallelTexts(f"stsb.{split}", tuple(translated), files, texts.copy)
 
 

@@ -164,13 +164,11 @@ SUITE = data.Suite(
     title="SentEval's transfer tasks",
     source=(
         "Chidambaram et al. 2019, Table 1; Yang et al. 2019, Table 8; Yu et al. 2018, Table 1; "
-        "Rücklé et "
-        "al. 2018, Tables 2, 3 and 6"
+        "Rücklé et al. 2018, Tables 2, 3 and 6"
     ),
     layout=(
         "senteval/<task>[.<language>][.<split>].tsv (label TAB text, so named in line 1; "
-        "data/convert.py "
-        "--format senteval)"
+        "data/convert.py --format senteval)"
     ),
     find=find,
 )

@@ -21,8 +21,8 @@ _CALIBRATED = """
 ## Calibrated
 
 The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both
-mean the same, assuming that half of all pairs do: `xling_tf.load(".").probability("Hola",
-"Hello")`.
+mean the same, assuming that half of all pairs do:
+`xling_tf.load(".").probability("Hola", "Hello")`.
 """
 
 

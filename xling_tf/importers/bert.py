@@ -261,10 +261,8 @@ def tensor_names(family: Family, settings: Mapping[str, Any]) -> dict[str, list[
         layers.pop("encoder/block_0/attention_norm", None)
     names = {}
     for ours, parts in layers.items():
-        is_norm, is_attention = (
-            ours.endswith("norm"),
-            bool(re.search(r"/query_key_value|/attention", ours)),
-        )
+        is_norm = ours.endswith("norm")
+        is_attention = bool(re.search(r"/query_key_value|/attention", ours))
         weight, bias = ("gamma", "beta") if is_norm else ("kernel", "bias")
         setting = "norm_bias" if is_norm else "attention_bias" if is_attention else "mlp_bias"
         names[f"{ours}/{weight}"] = [f"{part}.weight" for part in parts]

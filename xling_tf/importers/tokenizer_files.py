@@ -78,10 +78,8 @@ def read_tokenizer(
             f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
         )
     try:
-        content, config = (
-            read_settings(folder / _JSON, {}),
-            {} if is_static else _read_config(folder),
-        )
+        content = read_settings(folder / _JSON, {})
+        config = {} if is_static else _read_config(folder)
         kind = _kind(content["model"]) if content else "WordPiece"
         _require(
             "the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"])

@@ -232,11 +232,9 @@ class _Stream:
     """The decompressed content of an archive, as `tarfile` reads it; headers count as well."""
 
     def __init__(self, archive: Path) -> None:
-        self._pieces, self._pending, self._limit = (
-            decompressed(archive),
-            bytearray(),
-            _Limit(archive),
-        )
+        self._pieces = decompressed(archive)
+        self._pending = bytearray()
+        self._limit = _Limit(archive)
 
     def read(self, size: int) -> bytes:
         while len(self._pending) < size and (piece := next(self._pieces, b"")):

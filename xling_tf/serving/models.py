@@ -26,8 +26,8 @@ from xling_tf.serving.protocol import ServingError, Tensors, is_callable, sample
 # In a version's folder (TensorFlow Serving's g3doc/saved_model_warmup.md); at most 1,000 are used.
 WARMUP_REQUESTS = Path("assets.extra") / "tf_serving_warmup_requests"
 
-# ToHTTPStatusCode of model_servers/http_server.cc, for the codes of a model's errors; others are
-# 500.
+# ToHTTPStatusCode of model_servers/http_server.cc for the codes of a model's errors; the others
+# have status 500.
 _STATUSES = {3: 400, 4: 504, 5: 404, 8: 429, 9: 400, 11: 400, 12: 501, 14: 503}
 
 

@@ -93,10 +93,8 @@ class RankingTask(Task):
 
     def _scores(self, queries: tf.Tensor, candidates: tf.Tensor) -> list[tf.Tensor]:
         """Returns the `[queries, candidates]` scores of the whole vectors and of each prefix."""
-        scale, prepared = (
-            self.similarity.scale,
-            unit_length if self.similarity.normalize else tf.identity,
-        )
+        scale = self.similarity.scale
+        prepared = unit_length if self.similarity.normalize else tf.identity
         return [
             tf.matmul(
                 scale * prepared(queries[:, :dim]), prepared(candidates[:, :dim]), transpose_b=True

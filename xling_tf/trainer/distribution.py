@@ -107,10 +107,8 @@ def _report_gpus() -> None:
     gpus = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
         details = tf.config.experimental.get_device_details(gpu)
-        name, capability = (
-            details.get("device_name", gpu.name),
-            details.get("compute_capability", (0, 0)),
-        )
+        name = details.get("device_name", gpu.name)
+        capability = details.get("compute_capability", (0, 0))
         logging.info("training on %s, compute capability %d.%d", name, *capability)
     if not gpus and shutil.which("nvidia-smi") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
         logging.warning(

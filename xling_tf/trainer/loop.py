@@ -296,10 +296,8 @@ class Trainer:
         return train_step.get_concrete_function()
 
     def _train_step(self, phase: Phase) -> DispatchedStep:
-        begin, end = (
-            phase.progress(self._progress()),
-            phase.progress(self._progress(ahead=1), ahead=1),
-        )
+        begin = phase.progress(self._progress())
+        end = phase.progress(self._progress(ahead=1), ahead=1)
         config = self._optimizer_config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
         dispatched = self._dispatch(phase, phase.task, factor)

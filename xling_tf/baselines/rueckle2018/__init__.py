@@ -44,8 +44,8 @@ class PowerMeanConfig(EncoderConfig):
     p_values: _Powers = ("-inf", "1", "inf")  # sec. 4.1
 
 
-# Words without n-grams. The paper does not cut sentences; the longest of its tasks here
-# has 134 words.
+# Words without n-grams. The paper does not cut sentences; the longest of its tasks here has 134
+# words.
 _TOKENIZER = WordsConfig(ngram_sizes=(), num_oov_buckets=1, lowercase=True, max_tokens=256)
 _VECTORS = InitialConfig(vectors=("bivcd:300",))
 

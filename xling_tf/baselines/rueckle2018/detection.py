@@ -31,10 +31,8 @@ class TranslationDetection(Task):
         """See `Task.score`: classifies sources with their targets and any random others."""
         source, target = columns
         indices, has_other = draw_others(batch.fingerprints)
-        classifier, other = (
-            self.heads["classifier"],
-            tf.gather(gather_candidates(target)[0], indices),
-        )
+        classifier = self.heads["classifier"]
+        other = tf.gather(gather_candidates(target)[0], indices)
         wrong, right = (
             in_batch_softmax(
                 classifier(source, side), tf.fill([tf.shape(source)[0]], label), excluded=False

@@ -50,10 +50,8 @@ class PowerMeanEncoder(TokenEncoder):
         is_token = token_mask(inputs, lengths)
         means, end = list[Tensor](), 0
         for dim in self.space_dims:
-            vectors, is_known = (
-                inputs[..., end : end + dim],
-                is_token & (inputs[..., end + dim] > 0),
-            )
+            vectors = inputs[..., end : end + dim]
+            is_known = is_token & (inputs[..., end + dim] > 0)
             is_used = ops.where(ops.any(is_known, axis=1, keepdims=True), is_known, is_token)
             means += [power_mean(vectors, float(p), is_used) for p in self.p_values]
             end += dim + 1

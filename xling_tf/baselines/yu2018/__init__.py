@@ -76,12 +76,11 @@ _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
 # The paper gives no batch size, optimizer, learning rates or dropout, and trains for a day and a
 # half on 4 GPUs; ours are for an hour on a CPU. Other differences:
 # - The word vectors are BIVCD's, learned from the same translations. The paper's (multi-CCA, Ammar
-# et al.
-#   2016) need further texts; initial.vectors=FILE reads such vectors.
+#   et al. 2016) need further texts; initial.vectors=FILE reads such vectors.
 # - A word is predicted among the words of the batch, not among all 85,000 (`token_likelihood`).
 # - The gradient of the word vectors, which have a learning rate of their own, is not clipped.
 # - All pairs of languages in the data are trained; the paper pairs each with English and Spanish
-# alone.
+#   alone.
 # - The "L2 norm on the encoder weights" is its square, as usual, without the word vectors.
 # - Self-attention has one hop, so that vectors keep the paper's 1024 numbers.
 def _preset(name: str) -> ExperimentConfig:
