@@ -57,9 +57,13 @@ _OUTPUT = flags.DEFINE_string("output", "evaluation/results/load.json", "Results
 
 _SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
 _TEXTS = (
-    *("Where is the nearest train station?", "The shop on the corner opens at nine.", "ok"),
-    *("¿Dónde está la parada del autobús?", "La tienda cierra temprano los domingos."),
-    *("Das Fenster in der Küche steht offen.", "Il neige depuis trois jours."),
+    "Where is the nearest train station?",
+    "The shop on the corner opens at nine.",
+    "ok",
+    "¿Dónde está la parada del autobús?",
+    "La tienda cierra temprano los domingos.",
+    "Das Fenster in der Küche steht offen.",
+    "Il neige depuis trois jours.",
     "Thanks a lot for everything that you and your family did for us while we were staying in "
     "town!",
 )

@@ -25,14 +25,18 @@ from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
 
 _SENTENCES = (
-    *("Hello", "sí", "", "ねこ", "The ferry leaves at noon.", "El tren llega tarde otra vez."),
-    *(
-        "Wo kann man hier gut essen?",
-        "Поезд отправляется утром.",
-        "هل تمطر اليوم؟",
-        "今天的汤很好喝。",
-    ),
-    *("오늘은 바람이 많이 분다.", "วันนี้อากาศดีมาก"),
+    "Hello",
+    "sí",
+    "",
+    "ねこ",
+    "The ferry leaves at noon.",
+    "El tren llega tarde otra vez.",
+    "Wo kann man hier gut essen?",
+    "Поезд отправляется утром.",
+    "هل تمطر اليوم؟",
+    "今天的汤很好喝。",
+    "오늘은 바람이 많이 분다.",
+    "วันนี้อากาศดีมาก",
 )
 _LONG = " ".join(_SENTENCES * 10)  # longer than the models' limit
 # The texts of each warm-up request: one short, one long, 8 short, 32 of all lengths.

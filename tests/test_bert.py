@@ -177,13 +177,11 @@ def test_the_length_is_that_of_sentence_transformers_within_the_positions(tmp_pa
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        *[
-            ("gelu", "gelu"),
-            ("gelu_python", "gelu"),
-            ("relu", "relu"),
-            ("silu", "silu"),
-            ("swish", "silu"),
-        ],
+        ("gelu", "gelu"),
+        ("gelu_python", "gelu"),
+        ("relu", "relu"),
+        ("silu", "silu"),
+        ("swish", "silu"),
         *[
             (name, "gelu_tanh")
             for name in ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh")

@@ -27,25 +27,34 @@ def override(*overrides):
 @pytest.mark.parametrize(
     "settings",
     [
-        *("encoder.num_heads=7", "tokenizer.ngram_sizes=0,3", "optimizer.clip_norm=nan"),
-        *(
-            "tasks.inference.head_rate=-1",
-            "data.targets=all,es",
-            "data.targets=en",
-            "optimizer.name=sdg",
-        ),
-        *("encoder.kind=p_mean encoder.p_values=nan", "encoder.kind=cnn"),
+        "encoder.num_heads=7",
+        "tokenizer.ngram_sizes=0,3",
+        "optimizer.clip_norm=nan",
+        "tasks.inference.head_rate=-1",
+        "data.targets=all,es",
+        "data.targets=en",
+        "optimizer.name=sdg",
+        "encoder.kind=p_mean encoder.p_values=nan",
+        "encoder.kind=cnn",
         "similarity.matryoshka_dims=64,512",
-        *("tasks.distillation.weight=1", "training.bow_share=0.5", "initial.average=0.5"),
+        "tasks.distillation.weight=1",
+        "training.bow_share=0.5",
+        "initial.average=0.5",
         # A setting of another kind, and settings of a model that has its own.
-        *(
-            "encoder.kind=static encoder.bow_residual=true",
-            "initial.model=x tokenizer.lowercase=true",
-        ),
+        "encoder.kind=static encoder.bow_residual=true",
+        "initial.model=x tokenizer.lowercase=true",
         # What is malformed, names no field, or has a value of another type.
-        *("tokenizer.max_tokens", "tokenizer.max_tokens=3.5", "tokenizer=3", "tasks.inference=3"),
-        *("training.steps=-5", "training.minutes=nan", "heads.tower_dims=0", "optimizer.warmup=2"),
-        *("tokenizer.ngram_sizes=3,3", "data.targets=es,es", "data.targets=pt-BR"),
+        "tokenizer.max_tokens",
+        "tokenizer.max_tokens=3.5",
+        "tokenizer=3",
+        "tasks.inference=3",
+        "training.steps=-5",
+        "training.minutes=nan",
+        "heads.tower_dims=0",
+        "optimizer.warmup=2",
+        "tokenizer.ngram_sizes=3,3",
+        "data.targets=es,es",
+        "data.targets=pt-BR",
         "tokenizer.ngram_sizes= encoder.kind=cnn encoder.filter_widths=1,3,3",
         "tokenizer.ngram_sizes= encoder.kind=p_mean initial.vectors=",
         # A power beyond what float32 numbers can be raised to.
@@ -88,13 +97,21 @@ def test_a_misspelt_name_gets_a_suggestion(setting, near):
 
 def test_every_type():
     config = override(
-        *("tokenizer.max_tokens=32", "optimizer.learning_rate=1e-3", "data.targets=fr, de"),
-        *("encoder.norm_first=Yes", "encoder.num_layers=auto", " tokenizer.lowercase = 1 "),
-        *("tokenizer.ngram_sizes=2,3,4", "data.corpus_weights.my.corpus=2.5"),
-        *("tasks.inference.examples_per_batch=7", "description=a = b"),
-        *("training.steps=1", "training.steps=2"),
+        "tokenizer.max_tokens=32",
+        "optimizer.learning_rate=1e-3",
+        "data.targets=fr, de",
+        "encoder.norm_first=Yes",
+        "encoder.num_layers=auto",
+        " tokenizer.lowercase = 1 ",
+        "tokenizer.ngram_sizes=2,3,4",
+        "data.corpus_weights.my.corpus=2.5",
+        "tasks.inference.examples_per_batch=7",
+        "description=a = b",
+        "training.steps=1",
+        "training.steps=2",
         # Sizes that belong together can be changed together.
-        *("encoder.num_heads=3", "encoder.hidden_dim=66"),
+        "encoder.num_heads=3",
+        "encoder.hidden_dim=66",
     )
     assert (config.tokenizer.max_tokens, type(config.tokenizer.max_tokens)) == (32, int)
     assert (config.optimizer.learning_rate, config.data.targets) == (0.001, ("fr", "de"))
@@ -110,8 +127,10 @@ def test_every_type():
 
 def test_a_kind_brings_its_defaults_whatever_the_order():
     config = override(
-        *("tokenizer.num_pieces=99", "tokenizer.kind=sentencepiece"),
-        *("encoder.hidden_dim=64", "encoder.kind=static"),
+        "tokenizer.num_pieces=99",
+        "tokenizer.kind=sentencepiece",
+        "encoder.hidden_dim=64",
+        "encoder.kind=static",
     )
     assert config.tokenizer == SentencePieceConfig(num_pieces=99)
     assert config.encoder == StaticConfig(hidden_dim=64)

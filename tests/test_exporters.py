@@ -34,7 +34,9 @@ tokenizers = pytest.importorskip("tokenizers")
 SAMPLE = sample_texts(None, ("en", "es"))
 # model2vec cuts texts at a number of characters too, so that sentences may have many tokens here.
 STATIC = (
-    *("encoder.kind=static", "encoder.embedding_dim=6", "encoder.hidden_dim=8"),
+    "encoder.kind=static",
+    "encoder.embedding_dim=6",
+    "encoder.hidden_dim=8",
     "tokenizer.max_tokens=256",
 )
 PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=400", "tokenizer.max_tokens=32")
@@ -158,8 +160,10 @@ def test_wheels_and_their_cards_join_what_is_in_a_folder(folder_of, tmp_path):
 @pytest.mark.parametrize(
     ("form", "missing", "extra"),
     [
-        *(("onnx", "tf2onnx", "export"), ("sentence-transformers", "tokenizers", "export")),
-        *(("litert", "ai_edge_litert", "export"), ("wheel", "wordfreq", "data")),
+        ("onnx", "tf2onnx", "export"),
+        ("sentence-transformers", "tokenizers", "export"),
+        ("litert", "ai_edge_litert", "export"),
+        ("wheel", "wordfreq", "data"),
     ],
 )
 def test_a_missing_package_is_told_before_the_model_is_loaded(

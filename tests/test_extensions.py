@@ -14,13 +14,13 @@ from xling_tf import Model, SentenceEncoder
 from xling_tf.config import ENCODERS, TASKS, TOKENIZERS
 
 SETTINGS = (
-    *(
-        "tokenizer.kind=letters",
-        "tokenizer.max_tokens=20",
-        "encoder.kind=max",
-        "encoder.hidden_dim=24",
-    ),
-    *("tasks.hypothesis_only.weight=1", "training.precision=float32", *ONE_TASK),
+    "tokenizer.kind=letters",
+    "tokenizer.max_tokens=20",
+    "encoder.kind=max",
+    "encoder.hidden_dim=24",
+    "tasks.hypothesis_only.weight=1",
+    "training.precision=float32",
+    *ONE_TASK,
 )
 
 # A training in a process of its own.

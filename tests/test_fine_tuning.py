@@ -36,7 +36,9 @@ PAIRS = [
 ]
 # Rates that do not depend on the number of steps, so that it may be changed.
 SETTINGS = (
-    *("optimizer.warmup=0", "optimizer.decay=constant", "optimizer.learning_rate=0.01"),
+    "optimizer.warmup=0",
+    "optimizer.decay=constant",
+    "optimizer.learning_rate=0.01",
     "training.precision=float32",
 )
 

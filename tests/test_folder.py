@@ -85,8 +85,13 @@ def test_a_warning_names_what_is_not_read(tmp_path, caplog):
         **{"nli": ["multinli_1.0_train.jsonl.zip"], "hard_negatives": ["chat2.en-es.tsv.gz"]},
     }
     silent = [
-        *("README.md", "parallel/licence.txt", "parallel/.DS_Store", "snli_1.0/snli_1.0_train.txt"),
-        *("eval/sts/stsb.en.dev.tsv", "hard_negatives/chat.en-es.json", "parallel/x.en-fr.tsv"),
+        "README.md",
+        "parallel/licence.txt",
+        "parallel/.DS_Store",
+        "snli_1.0/snli_1.0_train.txt",
+        "eval/sts/stsb.en.dev.tsv",
+        "hard_negatives/chat.en-es.json",
+        "parallel/x.en-fr.tsv",
     ]
     files = {f"{place}/{name}": "a\tb\n" for place, names in strange.items() for name in names}
     mined = {"hard_negatives/chat.en-es.tsv.gz": "Hello\tHola\tAdiós\n"}
@@ -183,7 +188,8 @@ def test_questions_in_any_file_and_scored_sets_have_names_of_their_own(folder):
     questions = {"squad_question_sentence.en", "qam_question_passage.es", "d.es", "train-v1.1.en"}
     assert {title for title in found if title.startswith(("questions", "similarity"))} == {
         *(f"questions/{name}" for name in questions),
-        *("similarity/stsb.es", "similarity/SICK.en"),
+        "similarity/stsb.es",
+        "similarity/SICK.en",
     }
     assert records(found["questions/d.es"]) == [("Why?", "It rains.", "It rains. We stay.")]
     asked = {"Who?": "Ada.", "Why?": "It rains.", "And?": "Ada."}

@@ -274,7 +274,10 @@ def test_the_nearest_wrong_targets_that_no_corpus_holds_out_are_mined(tmp_path):
     mine(tmp_path)
     # The nearest that may be taken: of "cero" "más lejos" (90), of which "lejos" is another answer.
     assert [negatives for _, _, negatives in mined(tmp_path)] == [
-        *(("más lejos",), ("más lejos", "cero"), ("lejos", "cero"), ("más lejos",))
+        ("más lejos",),
+        ("más lejos", "cero"),
+        ("lejos", "cero"),
+        ("más lejos",),
     ]
 
 

@@ -46,9 +46,18 @@ LINES = [
 ]
 # What is one line in none of them.
 BAD_LINES = [
-    *(b"", b"one", b"\t\t\t\t\t", b"\xff\tb\tc", b"a\x00\tb", b"\xef\xbb\xbf", b"{}", b"[1", b"\r"),
+    b"",
+    b"one",
+    b"\t\t\t\t\t",
+    b"\xff\tb\tc",
+    b"a\x00\tb",
+    b"\xef\xbb\xbf",
+    b"{}",
+    b"[1",
+    b"\r",
     b'{"gold_label": "neutral", "sentence1": "\\ud800", "sentence2": "b"}',
-    *(b'{"gold_label": 1, "sentence1": [], "sentence2": {}}', b"x" * (MAX_LINE + 1)),
+    b'{"gold_label": 1, "sentence1": [], "sentence2": {}}',
+    b"x" * (MAX_LINE + 1),
 ]
 
 

@@ -159,10 +159,16 @@ def test_damaged_vectors_are_refused(tmp_path, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("bivcd", "cvm:0", "cca:bivcd:9", "cca:fr.vec", "cca@no_file.tsv:{}.vec"),
+        "bivcd",
+        "cvm:0",
+        "cca:bivcd:9",
+        "cca:fr.vec",
+        "cca@no_file.tsv:{}.vec",
         # A dictionary without single words, a mapping that takes none, and vectors of other words
         # alone.
-        *("cca@phrases.tsv:{}.vec", "sif@phrases.tsv:{}.vec", "other.vec"),
+        "cca@phrases.tsv:{}.vec",
+        "sif@phrases.tsv:{}.vec",
+        "other.vec",
     ],
 )
 def test_what_makes_no_space_is_refused(folder, name, monkeypatch):

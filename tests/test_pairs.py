@@ -45,8 +45,11 @@ ALIKE = [Pair("a", "c", 1.0), Pair("b", "d", 0.0)]
 @pytest.mark.parametrize(
     "labels",
     [
-        *(["entailment", "not_entailment"], ["Duplicate", "Not duplicate"]),
-        *(["paraphrase", "non-paraphrase"], ["True", "False"], [True, False]),
+        ["entailment", "not_entailment"],
+        ["Duplicate", "Not duplicate"],
+        ["paraphrase", "non-paraphrase"],
+        ["True", "False"],
+        [True, False],
     ],
 )
 def test_labels_say_which_texts_are_alike(labels):

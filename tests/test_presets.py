@@ -24,16 +24,22 @@ from xling_tf.trainer.loop import Trainer, make_schedule
 def six_tasks(target):
     return [
         f"translation_ranking_en-{target}",
-        *("response_prediction_en", f"response_prediction_{target}"),
-        *("quick_thought_en", f"quick_thought_{target}"),
+        "response_prediction_en",
+        f"response_prediction_{target}",
+        "quick_thought_en",
+        f"quick_thought_{target}",
         "inference",
     ]
 
 
 def added_tasks(target):
     return [
-        *("question_answering_en", f"question_answering_{target}", f"distillation_en-{target}"),
-        *("graded_similarity_en", f"graded_similarity_{target}", f"graded_similarity_en-{target}"),
+        "question_answering_en",
+        f"question_answering_{target}",
+        f"distillation_en-{target}",
+        "graded_similarity_en",
+        f"graded_similarity_{target}",
+        f"graded_similarity_en-{target}",
     ]
 
 
@@ -76,13 +82,12 @@ def test_the_literal_recipe_cycles_through_its_tasks():
 
 
 SHORT = (
-    *("heads.tower_dims=8", "heads.inference_dim=8"),
-    *(
-        "training.precision=float32",
-        "training.minutes=0",
-        "training.steps=3",
-        "training.bow_steps=0",
-    ),
+    "heads.tower_dims=8",
+    "heads.inference_dim=8",
+    "training.precision=float32",
+    "training.minutes=0",
+    "training.steps=3",
+    "training.bow_steps=0",
 )
 NARROW = ("encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=8")
 SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
@@ -136,11 +141,9 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
         (
             "multilingual-best",
             [
-                *(
-                    "initial.model={start}",
-                    "tasks.distillation.teacher={start}",
-                    "data.targets=es,de",
-                ),
+                "initial.model={start}",
+                "tasks.distillation.teacher={start}",
+                "data.targets=es,de",
                 "tasks.question_answering.miner={start}",
             ],
         ),

@@ -33,8 +33,18 @@ ANSWERS = ["hola", "b b b", "hello mundo"]
 CONTEXTS = ["hola a c d", "d b b b e a c d e f g h i j a b c", "hello mundo unknown"]
 # Where one character ends and another begins is what goes wrong.
 PIECES = [
-    *(b"\xed\xa0\x80", b"\xff", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe6\x88", b"\0"),
-    *(b"hola", b" ", b"\n\t\r", b"n't", b"1,000.5", b"<"),
+    b"\xed\xa0\x80",
+    b"\xff",
+    b"\xc0\x80",
+    b"\xf4\x90\x80\x80",
+    b"\xe6\x88",
+    b"\0",
+    b"hola",
+    b" ",
+    b"\n\t\r",
+    b"n't",
+    b"1,000.5",
+    b"<",
     "e\u0301\u0316\u202eאב 猫 👩\u200d👧 \ufeff Ａ".encode(),
 ]
 

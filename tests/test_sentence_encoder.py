@@ -60,13 +60,13 @@ def test_blank_texts_have_zero_vectors_without_the_model(precision, zeros):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("max_seq_length", 4), ("prompts", {"query": "a "}), ("default_prompt_name", "query")),
-        *(
-            ("truncate_dim", 2),
-            ("similarity_fn_name", "dot"),
-            ("tokenizer", None),
-            ("device", "cuda"),
-        ),
+        ("max_seq_length", 4),
+        ("prompts", {"query": "a "}),
+        ("default_prompt_name", "query"),
+        ("truncate_dim", 2),
+        ("similarity_fn_name", "dot"),
+        ("tokenizer", None),
+        ("device", "cuda"),
     ],
 )
 def test_attributes_that_would_change_nothing_cannot_be_set(name, value):

@@ -66,8 +66,14 @@ def test_the_model_outlives_tensorflows_caches(tokenizer):
 
 
 ODD = [
-    *(b"", " \t\n\u00a0\u3000".encode(), b"\0", "👩‍👩‍👧‍👦🏽".encode()),
-    *(b"\xff\xfe", "é".encode()[:1], b"</s><s><unk>", "我".encode() * 2**18),
+    b"",
+    " \t\n\u00a0\u3000".encode(),
+    b"\0",
+    "👩‍👩‍👧‍👦🏽".encode(),
+    b"\xff\xfe",
+    "é".encode()[:1],
+    b"</s><s><unk>",
+    "我".encode() * 2**18,
 ]
 
 

@@ -27,8 +27,11 @@ pytestmark = pytest.mark.usefixtures("without_graphs")
 STATIC = tiny_config("encoder.kind=static", "encoder.hidden_dim=8")
 TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
 TWO_PHASES = tiny_config(
-    *("encoder.bow_residual=true", "training.bow_share=0.5", "training.bow_batch=3"),
-    *("training.steps=8", "optimizer.decay=linear"),
+    "encoder.bow_residual=true",
+    "training.bow_share=0.5",
+    "training.bow_batch=3",
+    "training.steps=8",
+    "optimizer.decay=linear",
 )
 EXAMPLES = {
     "translation_ranking_en-es": make_examples(

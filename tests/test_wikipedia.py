@@ -62,7 +62,9 @@ def test_markup_becomes_plain_text():
         "* One\n* Two\n: Three\n<p>Four</p>Five": ["One", "Two", "Three", "Four", "Five"],
         # Sections without text leave no name.
         "Lead.\n== Gone ==\n{{x}}\n=== Gone too ===\n== Kept ==\nText.\n== References ==\n{{r}}": [
-            *("Lead.", "Kept", "Text.")
+            "Lead.",
+            "Kept",
+            "Text.",
         ],
     }
     assert {wikitext: lines(wikitext) for wikitext in expected} == expected

@@ -22,19 +22,23 @@ CONFIGS = {
     "lowercase, Chinese words": WordPieceConfig(lowercase=True, split_chinese=False),
 }
 MORE = [
-    *(
-        "",
-        "   ",
-        " hello",
-        "##ing",
-        "ΣΑΣ Σ ς ΌΣΟΣ",
-        "İstanbul I ı",
-        "ẞ Æ Å ﬁ",
-        "豈 丽 豈",
-        "\u037e\u0387≠",
-    ),
-    *("x" * 100, "x" * 101, "é" * 100, "é" * 101),
-    *("a\u0301\u0323b", "\n\ta\r\nb\x0bc\x85d", "a\u2028b", "\ufeffa"),
+    "",
+    "   ",
+    " hello",
+    "##ing",
+    "ΣΑΣ Σ ς ΌΣΟΣ",
+    "İstanbul I ı",
+    "ẞ Æ Å ﬁ",
+    "豈 丽 豈",
+    "\u037e\u0387≠",
+    "x" * 100,
+    "x" * 101,
+    "é" * 100,
+    "é" * 101,
+    "a\u0301\u0323b",
+    "\n\ta\r\nb\x0bc\x85d",
+    "a\u2028b",
+    "\ufeffa",
 ]
 
 

@@ -36,20 +36,23 @@ LSTM = ("encoder.kind=lstm", *SMALL, "tokenizer.ngram_sizes=")
 TINY = apply_overrides(
     ExperimentConfig(),
     [
-        *(
-            "tokenizer.max_tokens=12",
-            "tokenizer.num_oov_buckets=4",
-            "tokenizer.num_ngram_buckets=64",
-        ),
-        *(*SMALL, "encoder.num_layers=1", "encoder.num_heads=2"),
-        *("heads.tower_dims=5", "heads.inference_dim=7"),
+        "tokenizer.max_tokens=12",
+        "tokenizer.num_oov_buckets=4",
+        "tokenizer.num_ngram_buckets=64",
+        *SMALL,
+        "encoder.num_layers=1",
+        "encoder.num_heads=2",
+        "heads.tower_dims=5",
+        "heads.inference_dim=7",
         *(
             f"tasks.{task}.{setting}"
             for task in ("translation_ranking", "response_prediction", "quick_thought", "inference")
             for setting in ("weight=1", "examples_per_batch=8")
         ),
-        *("optimizer.learning_rate=0.1", "optimizer.embedding_learning_rate=1"),
-        *("training.steps=4", "training.precision=float32"),
+        "optimizer.learning_rate=0.1",
+        "optimizer.embedding_learning_rate=1",
+        "training.steps=4",
+        "training.precision=float32",
     ],
 )
 
@@ -78,18 +81,16 @@ TEXTS = (
 KINDS = {
     "words and n-grams": (),
     "cnn": (
-        *(
-            "tokenizer.kind=sentencepiece",
-            "tokenizer.num_pieces=60",
-            "tokenizer.sentence_marks=true",
-        ),
-        *(
-            "tokenizer.max_tokens=12",
-            "encoder.kind=cnn",
-            "encoder.num_filters=4",
-            "encoder.hidden_dim=8",
-        ),
-        *("encoder.embedding_dim=6", "encoder.intermediate_dim=12", "encoder.num_layers=1"),
+        "tokenizer.kind=sentencepiece",
+        "tokenizer.num_pieces=60",
+        "tokenizer.sentence_marks=true",
+        "tokenizer.max_tokens=12",
+        "encoder.kind=cnn",
+        "encoder.num_filters=4",
+        "encoder.hidden_dim=8",
+        "encoder.embedding_dim=6",
+        "encoder.intermediate_dim=12",
+        "encoder.num_layers=1",
     ),
 }
 
@@ -259,8 +260,10 @@ def scored(
 TWO_TASKS = apply_overrides(
     TINY,
     [
-        *("tasks.response_prediction.weight=0", "tasks.quick_thought.weight=0"),
-        *("tasks.translation_ranking.examples_per_batch=2", "tasks.inference.examples_per_batch=2"),
+        "tasks.response_prediction.weight=0",
+        "tasks.quick_thought.weight=0",
+        "tasks.translation_ranking.examples_per_batch=2",
+        "tasks.inference.examples_per_batch=2",
     ],
 )
 EXAMPLES = {

@@ -38,9 +38,22 @@ from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 _BATCH_SIZE = 2048
 # Attributes of sentence-transformers, which there change how texts are encoded or compared.
 _UNSETTABLE = (
-    *("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "similarity"),
-    *("similarity_pairwise", "max_seq_length", "tokenizer", "processor", "device", "dtype"),
-    *("backend", "batch_size", "precision", "normalize_embeddings", "modules"),
+    "prompts",
+    "default_prompt_name",
+    "truncate_dim",
+    "similarity_fn_name",
+    "similarity",
+    "similarity_pairwise",
+    "max_seq_length",
+    "tokenizer",
+    "processor",
+    "device",
+    "dtype",
+    "backend",
+    "batch_size",
+    "precision",
+    "normalize_embeddings",
+    "modules",
 )
 
 

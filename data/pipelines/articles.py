@@ -32,8 +32,19 @@ _MAX_DEPTH = 5  # of links in captions
 # dump.
 _NO_TEXT_LINKS = frozenset(
     {
-        *("file", "image", "media", "category", "imagen", "bild", "datei", "fichier", "archivo"),
-        *("图像", "圖像", "檔案", "分類"),
+        "file",
+        "image",
+        "media",
+        "category",
+        "imagen",
+        "bild",
+        "datei",
+        "fichier",
+        "archivo",
+        "图像",
+        "圖像",
+        "檔案",
+        "分類",
     }
 )
 _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")

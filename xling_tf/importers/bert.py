@@ -90,8 +90,13 @@ _DISTILBERT = Family(
     tables=(WORDS, POSITIONS),
 )
 _SAME_NAMES = (
-    *("global_attn_every_n_layers", "local_attention", "global_rope_theta", "local_rope_theta"),
-    *("attention_bias", "mlp_bias", "norm_bias"),
+    "global_attn_every_n_layers",
+    "local_attention",
+    "global_rope_theta",
+    "local_rope_theta",
+    "attention_bias",
+    "mlp_bias",
+    "norm_bias",
 )
 _MODERNBERT = Family(
     sizes={**_BERT.sizes, "activation": "hidden_activation"},

@@ -18,7 +18,14 @@ from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 # Tokens that have a role in every text, and are not meant to be written in one.
 ROLES = {
     *SPECIAL,
-    *("<s>", "</s>", "<unk>", "<pad>", "<mask>", "<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"),
+    "<s>",
+    "</s>",
+    "<unk>",
+    "<pad>",
+    "<mask>",
+    "<s>NOTUSED",
+    "</s>NOTUSED",
+    "<unk>NOTUSED",
 }
 ROLES |= {"<bos>", "<eos>"}
 _JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first

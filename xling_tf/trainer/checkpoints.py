@@ -82,7 +82,9 @@ class Checkpoints:
                 logging.warning(
                     "checkpoint %s cannot be read (%s); it is now %s, and the one before it is "
                     "used",
-                    *(path, one_line(error), damaged.name),
+                    path,
+                    one_line(error),
+                    damaged.name,
                 )
                 continue
             except OSError as error:

@@ -188,7 +188,10 @@ class PairCorpus(Corpus):
         high, low = (scores.index(end(scores)) for end in (max, min))
         logging.info(
             "pairs with scores: %g = alike, as %r and %r; %g = different, as %r and %r",
-            *(scores[high], *distinct[high][:2], scores[low], *distinct[low][:2]),
+            scores[high],
+            *distinct[high][:2],
+            scores[low],
+            *distinct[low][:2],
         )
         scored = [
             SimilarityPair(*row[:2], n)

@@ -134,7 +134,10 @@ def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
     logging.info(
         "this machine multiplies matrices at %.0f GFLOP/s in float32, %.0f in bfloat16: precision "
         "%s%s",
-        *(float32, bfloat16, precision, layers),
+        float32,
+        bfloat16,
+        precision,
+        layers,
     )
     return precision, num_layers
 
