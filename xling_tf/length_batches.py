@@ -65,9 +65,10 @@ def compute_in_batches(
     pool = ThreadPoolExecutor(threads)
     try:
         try:
-            all_arrays = (pool.map if min(threads, len(batches)) > 1 else map)(
-                compute_batch, batches
-            )
+            if min(threads, len(batches)) > 1:
+                all_arrays = pool.map(compute_batch, batches)
+            else:
+                all_arrays = map(compute_batch, batches)
         except RuntimeError:  # The interpreter is shutting down and starts no more threads.
             all_arrays = map(compute_batch, batches)
         with tqdm(

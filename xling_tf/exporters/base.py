@@ -134,7 +134,8 @@ def export(
     source = Source(folder, Model.from_pretrained(folder), encode_by(saved), data)
     if expected := source.model.encoder.unsupported.get(form):
         reject(source, form, expected)
-    with (replacing_folder if mark else _added_to)(output) as temporary:
+    destination = replacing_folder(output) if mark else _added_to(output)
+    with destination as temporary:
         write = resolve_name(f"xling_tf.exporters.{exporter}")
         texts, encode = write(source, temporary, **options) or ((), source.encode)
         if texts:

@@ -180,12 +180,7 @@ class Trainer:
             self._begin = saved - self.seconds
             stopped = False
             while not stopped and self._progress() < 1:
-                dispatched = []
-                left = self._config.steps - self.step if self._config.steps else self._steps_ahead
-                for _ in range(min(self._steps_ahead, left)):
-                    dispatched.append(self._train_step(self._phase()))
-                    self.step += 1
-                results = self._read(dispatched)
+                results = self._take_steps()
                 stopped = self._agree(stop.is_set())
                 if log:
                     for result in results:
@@ -199,12 +194,25 @@ class Trainer:
         if self.step > first_step:
             self._save()
         finished = self._progress() >= 1
-        for phase in self._phases if finished and self._tasks else ():
+        if finished and self._tasks:
+            self._warn_of_idle_phases()
+        return finished
+
+    def _take_steps(self) -> list[StepResult]:
+        """Starts as many steps as are read together, fewer at the end, and waits for them."""
+        left = self._config.steps - self.step if self._config.steps else self._steps_ahead
+        dispatched = []
+        for _ in range(min(self._steps_ahead, left)):
+            dispatched.append(self._train_step(self._phase()))
+            self.step += 1
+        return self._read(dispatched)
+
+    def _warn_of_idle_phases(self) -> None:
+        for phase in self._phases:
             if not phase.steps:
                 logging.warning(
                     "the budget was too small for the %s: it had no step", _PARTS[phase.name]
                 )
-        return finished
 
     def _agree(self, stop: bool) -> bool:
         """Sets `seconds` by the chief's clock in all workers; True if any must stop."""
