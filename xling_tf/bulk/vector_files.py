@@ -57,8 +57,8 @@ def encode_files(
             "vector", fixed-size lists.
         text_column: Name of the column of texts.
         columns: Names of the columns to carry along; None: all.
-        header: Whether tables (.tsv, .csv) begin with the names of their columns; if not: f0, f1,
-            ...
+        header: Whether tables (.tsv, .csv) begin with the names of their columns, which are else
+            f0, f1 and so on.
         skip_damaged: True skips and counts damaged rows and files, instead of raising a
             `UserError`.
         rows_per_shard: Number of rows of each shard but the last.
@@ -100,34 +100,44 @@ def encode_files(
     settings["dim"] = width * (8 if precision in ("binary", "ubinary") else 1)
     with locked(output, "output"):
         continue_with(output / _DESCRIPTION, settings)
-        number, rows = _whole_shards(output, settings)
-        before, begin = rows, time.monotonic()
-        report(f"{rows:,} sentences are done, the next {_CHUNK_ROWS:,} are being encoded")
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
-        chunks = _ahead(_chunks(texts.batches(skip=rows), text_column, rows_per_shard))
-        write: Callable[[pa.RecordBatch], None] | None = None
-        # On errors, the stack discards the unfinished shard.
-        with ExitStack() as shard:
-            for batch in _ahead(encode_batches(chunks, encoder, text_column, **options)):
-                write = write or shard.enter_context(
-                    _shard_writer(output, number, settings, batch.schema)
-                )
-                rows += len(batch)
-                write(batch)
-                if rows % rows_per_shard == 0:
-                    shard.close()
-                    number, write = number + 1, None
-                estimate = round(rows * sum(file.size for file in files) / max(1, texts.bytes_read))
-                total = max(rows, estimate)  # sizes may be unknown
-                rate = (rows - before) / max(1e-9, time.monotonic() - begin)
-                report(
-                    f"{rows:,} of about {total:,} sentences, {rows / total:.0%}, {rate:,.0f} rows/s"
-                )
+        rows, shards = _write_shards(texts, encoder, output, settings, options, report)
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
-        write_json(
-            output / _DESCRIPTION, {**settings, "shards": number + bool(write), "counts": counts}
-        )
+        write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
         return counts
+
+
+def _write_shards(
+    texts: TextFiles,
+    encoder: SentenceEncoder,
+    output: Path,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
+    report: Callable[[str], None],
+) -> tuple[int, int]:
+    """Encodes the rows after the whole shards; returns the numbers of all rows and shards."""
+    number, rows = _whole_shards(output, settings)
+    before, begin = rows, time.monotonic()
+    report(f"{rows:,} sentences are done, the next {_CHUNK_ROWS:,} are being encoded")
+    rows_per_shard, size = settings["rows_per_shard"], sum(file.size for file in texts.files)
+    chunks = _ahead(_chunks(texts.batches(skip=rows), texts.text_column, rows_per_shard))
+    write: Callable[[pa.RecordBatch], None] | None = None
+    # On errors, the stack discards the unfinished shard.
+    with ExitStack() as shard:
+        for batch in _ahead(encode_batches(chunks, encoder, texts.text_column, **options)):
+            if write is None:
+                writer = _shard_writer(output, number, settings, batch.schema)
+                write = shard.enter_context(writer)
+            rows += len(batch)
+            write(batch)
+            if rows % rows_per_shard == 0:
+                shard.close()
+                number, write = number + 1, None
+            estimate = round(rows * size / max(1, texts.bytes_read))
+            total = max(rows, estimate)  # sizes may be unknown
+            rate = (rows - before) / max(1e-9, time.monotonic() - begin)
+            report(f"{rows:,} of about {total:,} sentences, {rows / total:.0%}, {rate:,.0f} rows/s")
+    return rows, number + bool(write)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -97,52 +98,98 @@ def mine_hard_negatives(
     group_starts = groups * len(candidates)
     answers = np.unique(group_starts + positives)
     answers_of_pair = np.bincount(answers // max(len(candidates), 1), minlength=1)[groups]
+    search = _Search(
+        targets,
+        queries,
+        query_rows,
+        candidates,
+        positives,
+        group_starts,
+        answers,
+        num_negatives,
+        relative_margin,
+        show_progress_bar,
+    )
     num_right = min(int(answers_of_pair.max(initial=0)), _MAX_ANSWERS)
     wanted = num_negatives * (1 if relative_margin is None else _OVERSAMPLING)
-    negatives: list[tuple[str, ...]] = [()] * len(rows)
-    # Candidates of each pair that a rule dropped.
-    dropped = {
-        "right_answer": np.zeros(len(rows), int),
-        "relative_margin": np.zeros(len(rows), int),
-    }
-
-    def search(numbers: NDArray[np.int64], k: int) -> None:
-        """Sets the negatives of some pairs, out of the nearest k candidates."""
-        start, chosen_rows = 0, query_rows[numbers]
-        for scores, indices in nearest_in_chunks(
-            queries, chosen_rows, candidates, k, show_progress=show_progress_bar
-        ):
-            part = numbers[start : (start := start + len(indices))]
-            is_found = indices >= 0
-            is_answer = np.isin(group_starts[part, None] + indices, answers) & is_found
-            is_another = is_answer & (indices != positives[part, None])
-            dropped["right_answer"][part] = np.sum(is_another, axis=1)
-            passes = is_found & ~is_answer
-            if relative_margin is not None:
-                pairs_of_vectors = queries[query_rows[part]], candidates[positives[part]]
-                right = np.einsum("nd,nd->n", *pairs_of_vectors, dtype=np.float32)
-                bound = right - relative_margin * np.abs(right)
-                fails = scores > bound[:, None] + _ROUNDING
-                dropped["relative_margin"][part] = np.sum(passes & fails, axis=1)
-                passes &= ~fails
-            passes &= np.cumsum(passes, axis=1) <= num_negatives
-            for number, found, chosen in zip(part.tolist(), indices, passes, strict=True):
-                negatives[number] = tuple(targets[index] for index in found[chosen])
-
     k = min(wanted + num_right, len(candidates))
-    search(np.arange(len(rows)), k)
+    search.find(np.arange(len(rows)), k)
     # Right answers, or candidates within the margin, may have been all that was found.
-    is_short = np.array([len(found) < num_negatives for found in negatives], bool)
+    is_short = np.array([len(found) < num_negatives for found in search.negatives], bool)
     if len(short := np.flatnonzero(is_short)) and k < len(candidates):
         most_answers = int(answers_of_pair[short].max())
-        search(short, min(_OVERSAMPLING * wanted + most_answers, len(candidates)))
+        search.find(short, min(_OVERSAMPLING * wanted + most_answers, len(candidates)))
     if counts is not None:
-        numbers = Counter(map(len, negatives))
         counts.update({"pairs": len(rows), "distinct targets": len(targets)})
-        counts.update({f"pairs with {n}": numbers[n] for n in range(num_negatives + 1)})
-        rules = dropped if relative_margin is not None else ("right_answer",)
-        counts.update({f"dropped by {rule}": int(dropped[rule].sum()) for rule in rules})
-    return negatives
+        counts.update(search.counts())
+    return search.negatives
+
+
+@dataclass
+class _Search:
+    """Searches the nearest candidates of pairs that are not right answers."""
+
+    targets: Sequence[str]  # the candidates' texts
+    queries: NDArray[np.float16]  # unit vectors
+    query_rows: NDArray[np.int64]  # of each pair
+    candidates: NDArray[np.float16]  # unit vectors
+    positives: NDArray[np.int64]  # each pair's right answer among the candidates
+    group_starts: NDArray[np.int64]  # each pair's source times the number of candidates
+    answers: NDArray[np.int64]  # right answers of all sources, each added to its source's start
+    num_negatives: int
+    relative_margin: float | None
+    show_progress: bool
+
+    def __post_init__(self) -> None:
+        num_pairs = len(self.positives)
+        # Negatives of each pair, and numbers of candidates that a rule dropped.
+        self.negatives: list[tuple[str, ...]] = [()] * num_pairs
+        self._right_answers = np.zeros(num_pairs, int)
+        self._within_margin = np.zeros(num_pairs, int)
+
+    def find(self, numbers: NDArray[np.int64], k: int) -> None:
+        """Chooses the negatives of some pairs, out of the nearest k candidates."""
+        start = 0
+        for scores, indices in nearest_in_chunks(
+            self.queries,
+            self.query_rows[numbers],
+            self.candidates,
+            k,
+            show_progress=self.show_progress,
+        ):
+            part = numbers[start : (start := start + len(indices))]
+            passes = self._passes(part, scores, indices)
+            passes &= np.cumsum(passes, axis=1) <= self.num_negatives
+            for number, found, chosen in zip(part.tolist(), indices, passes, strict=True):
+                self.negatives[number] = tuple(self.targets[index] for index in found[chosen])
+
+    def _passes(
+        self, part: NDArray[np.int64], scores: NDArray[np.float32], indices: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Applies the rules to the `[pairs, k]` candidates of some pairs."""
+        is_found = indices >= 0
+        is_answer = np.isin(self.group_starts[part, None] + indices, self.answers) & is_found
+        is_another = is_answer & (indices != self.positives[part, None])
+        self._right_answers[part] = np.sum(is_another, axis=1)
+        passes = is_found & ~is_answer
+        if self.relative_margin is not None:
+            queries = self.queries[self.query_rows[part]]
+            right_answers = self.candidates[self.positives[part]]
+            right = np.einsum("nd,nd->n", queries, right_answers, dtype=np.float32)
+            bound = right - self.relative_margin * np.abs(right)
+            fails = scores > bound[:, None] + _ROUNDING
+            self._within_margin[part] = np.sum(passes & fails, axis=1)
+            passes &= ~fails
+        return passes
+
+    def counts(self) -> dict[str, int]:
+        """Returns the numbers of pairs by their negatives, and of candidates that were dropped."""
+        numbers = Counter(map(len, self.negatives))
+        counts = {f"pairs with {n}": numbers[n] for n in range(self.num_negatives + 1)}
+        counts["dropped by right_answer"] = int(self._right_answers.sum())
+        if self.relative_margin is not None:
+            counts["dropped by relative_margin"] = int(self._within_margin.sum())
+        return counts
 
 
 def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
