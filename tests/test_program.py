@@ -116,6 +116,44 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     assert values.output == "/home/ana/exported"
 
 
+def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
+    values = flags.FlagValues()
+    flags.DEFINE_integer("rows_per_shard", 8, "Rows.", flag_values=values, lower_bound=1)
+    flags.DEFINE_bool("header", True, "A header.", flag_values=values)
+    flags.DEFINE_bool("no_op", False, "Nothing.", flag_values=values)
+    flags.DEFINE_enum("to", "onnx", ["onnx", "wheel"], "The form.", flag_values=values)
+    flags.DEFINE_multi_string("set", [], "Settings.", flag_values=values)
+    monkeypatch.setattr(program.flags, "FLAGS", values)
+    words = [
+        "a-b",
+        "--rows-per-shard=3",
+        "--no-header",
+        "--no-op",
+        "--set",
+        "x-y=1",
+        "--set=z",
+        "c",
+    ]
+    assert program.parse_flags(["x", *words], takes_files=True) == ["x", "a-b", "c"]
+    assert (values.rows_per_shard, values.header, values.no_op) == (3, False, True)
+    assert values.set == ["x-y=1", "z"]
+    for word, message in {
+        "--rows": "error: --rows is not a flag of this program; --help lists the flags\n",
+        "--rows-per-shards=3": "did you mean --rows_per_shard?\n",
+        "--rows_per_shard=0": "0 is not a positive integer\n",
+        "-header": "did you mean --header?\n",
+    }.items():
+        with pytest.raises(SystemExit) as ended:
+            program.parse_flags(["x", word], takes_files=False)
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+    for word in ("-h", "--help"):
+        with pytest.raises(SystemExit) as ended:
+            program.parse_flags(["x", word], takes_files=False)
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith("usage: x [options]\n")
+
+
 def test_flags_that_are_missing_are_named(monkeypatch, capsys):
     values = flags.FlagValues()
     for name in ("data", "model"):

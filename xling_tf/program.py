@@ -9,8 +9,10 @@ import shlex
 import sys
 import threading
 import time
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from io import TextIOWrapper
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
+from absl.flags import argparse_flags
 from tabulate import tabulate
 
 from xling_tf import __version__
@@ -137,22 +140,78 @@ def _output_has_no_reader() -> bool:
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
+class _Parser(argparse_flags.ArgumentParser):
+    """Parses a program's flags, and explains them as GNU's programs do."""
+
+    def __init__(self, program: str, takes_files: bool) -> None:
+        super().__init__(
+            prog=program,
+            usage=f"{program} [options]{' [file ...]' * takes_files}",
+            description=sys.modules["__main__"].__doc__,
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,  # absl's version of it adds more help flags
+        )
+        self.add_argument("-h", "--help", action="help", help="Prints this text.")
+
+    def _define_absl_flag(self, flag: flags.Flag[Any], suppress: bool) -> None:
+        """Adds a flag with its values and default in the form that other programs use."""
+        # absl writes "<a|b>: Form." for a choice, and two lines for a flag that may be repeated.
+        flag.help, *repeated = re.sub(r"^<.*?>: ", "", flag.help).split(";\n    repeat")
+        if repeated and "epeatable" not in flag.help:
+            flag.help += " Repeatable."
+        if flag.default_as_str and not flag.boolean:
+            flag.help += f" Default: {flag.default_as_str[1:-1]}."
+        super()._define_absl_flag(flag, suppress)
+        if choices := getattr(flag.parser, "enum_values", None):
+            self._actions[-1].metavar = f"{{{','.join(map(str, choices))}}}"
+
+    def error(self, message: str) -> NoReturn:
+        missing = re.findall(r"^flag --(\w+)=None: ", message, re.MULTILINE)
+        names = " and ".join(f"--{name}" for name in missing)
+        _exit(
+            f"error: expected {names}, which --help describes" if missing else f"error: {message}"
+        )
+
+
 def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) -> list[str]:
     """Parses a command line; returns the program's name and the files, if the program takes any."""
+    # Shells expand "~" at the beginning of a word, but not after "--flag=".
+    home = os.path.expanduser("~")
+    words = [
+        re.sub(r"^(--?[\w-]+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv[1:]
+    ]
+    words = [_with_underscores(word) for word in words]
+    parser = _Parser(argv[0], takes_files)
+    unknown = [word for word in words if re.match("--?[a-zA-Z]{2}", word) and not _is_flag(word)]
+    if unknown and not known_only:
+        name = unknown[0].partition("=")[0]
+        similar = get_close_matches(name.lstrip("-"), flags.FLAGS, n=1)
+        hint = f"did you mean --{similar[0]}?" if similar else "--help lists the flags"
+        parser.error(f"{name} is not a flag of this program; {hint}")
     try:
-        # Shells expand "~" at the beginning of a word, but not after "--flag=".
-        home = os.path.expanduser("~")
-        argv = [re.sub(r"^(--?\w+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv]
-        arguments: list[str] = flags.FLAGS(argv, known_only=known_only)
+        _, rest = parser.parse_known_args(words)
     except flags.Error as error:
-        missing = re.findall(r"^flag --(\w+)=None: ", str(error), re.MULTILINE)
-        names = " and ".join(f"--{name}" for name in missing)
-        _exit(f"error: expected {names}, which --help describes" if missing else f"error: {error}")
-    except SystemExit:  # absl calls help a failure
-        sys.exit(0)
-    if len(arguments) > 1 and not takes_files:
-        _exit(f"error: expected flags, got {arguments[1]!r}")
-    return arguments
+        parser.error(str(error))
+    if rest and not takes_files:
+        parser.error(f"expected flags, got {rest[0]!r}")
+    return [argv[0], *rest]
+
+
+def _with_underscores(word: str) -> str:
+    """Returns a flag in the form in which it is defined: --rows_per_shard=8 and --noheader."""
+    name, equals, value = word.partition("=")
+    for defined in (name.replace("-", "_"), name.replace("--no-", "--no", 1).replace("-", "_")):
+        flag = f"--{defined[2:]}{equals}{value}"
+        if name.startswith("--") and _is_flag(flag):
+            return flag
+    return word
+
+
+def _is_flag(word: str) -> bool:
+    name = word.removeprefix("--").partition("=")[0]
+    is_negated = name.startswith("no") and name[2:] in flags.FLAGS and flags.FLAGS[name[2:]].boolean
+    return name in flags.FLAGS or name == "help" or is_negated
 
 
 def set_up_logging() -> None:
