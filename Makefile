@@ -58,7 +58,7 @@ serve: $(SERVING) ## Serves serving/PAIR on PORT of this machine
 
 .PHONY: peers
 peers: $(RUNTIME) $(PEERS) ## Measures training and encoding beside other libraries
-	$(BIN)/python evaluation/benchmark_speed.py --python .peers/bin/python $(ARGS)
+	$(BIN)/python evaluation/benchmarks/speed.py --python .peers/bin/python $(ARGS)
 
 .PHONY: install
 install: $(RUNTIME) ## Makes .venv with what training needs

@@ -4,10 +4,10 @@ import json
 import shutil
 from zlib import crc32
 
-import benchmark_mining
 import pandas as pd
 import pytest
-from load import serving, summary
+from benchmarks.mining import precision_and_recall, recombined, without_translations
+from benchmarks.server import serving, summary
 from programs import run_program
 
 from xling_tf.corpora.records import TranslationPair
@@ -18,11 +18,11 @@ def test_others_are_recombined_and_have_no_translations_among_them_or_the_hidden
     # By their letters, "A?" is "a": of the pairs with it, none is taken; nor is the third, which
     # shares "c".
     pairs = [("A?", "b"), ("c", "d"), ("c", "e"), ("f", "g"), ("h", "i")]
-    sources, targets = benchmark_mining.without_translations(pairs, {"a"})
+    sources, targets = without_translations(pairs, {"a"})
     taken = {*sources, *targets}
     assert [len(taken & {*pair}) for pair in pairs] == [0, 1, taken & {"c"} == {"c"}, 1, 1]
     assert ({*sources} <= {"c", "f", "h"}, {*targets} <= {"d", "g", "i"}) == (True, True)
-    texts = benchmark_mining.recombined(["a b c d", "e f g h", "i j"])
+    texts = recombined(["a b c d", "e f g h", "i j"])
     first = [next(texts) for _ in range(5)]
     assert first[:3] == ["a b c d", "e f g h", "i j"]
     assert {*first[3:]} == {"a b g h", "e f c d"}
@@ -43,7 +43,7 @@ def test_the_threshold_is_chosen_on_one_half_and_measured_on_the_other():
         (1.7, "x", "y"),
         (1.1, "z", "w"),
     ]
-    figures = benchmark_mining.precision_and_recall(mined, hidden)
+    figures = precision_and_recall(mined, hidden)
     assert 1.4 <= figures["threshold"] <= 1.6
     assert (figures["precision"], figures["recall"]) == (50.0, round(100 / len(second), 1))
     assert figures["pairs_of_others"] == 1
@@ -54,7 +54,9 @@ def test_what_runs_first_on_a_gpu_runs_on_a_cpu(tmp_path):
     figures = {}
     for part in ("replicas", "loss"):  # the others take minutes, or share their code
         output = tmp_path / f"{part}.json"
-        run_program(tmp_path, "evaluation/benchmark_gpu.py", f"--part={part}", f"--output={output}")
+        run_program(
+            tmp_path, "evaluation/benchmarks/gpu.py", f"--part={part}", f"--output={output}"
+        )
         figures[part] = json.loads(output.read_text("utf-8"))
         assert "error" not in json.dumps(figures[part])
     # The same batches, and weights of the same seed, on one replica and on two.
@@ -88,7 +90,7 @@ def test_a_server_that_does_not_start_is_an_error():
 @pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
 def test_a_server_is_measured(hub_folder, tmp_path):
     flags = ["--clients=2", "--sentences=2", "--rounds=1", "--seconds=1", "--output=new/load.json"]
-    run_program(tmp_path, "evaluation/load.py", f"--model={hub_folder}", *flags)
+    run_program(tmp_path, "evaluation/benchmarks/server.py", f"--model={hub_folder}", *flags)
     figures = json.loads((tmp_path / "new" / "load.json").read_text("utf-8"))
     (row,) = figures["rows"]
     assert (row["how"], row["errors"], row["to_first"]) == ("server", 0, 1)

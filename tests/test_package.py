@@ -133,11 +133,11 @@ def test_a_new_user_installs_the_wheel_and_follows_the_tour(wheel, tmp_path, mon
     monkeypatch.setenv("PATH", f"{site / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(site))
     # Programs in folders of the wheel that the tour does not reach.
-    for name in ("prepare", "benchmark-speed"):
+    for name in ("prepare", "report"):
         done = subprocess.run(
             ["xling-tf", name, "--help"], cwd=tmp_path, capture_output=True, text=True
         )
-        assert "flags:" in done.stdout, (name, done.stdout, done.stderr)
+        assert "options:" in done.stdout, (name, done.stdout, done.stderr)
     wrong = subprocess.run(["xling-tf", "trian"], cwd=tmp_path, capture_output=True, text=True)
     assert (wrong.returncode, "did you mean train?" in wrong.stderr) == (2, True)
 

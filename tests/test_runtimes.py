@@ -260,7 +260,7 @@ def test_the_program_compares_them(spelt, tmp_path):
     for name in ("litert", "onnx"):
         spelt.encoder(name)
         flags.append(f"--{name}={spelt.place / name}")
-    run_program(tmp_path, "evaluation/benchmark_runtimes.py", f"--model={spelt.folder}", *flags)
+    run_program(tmp_path, "evaluation/benchmarks/runtimes.py", f"--model={spelt.folder}", *flags)
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert figures["texts"] == len([*filter(None, SENTENCES)])
     assert min(figures[name]["least_cosine"] for name in ("litert", "onnx")) > 0.9999

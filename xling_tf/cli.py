@@ -23,13 +23,6 @@ _GROUPS = {
     "evaluation": {
         "evaluate": "evaluation/main.py",
         "report": "evaluation/report.py",
-        "benchmark-speed": "evaluation/benchmark_speed.py",
-        "benchmark-resources": "evaluation/benchmark_resources.py",
-        "benchmark-runtimes": "evaluation/benchmark_runtimes.py",
-        "benchmark-vectors": "evaluation/benchmark_vectors.py",
-        "benchmark-mining": "evaluation/benchmark_mining.py",
-        "benchmark-gpu": "evaluation/benchmark_gpu.py",
-        "benchmark-server": "evaluation/load.py",
     },
     "use": {
         "import": "export/import_model.py",

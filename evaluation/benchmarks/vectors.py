@@ -1,6 +1,6 @@
 """Measures search in compressed vectors, by FAISS.
 
-python evaluation/benchmark_vectors.py --model exported/en-es --texts tatoeba.en-es.tsv
+python evaluation/benchmarks/vectors.py --model exported/en-es --texts tatoeba.en-es.tsv
 """
 
 import statistics
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 # Works in a checkout without installation.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import write_figures
+from evaluation.benchmarks.workloads import write_figures
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.errors import library
 from xling_tf.program import quiet_start, run

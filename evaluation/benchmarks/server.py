@@ -1,9 +1,9 @@
 """Measures the model server under load.
 
     pip install -e '.[serving,evaluation]'; apt-get install wrk
-    python evaluation/load.py --model exported/en-es
+    python evaluation/benchmarks/server.py --model exported/en-es
     # and another server of the same weights, which speaks OpenAI's protocol:
-    python evaluation/load.py --model exported/minilm --peer 'infinity_emb v2 --model-id FOLDER \
+    python evaluation/benchmarks/server.py --model exported/minilm --peer 'infinity_emb v2 --model-id FOLDER \
         --served-model-name minilm --url-prefix /v1 --port {port}'
 
 Server and clients share the machine, and take turns: compare only figures of one file. The exit
@@ -27,11 +27,11 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from absl import flags, logging
 
-from evaluation.workloads import with_speed
+from evaluation.benchmarks.workloads import with_speed
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_file, write_json
 from xling_tf.program import provenance, run
@@ -55,7 +55,7 @@ _PEER = flags.DEFINE_string(
 )
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/load.json", "Results file.")
 
-_SERVER = str(Path(__file__).resolve().parents[1] / "export" / "serve.py")
+_SERVER = str(Path(__file__).resolve().parents[2] / "export" / "serve.py")
 _TEXTS = (
     "Where is the nearest train station?",
     "The shop on the corner opens at nine.",

@@ -99,7 +99,7 @@ def flops_per_token(encoder: Mapping[str, Any]) -> int:
 def peers(
     python: str, inputs: Mapping[str, Any]
 ) -> Iterator[tuple[list[str], Callable[[str], float]]]:
-    """Runs evaluation/peers.py in the environment that `make peers` makes.
+    """Runs evaluation/benchmarks/peers.py in the environment that `make peers` makes.
 
     Yields:
         The names of its workloads, and a function that runs one of them and returns sentences per
@@ -121,7 +121,7 @@ def peers(
                 assert process.stdout is not None
                 if not (line := process.stdout.readline()):
                     raise UserError(
-                        "evaluation/peers.py ended with the error above; see make peers"
+                        "evaluation/benchmarks/peers.py ended with the error above; see make peers"
                     )
                 return json.loads(line)
 

@@ -1,6 +1,6 @@
 """Compares a model with its exports to LiteRT and ONNX Runtime.
 
-    python evaluation/benchmark_runtimes.py --model exported/en-es --litert DIR --onnx DIR --texts
+    python evaluation/benchmarks/runtimes.py --model exported/en-es --litert DIR --onnx DIR --texts
     FILE
 
 Each of the three has its own process, in which its memory and start are measured. They take turns
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 # Works in a checkout without installation.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import MIB, ROUNDS, read_texts, resident_bytes, write_figures
+from evaluation.benchmarks.workloads import MIB, ROUNDS, read_texts, resident_bytes, write_figures
 from xling_tf.files import folder_bytes
 from xling_tf.program import run
 from xling_tf.sentence_encoder import SentenceEncoder

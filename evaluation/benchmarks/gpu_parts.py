@@ -1,4 +1,4 @@
-"""The parts of evaluation/benchmark_gpu.py, which runs each in a process of its own."""
+"""The parts of evaluation/benchmarks/gpu.py, which runs each in a process of its own."""
 
 import itertools
 import statistics
@@ -15,7 +15,13 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from evaluation.workloads import RANKING_ALONE, ROUNDS, flops_per_token, peers, seconds_of
+from evaluation.benchmarks.workloads import (
+    RANKING_ALONE,
+    ROUNDS,
+    flops_per_token,
+    peers,
+    seconds_of,
+)
 from xling_tf.config import TOKENIZERS, ModelInfo
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.store import transient_store
@@ -34,7 +40,7 @@ from xling_tf.trainer.input_pipeline import task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.resolution import matmul_gflops
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _GPUS = start_tensorflow().config.list_physical_devices("GPU")  # leaves memory to the peers
 _BATCH, _LARGE = (256, (2048, 16384)) if _GPUS else (16, (64,))
 _DTYPES = ("float32", "bfloat16") if _GPUS else ("float32",)
@@ -99,7 +105,12 @@ def _make(
     examples = {
         task: parts.train for task, parts in task_examples(tasks, store.corpora, {}).items()
     }
-    made = {"tasks": tasks, "config": config, "examples": examples, "workers": workers}
+    made: dict[str, Any] = {
+        "tasks": tasks,
+        "config": config,
+        "examples": examples,
+        "workers": workers,
+    }
     return Trainer(model=model, run_dir=Path(flags.FLAGS.output).parent, **made), model
 
 

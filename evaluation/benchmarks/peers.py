@@ -1,6 +1,6 @@
 """Runs other libraries for the benchmarks, in their own environment (`make peers`).
 
-    .peers/bin/python evaluation/peers.py INPUT.json
+    .peers/bin/python evaluation/benchmarks/peers.py INPUT.json
 
 The input has `texts` and `pairs`, and either the `shape` of a transformer or the folder of a
 `model`. Each line of standard input names a workload; the answer is a line with its numbers of

@@ -1,7 +1,7 @@
 """Measures time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure
 2).
 
-python evaluation/benchmark_resources.py --model exported/en-es
+python evaluation/benchmarks/resources.py --model exported/en-es
 """
 
 import itertools
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 # Works in a checkout without installation.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import MIB, resident_bytes, seconds_of, write_figures
+from evaluation.benchmarks.workloads import MIB, resident_bytes, seconds_of, write_figures
 from xling_tf.program import quiet_start, run
 from xling_tf.sentence_encoder import SentenceEncoder
 

@@ -1,7 +1,7 @@
 """Measures training and encoding beside the machine's matrix products and other libraries, by
 turns.
 
-python evaluation/benchmark_speed.py --preset en-es --data DIR
+python evaluation/benchmarks/speed.py --preset en-es --data DIR
 make peers ARGS="--data DIR"                      # and by other libraries, whose environment it
 makes make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its
 origin;
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 # Works in a checkout without installation.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import (
+from evaluation.benchmarks.workloads import (
     MAX_TEXTS,
     RANKING_ALONE,
     ROUNDS,

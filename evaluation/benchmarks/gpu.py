@@ -1,6 +1,6 @@
 """Measures training and encoding on this machine's GPU: what to run first where there is one.
 
-    python evaluation/benchmark_gpu.py --minutes 10 --output gpu.json
+    python evaluation/benchmarks/gpu.py --minutes 10 --output gpu.json
 
 Each part has a process of its own and a share of the minutes: if it crashes or hangs, the others
 and its own first figures remain. What fails is reported in place of its figures. Weights are
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 # Works in a checkout without installation.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from absl import flags
 
-from evaluation.workloads import write_figures
+from evaluation.benchmarks.workloads import write_figures
 from xling_tf.files import read_json
 from xling_tf.program import quiet_start, run
 
-# Functions of evaluation/gpu_parts.py, each with its share of the minutes, and changes of the
+# Functions of evaluation/benchmarks/gpu_parts.py, each with its share of the minutes, and changes of the
 # environment.
 _PARTS: Mapping[str, tuple[float, Mapping[str, str]]] = {
     "device": (0.07, {}),
@@ -48,7 +48,7 @@ def main() -> None:
     """Runs all parts, or the one that --part names."""
     if _PART.value:
         with quiet_start():
-            from evaluation import gpu_parts
+            from evaluation.benchmarks import gpu_parts
 
         gpu_parts.PARTS[_PART.value](gpu_parts.Figures(Path(_OUTPUT.value)))
         return

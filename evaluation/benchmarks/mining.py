@@ -1,6 +1,6 @@
 """Measures mining: hides translations among other sentences that have none, and finds them again.
 
-python evaluation/benchmark_mining.py --model exported/en-es-static --data DIR --texts
+python evaluation/benchmarks/mining.py --model exported/en-es-static --data DIR --texts
 held_out.en-es.tsv
 """
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # works in a checkout without installation
 
 import numpy as np
 from absl import flags
 
-from evaluation.workloads import read_pairs, write_figures
+from evaluation.benchmarks.workloads import read_pairs, write_figures
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.readers import read_parallel
