@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import xml.etree.ElementTree as ET
 from dataclasses import asdict
 
 import pytest

@@ -27,8 +27,7 @@ from evaluation.benchmarks.workloads import write_figures
 from xling_tf.files import read_json
 from xling_tf.program import quiet_start, run
 
-# Functions of evaluation/benchmarks/gpu_parts.py, each with its share of the minutes, and changes of the
-# environment.
+# Functions of gpu_parts.py, each with its share of the minutes, and changes of the environment.
 _PARTS: Mapping[str, tuple[float, Mapping[str, str]]] = {
     "device": (0.07, {}),
     "steps": (0.25, {}),
