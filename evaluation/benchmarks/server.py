@@ -4,7 +4,7 @@
     python evaluation/benchmarks/server.py --model exported/en-es
     # and another server of the same weights, which speaks OpenAI's protocol:
     python evaluation/benchmarks/server.py --model exported/minilm --peer \
-        'infinity_emb v2 --model-id FOLDER --served-model-name minilm --url-prefix /v1 --port {port}'
+        'infinity_emb v2 --model-id DIR --served-model-name minilm --url-prefix /v1 --port {port}'
 
 Server and clients share the machine, and take turns: compare only figures of one file. The exit
 status is 1 if a request failed.
