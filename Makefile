@@ -79,7 +79,7 @@ lint: $(DEV) ## Checks style, formatting, imports and types
 
 .PHONY: docs
 docs: $(DEV) ## Writes the docs as a site into build/site
-	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/mkdocs build --strict
 
 .PHONY: format
 format: $(DEV) ## Formats the code and fixes what ruff can fix

@@ -5,7 +5,7 @@ r"""Compares results with each other and with the papers' figures, on a page or 
     python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   #
     trainings python evaluation/report.py --papers evaluation/results/papers.json
     runs/evaluation/en-es.json \
-        --output docs/papers.md
+        --output docs/research/papers.md
 
 Files are results of evaluation/main.py or of trainings (`results.json`).
 """
@@ -49,10 +49,10 @@ from xling_tf.program import run
 ABOUT_PAPERS = """# The papers, table by table
 
 Scores of our systems (**bold**) beside the papers' figures, made by `evaluation/report.py --papers`
-from [our scores](../evaluation/results/papers.json) and [the papers'](../evaluation/papers.json).
+from [our scores](../../evaluation/results/papers.json) and [the papers'](../../evaluation/papers.json).
 [Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is
 named below its table, with the reason. "The data folder" is [the
-collection](results.md#how-to-read-the-numbers).
+collection](../results.md#how-to-read-the-numbers).
 
 """
 _LACKING = "that not all models have"

@@ -9,13 +9,13 @@ from xling_tf.presets import all_presets, get_preset
 from xling_tf.settings import apply_overrides
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
 
 
 def test_commands_have_programs_and_their_flags():
     pattern = (
-        r"(?:python ((?:training|evaluation|export|data)/\w+\.py)|xling-tf ([a-z][a-z-]*))([^\n`]*)"
+        r"(?:python ((?:training|evaluation|export|data)/[\w/]+\.py)|xling-tf ([a-z][a-z-]*))([^\n`]*)"
     )
     for page, text in TEXT.items():
         for program, command, rest in re.findall(pattern, text):

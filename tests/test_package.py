@@ -62,7 +62,9 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
         f"xling_tf/programs/{name}"
         for folder in ("data", "evaluation", "export", "training")
         for name in files_below(folder)
-        if not name.startswith(("data/prepared", "data/raw", "evaluation/results"))
+        if not name.startswith(
+            ("data/prepared", "data/raw", "evaluation/results", "evaluation/benchmarks")
+        )
     }
     assert names == files_below("xling_tf") | programs
     metadata = message_from_string(wheel.read(f"{information}/METADATA").decode("utf-8"))

@@ -220,7 +220,7 @@ def test_every_system_of_ours_stands_beside_a_row_of_a_paper():
 
 def test_the_page_in_the_docs_is_made_of_its_files():
     page = report.ABOUT_PAPERS + report.render(paper_tables.beside(SYSTEMS), [], as_page=False)
-    assert (ROOT / "docs/papers.md").read_text("utf-8") == page
+    assert (ROOT / "docs/research/papers.md").read_text("utf-8") == page
 
 
 def test_the_program_writes_both_forms(tmp_path):

@@ -266,7 +266,7 @@ class BertConfig(EncoderConfig):
     """BERT (Devlin et al. 2019), XLM-RoBERTa (Conneau et al. 2020) and models of these layers."""
 
     # At a higher rate, a BERT forgets more of what it knows, but learns a new language sooner
-    # (docs/experiments.md, "Which learning rate for an imported BERT").
+    # (docs/research/experiments.md, "Which learning rate for an imported BERT").
     fine_tuning_rate = 4e-5
 
     embedding_dim: Positive = 384  # of the tables and the blocks

@@ -81,7 +81,7 @@ _CITATION = """
       author = {{The xling_tf authors}},
     }
 
-`docs/papers.md` of xling_tf names the papers whose systems it trains.
+`docs/research/papers.md` of xling_tf names the papers whose systems it trains.
 """
 
 

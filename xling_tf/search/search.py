@@ -62,7 +62,7 @@ def semantic_search(
         to the last one, any of them may be it. A zero vector, which stands for a blank text, has no
         hits and is no hit.
 
-    Example:
+    Examples:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
@@ -174,7 +174,7 @@ def bitext_mining(
     Returns:
         Pairs, best first: the indices of a source and a target, each in at most one pair.
 
-    Example:
+    Examples:
         >>> pairs = bitext_mining([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]])
         >>> [(pair.first, pair.second) for pair in pairs]
         [(0, 1), (1, 0)]

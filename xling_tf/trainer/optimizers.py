@@ -53,7 +53,7 @@ class RowwiseRMSprop(keras.optimizers.Optimizer):
     word that only one task reads would move at the full rate, whatever the weight of the task's
     loss. It also corrects the bias of the mean square, as Adam does, but by the number of look-ups
     of the row. With the number of steps instead, a word first seen at step 401 would move 9.9 times
-    its learning rate. Momentum did not help (docs/experiments.md).
+    its learning rate. Momentum did not help (docs/research/experiments.md).
     """
 
     beta_2, epsilon = 0.99, 1e-8
