@@ -52,11 +52,11 @@ def main(*words: str) -> None:
     if "://" not in output:
         require_writable_folder(Path(output), "name another folder with --output")
         output = os.path.abspath(output)
-    name, lines = (
-        (f"conversations/reddit.{language}.tsv.gz", reddit.Conversations(paths))
-        if words[0] == "reddit"
-        else (f"documents/wikipedia.{language}.txt.gz", wikipedia.Documents(paths, language))
-    )
+    if words[0] == "reddit":
+        name, lines = f"conversations/reddit.{language}.tsv.gz", reddit.Conversations(paths)
+    else:
+        name = f"documents/wikipedia.{language}.txt.gz"
+        lines = wikipedia.Documents(paths, language)
     with progress(f"preparing {name} into {output}"):
         counts = prepare(name, lines, output=output, options=options, num_shards=values.num_shards)
     print(tabulate(sorted(counts.items()), headers=("outcome", "count")))

@@ -168,11 +168,8 @@ def marked(metric: str, values: Sequence[float | None]) -> list[Cell]:
     """Makes cells; marks the best if there are several."""
     present = [value for value in values if value is not None]
     is_compared = len(present) > 1 and metric.rpartition("/")[2] not in _NEITHER
-    winner = (
-        formatted(metric, min(present) if is_cost(metric) else max(present))
-        if is_compared
-        else None
-    )
+    best = min if is_cost(metric) else max
+    winner = formatted(metric, best(present)) if is_compared else None
     texts = ["" if value is None else formatted(metric, value) for value in values]
     return [Cell(text, bool(text) and text == winner) for text in texts]
 
@@ -414,11 +411,8 @@ class Beside:
             f"{table.source.partition(', ')[2].capitalize()}: "
             f"{table.title}{shared and f' ({shared})'}"
         )
-        rows = (
-            [Row(line[:1], [Cell(text) for text in line[1:]]) for line in lines[1:]]
-            if places
-            else []
-        )
+        body = lines[1:] if places else []
+        rows = [Row(line[:1], [Cell(text) for text in line[1:]]) for line in body]
         return Table(title, lines[0], rows, below)
 
     def reasons(self) -> Mapping[str, Mapping[str, list[str]]]:

@@ -325,11 +325,9 @@ def _overview(results: Sequence[Results]) -> Table | None:
     for suite in dict.fromkeys(key[0] for key in reasons):
         shared = [key for key, why in reasons.items() if key[0] == suite and why != _LACKING]
         fair = [key for key in shared if not reasons[key]]
-        groups = (
-            {suite: shared}
-            if fair == shared
-            else {suite: shared, f"{suite}, compared fairly": fair}
-        )
+        groups = {suite: shared}
+        if fair != shared:
+            groups[f"{suite}, compared fairly"] = fair
         rows += [_means(results, name, group, order) for name, group in groups.items() if group]
     ahead = [f"{order[0]} ahead of {other}" for other in order[1:]]
     headings = ["suite", "data sets", *(result.name for result in results), *ahead]

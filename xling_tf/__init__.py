@@ -40,12 +40,9 @@ def __getattr__(name: str) -> Any:
     is_installed = find_spec("tensorflow") is not None
     if is_installed and name in _WITH_KERAS:
         _require_tensorflow_backend()
-    module = (
-        import_module(module_name)
-        if is_installed
-        else library(module_name, "tensorflow", "tensorflow")
-    )
-    return getattr(module, name)
+    if is_installed:
+        return getattr(import_module(module_name), name)
+    return getattr(library(module_name, "tensorflow", "tensorflow"), name)
 
 
 def _require_tensorflow_backend() -> None:

@@ -265,11 +265,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
         models = sorted(folder.glob(f"*/{CONFIG}")) or sorted(folder.glob(f"*/*/{CONFIG}"))
-        remedy = (
-            f"use {models[0].parent}"
-            if models
-            else f"other libraries' models need {CONFIG}, {WEIGHTS}"
-        )
+        remedy = f"other libraries' models need {CONFIG}, {WEIGHTS}"
+        if models:
+            remedy = f"use {models[0].parent}"
         raise UserError(
             f"expected a model folder, but {folder} has no {CONFIG}, "
             f"{f'only {first_names(names)}' if names else 'it is empty'}; {remedy}"

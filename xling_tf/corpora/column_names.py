@@ -103,12 +103,9 @@ def language_in(name: Any) -> str:
         word for word in re.split(r"[\W_]+", str(name).lower()) if word and word not in _OTHER_WORDS
     ]
     language, *region = words or [""]
-    code = [_LANGUAGE_NAMES.get(language, language), *(_SCRIPTS.get(word, word) for word in region)]
-    return (
-        "_".join(code)
-        if re.fullmatch(r"[a-z]{2,3}(_([a-z]{2}|[a-z]{4}|\d{3}))?", "_".join(code))
-        else ""
-    )
+    parts = [_LANGUAGE_NAMES.get(language, language)]
+    code = "_".join([*parts, *(_SCRIPTS.get(word, word) for word in region)])
+    return code if re.fullmatch(r"[a-z]{2,3}(_([a-z]{2}|[a-z]{4}|\d{3}))?", code) else ""
 
 
 def is_header(cells: Iterable[Any]) -> bool:

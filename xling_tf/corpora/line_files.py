@@ -242,8 +242,6 @@ def decoded(raw: bytes | None) -> str | Unreadable:
 
 def _text(raw: bytes | None) -> str | Unreadable:
     text = decoded(raw)
-    return (
-        text
-        if isinstance(text, Unreadable)
-        else unicodedata.normalize("NFC", text).strip(" \r\ufeff")
-    )
+    if isinstance(text, Unreadable):
+        return text
+    return unicodedata.normalize("NFC", text).strip(" \r\ufeff")

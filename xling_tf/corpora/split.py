@@ -174,11 +174,9 @@ def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
     if published is not None:
         return np.full(len(hashed.first), published, np.int8)
     deciding = hashed.record_type.deciding
-    keys = (
-        np.min([hashed.column(field) for field in deciding], axis=0)
-        if deciding
-        else hashed.documents
-    )
+    keys = hashed.documents
+    if deciding:
+        keys = np.min([hashed.column(field) for field in deciding], axis=0)
     return np.where(keys < _limit(hashed.record_type), Part.HELD_OUT, Part.TRAIN).astype(np.int8)
 
 

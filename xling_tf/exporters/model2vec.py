@@ -35,11 +35,10 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     if rules.get("begin") or rules.get("end"):
         reject(source, "model2vec", "no special tokens around sentences")
     description = tokenizer_json(model.tokenizer)
-    rows = (
-        vocabulary_rows(model)
-        if model.tokenizer.known_words
-        else encoder.embedding.words.table.numpy()
-    )
+    if model.tokenizer.known_words:
+        rows = vocabulary_rows(model)
+    else:
+        rows = encoder.embedding.words.table.numpy()
     # The average of projected words is the projected average.
     vectors = encoder.project(tf.constant(rows)).numpy()
     tokens = description["model"]

@@ -433,11 +433,9 @@ def _steps(step: Mapping[str, Any] | None, key: str) -> Sequence[Mapping[str, An
     """Returns the steps of a sequence, which may be a single step or none."""
     if not step:
         return []
-    return (
-        [inner for s in step[key] for inner in _steps(s, key)]
-        if step["type"] == "Sequence"
-        else [step]
-    )
+    if step["type"] == "Sequence":
+        return [inner for part in step[key] for inner in _steps(part, key)]
+    return [step]
 
 
 def _lines(tokens: Iterable[str]) -> bytes:

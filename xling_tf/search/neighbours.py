@@ -162,11 +162,8 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
     if array.size == 0 and array.ndim == 1:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):
-        hint = (
-            "encode texts first"
-            if array.dtype.kind in "OSUT"
-            else "give one vector of floats a row"
-        )
+        is_text = array.dtype.kind in "OSUT"
+        hint = "encode texts first" if is_text else "give one vector of floats a row"
         actual = f"{array.dtype} of shape {list(array.shape)}"
         raise UserError(
             f"{name} must be float vectors of shape [rows, dim], but are {actual}; {hint}"

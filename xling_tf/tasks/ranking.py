@@ -66,11 +66,10 @@ class RankingTask(Task):
         if both_ways:
             # On one replica both directions have the same scores; computing them takes most of the
             # time.
-            reverse = (
-                [tf.transpose(matrix) for matrix in scores]
-                if all_candidates is candidates
-                else self._scores(candidates, gather_candidates(queries)[0])
-            )
+            if all_candidates is candidates:
+                reverse = [tf.transpose(matrix) for matrix in scores]
+            else:
+                reverse = self._scores(candidates, gather_candidates(queries)[0])
             ranked.append(self._rank_by(reverse, positives, excluded))
         if negatives:
             is_missing = tf.equal(fingerprints[2:], fingerprints[1])

@@ -227,11 +227,8 @@ def require_charsmap(charsmap: bytes) -> None:
     if not charsmap:
         return
     size = int.from_bytes(charsmap[:4], "little")
-    units = (
-        np.frombuffer(charsmap, "<u4", size // 4, 4)
-        if size % 4 == 0 and size + 4 < len(charsmap)
-        else ()
-    )
+    is_whole = size % 4 == 0 and size + 4 < len(charsmap)
+    units = np.frombuffer(charsmap, "<u4", size // 4, 4) if is_whole else ()
     strings = charsmap[4 + size :]
     if not len(units) or not _stays_inside(np.asarray(units, np.int64), strings):
         raise UserError(

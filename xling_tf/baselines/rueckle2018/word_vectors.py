@@ -235,11 +235,10 @@ def read_vectors(path: Path) -> Words:
                 places, rows = _read_text(lines if header else itertools.chain([first], lines))
                 _require_shape(rows, header)
             else:
-                keyed = (
-                    models.KeyedVectors.load_word2vec_format(str(path), binary=True)
-                    if header
-                    else models.fasttext.load_facebook_vectors(str(path))
-                )
+                if header:
+                    keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
+                else:
+                    keyed = models.fasttext.load_facebook_vectors(str(path))
                 places, rows = keyed.key_to_index, keyed.vectors
     except UserError:
         raise

@@ -103,11 +103,9 @@ class Lstm(Layer):
         ]
         weights = [*map(ops.transpose, gates), ops.zeros(4 * self.units), self.input_gates.bias]
         params = ops.cast(ops.concatenate([ops.reshape(part, (-1,)) for part in weights]), dtype)
-        turn = (
-            partial(tf.reverse_sequence, seq_lengths=lengths, seq_axis=1)
-            if self.reverse
-            else tf.identity
-        )
+        turn = tf.identity
+        if self.reverse:
+            turn = partial(tf.reverse_sequence, seq_lengths=lengths, seq_axis=1)
         arguments = {
             "input_h": hidden,
             "input_c": cell,
@@ -204,11 +202,9 @@ class LstmEncoder(TokenEncoder):
         self.forward = Lstm(self.intermediate_dim, dtype=dtype, name="forward")
         self.backward = Lstm(self.intermediate_dim, reverse=True, dtype=dtype, name="backward")
         self.top = Lstm(self.hidden_dim, dtype=dtype, name="top") if self.num_layers > 1 else None
-        self.pool = (
-            AttentionPooling(self.hidden_dim, dtype=dtype, name="attention_pooling")
-            if self.pooling == "attention"
-            else POOLINGS[self.pooling]
-        )
+        self.pool: Any = POOLINGS.get(self.pooling)
+        if self.pooling == "attention":
+            self.pool = AttentionPooling(self.hidden_dim, dtype=dtype, name="attention_pooling")
 
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
