@@ -49,7 +49,8 @@ from xling_tf.program import run
 ABOUT_PAPERS = """# The papers, table by table
 
 Scores of our systems (**bold**) beside the papers' figures, made by `evaluation/report.py --papers`
-from [our scores](../../evaluation/results/papers.json) and [the papers'](../../evaluation/papers.json).
+from [our scores](../../evaluation/results/papers.json) and
+[the papers'](../../evaluation/papers.json).
 [Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is
 named below its table, with the reason. "The data folder" is [the
 collection](../results.md#how-to-read-the-numbers).

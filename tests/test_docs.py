@@ -14,9 +14,8 @@ TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for 
 
 
 def test_commands_have_programs_and_their_flags():
-    pattern = (
-        r"(?:python ((?:training|evaluation|export|data)/[\w/]+\.py)|xling-tf ([a-z][a-z-]*))([^\n`]*)"
-    )
+    programs = r"(?:training|evaluation|export|data)/[\w/]+\.py"
+    pattern = rf"(?:python ({programs})|xling-tf ([a-z][a-z-]*))([^\n`]*)"
     for page, text in TEXT.items():
         for program, command, rest in re.findall(pattern, text):
             program = program or COMMANDS[command]

@@ -55,9 +55,10 @@ _TARGETS = ("es", "fr", "de", "zh")
 _OPTIMIZER = OptimizerConfig(
     name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.1, decay="linear"
 )
-# docs/research/experiments.md has the measurements behind the phases, the initial word vectors and the
-# learning rates. A task's `loss_weight` is for the encoder and the words; `head_rate` makes up for
-# it in the task's own layers. The classifier of inference learns at four times the encoder's rate.
+# docs/research/experiments.md has the measurements behind the phases, the initial word vectors and
+# the learning rates. A task's `loss_weight` is for the encoder and the words; `head_rate` makes up
+# for it in the task's own layers. The classifier of inference learns at four times the encoder's
+# rate.
 _RECIPE = ExperimentConfig(
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
     tokenizer=WordsConfig(lowercase=True, min_word_count=3, common_words=30_000),
@@ -172,8 +173,8 @@ _MULTILINGUAL = replace(
         "inference": replace(_RECIPE.task("inference"), in_targets=True),
         "question_answering": replace(_RECIPE.task("question_answering"), with_context=True),
     },
-    # Measured (docs/research/experiments.md, "How should `multilingual` start"): the entries of this table
-    # are five times as large as those of the recipe's encoders.
+    # Measured (docs/research/experiments.md, "How should `multilingual` start"): the entries of
+    # this table are five times as large as those of the recipe's encoders.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=0.05),
     # No minimum of steps for the first phase: without the second, the convolutions would stay
     # random.
@@ -195,9 +196,9 @@ _MULTILINGUAL_LARGE = replace(
     training=replace(_RECIPE.training, minutes=60.0),
 )
 
-# Trains the published weights further, to beat them; docs/research/experiments.md has the measurements.
-# Ranking and distillation align translations. Entailment, and people's scores if the data have any,
-# teach semantic similarity.
+# Trains the published weights further, to beat them; docs/research/experiments.md has the
+# measurements. Ranking and distillation align translations. Entailment, and people's scores if the
+# data have any, teach semantic similarity.
 _BEST = replace(
     _RECIPE,
     tokenizer=None,

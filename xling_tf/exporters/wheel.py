@@ -26,8 +26,8 @@ from xling_tf.savedmodel.saved_models import licence_files, read_front_matter
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import write_weights
 
-# Measured (docs/research/experiments.md, "A model in the hand"): 256 numbers of the sentence vectors'
-# principal components lose nothing.
+# Measured (docs/research/experiments.md, "A model in the hand"): 256 numbers of the sentence
+# vectors' principal components lose nothing.
 _DIM = 256
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
 _NGRAM_SHARE = 0.2  # of the size

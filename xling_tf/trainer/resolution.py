@@ -31,8 +31,8 @@ from xling_tf.settings import from_mapping, kind_to_dict
 # emulated. A smaller gain is not worth the lost precision.
 _MIN_SPEEDUP = 1.2
 # Budget, in floating-point operations of matrix products, above which three layers are better than
-# one. At 650e12, an hour on a core with bfloat16 hardware, one is as good (docs/research/experiments.md,
-# "Quality against minutes").
+# one. At 650e12, an hour on a core with bfloat16 hardware, one is as good
+# (docs/research/experiments.md, "Quality against minutes").
 _FOR_THREE_LAYERS = 1000e12
 # In the run folder: the model that training starts from, and the word vectors.
 START, VECTORS = "start", "vectors.npz"

@@ -62,9 +62,9 @@ OPTIMIZER = OptimizerConfig(
     clip_norm=5.0,
 )
 # The paper tunes from an alpha at which both terms are initially equal (sec. 2.2), here about 300
-# for similarity. In minutes, 1 is better than no regularizer, and 10 is worse (docs/research/experiments.md,
-# "Does the similarity loss help"). The other alphas were not tuned; contrastive includes the
-# similarity term.
+# for similarity. In minutes, 1 is better than no regularizer, and 10 is worse
+# (docs/research/experiments.md, "Does the similarity loss help"). The other alphas were not tuned;
+# contrastive includes the similarity term.
 _REGULARIZERS: Mapping[str, Mapping[str, Any]] = {
     "similarity": {"regularizer": "similarity", "alpha": 1.0},
     "contrastive": {"regularizer": "contrastive", "alpha": 1.0},
