@@ -1,7 +1,6 @@
 """A folder for sentence-transformers, Text Embeddings Inference, fastembed, Transformers.js."""
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
 from xling_tf.exporters.litert_onnx import embed_ids, to_onnx
+from xling_tf.exporters.onnx_8bit import quantize
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.files import write_json
 from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, Family, tensor_names
@@ -21,7 +21,6 @@ from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
-from xling_tf.savedmodel.word_averages import telemetry_off
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.sentencepiece import UNIGRAM, model_proto
 from xling_tf.weights import Weights, arrays, write_weights
@@ -126,15 +125,9 @@ def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
     graph = _Graph(source.model)
     (folder / "onnx").mkdir()
     exact, quantized = (folder / "onnx" / name for name in ("model.onnx", "model_quantized.onnx"))
-    exact.write_bytes(to_onnx(graph.encode, graph.tables, graph.signature))
-    # By channels: of multilingual-e5-small's vectors, the mean cosine is .996 instead of .989.
-    with telemetry_off():
-        quantization = library("onnxruntime.quantization", "onnxruntime", "export")
-    logging.disable(logging.WARNING)  # the library advises a preparation that changes nothing here
-    try:
-        quantization.quantize_dynamic(exact, quantized, per_channel=True)
-    finally:
-        logging.disable(logging.NOTSET)
+    content = to_onnx(graph.encode, graph.tables, graph.signature)
+    exact.write_bytes(content)
+    quantized.write_bytes(quantize(content))
     open_model = library("xling_tf.savedmodel.onnx_client", "onnxruntime", "export").open_model
     tokenizer, encode = open_model(exact, folder / "tokenizer.json")
     _, encode_quantized = open_model(quantized, folder / "tokenizer.json")

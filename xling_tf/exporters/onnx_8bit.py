@@ -1,0 +1,179 @@
+"""ONNX models in 8 bits, whose vector of a text does not depend on the texts beside it.
+
+`quantize_dynamic` of ONNX Runtime rounds the inputs of a layer by the range of the whole batch.
+Here, each row (a token, or a sentence after pooling) is rounded by its own largest number.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.errors import library
+
+# An input of a product is a scale times (n - 128), with n in uint8, and a weight is a scale times n
+# in int8. CPUs with AVX2 alone add two products of such n in an int16, which cuts off larger sums:
+# 255 * 64 * 2 fits, 255 * 127 * 2 does not. With n up to 64, every CPU computes the same sums.
+_ZERO, _LARGEST_INPUT, _LARGEST_WEIGHT = 128, 127, 64
+_LARGEST_STORED = 127  # of weights that become float32 again
+_TINY = 1e-30  # the scale of zeros
+
+# Weights that become float32 again when the model is loaded: the inputs of an operation that have
+# them, and how many of their first axes have scales of their own.
+_STORED = {"Conv": ((1,), 1), "LSTM": ((1, 2), 2)}
+
+
+def quantize(content: bytes) -> bytes:
+    """Returns an ONNX model in 8 bits, from one in float32.
+
+    Products with weights `[in, out]` are computed in 8 bits: each row of the inputs has a scale,
+    and each column of the weights. Embedding tables and the weights of convolutions and LSTMs are
+    stored in 8 bits, and computed with in float32.
+    """
+    onnx = library("onnx", "onnx", "export")
+    model = onnx.load_from_string(content)
+    _Quantizer(onnx, model.graph).run()
+    return model.SerializeToString()
+
+
+class _Quantizer:
+    """Replaces the weights of a graph, and the nodes that compute with them."""
+
+    def __init__(self, onnx: Any, graph: Any) -> None:
+        self._onnx, self._graph = onnx, graph
+        self._weights = {  # those of branches and loops, too
+            tensor.name: onnx.numpy_helper.to_array(tensor)
+            for tensor in graph.initializer
+            if tensor.data_type == onnx.TensorProto.FLOAT
+        }
+        self._constants: dict[str, NDArray[Any]] = {
+            "quantized/step": np.float32(1 / _LARGEST_INPUT),
+            "quantized/tiny": np.float32(_TINY),
+            "quantized/zero": np.uint8(_ZERO),
+            "quantized/last": np.array([-1], np.int64),
+        }
+
+    def run(self) -> None:
+        self._rewrite(self._graph)
+        used = {
+            name
+            for graph in self._graphs(self._graph)
+            for node in graph.node
+            for name in node.input
+        }
+        tensors = [tensor for tensor in self._graph.initializer if tensor.name in used]
+        tensors += [
+            self._onnx.numpy_helper.from_array(array, name)
+            for name, array in self._constants.items()
+            if name in used
+        ]
+        del self._graph.initializer[:]
+        self._graph.initializer.extend(tensors)
+
+    def _graphs(self, graph: Any) -> Iterator[Any]:
+        """Yields a graph, and those of its branches and loops."""
+        yield graph
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.type == self._onnx.AttributeProto.GRAPH:
+                    yield from self._graphs(attribute.g)
+
+    def _rewrite(self, root: Any) -> None:
+        for graph in [*self._graphs(root)]:
+            nodes: list[Any] = []
+            rounded: dict[str, tuple[str, str]] = {}
+            for node in graph.node:
+                nodes += self._replacement(node, rounded)
+            del graph.node[:]
+            graph.node.extend(nodes)
+
+    def _replacement(self, node: Any, rounded: dict[str, tuple[str, str]]) -> list[Any]:
+        ranks = [self._weights[name].ndim if name in self._weights else 0 for name in node.input]
+        if node.op_type == "MatMul" and ranks[1] == 2:
+            return self._product(node, rounded)
+        if node.op_type == "Gather" and ranks[0] == 2:
+            return self._rows(node)
+        if node.op_type in _STORED:
+            return self._stored(node)
+        return [node]
+
+    def _product(self, node: Any, rounded: dict[str, tuple[str, str]]) -> list[Any]:
+        (inputs, weight), (output,) = node.input, node.output
+        nodes = []
+        if inputs not in rounded:  # several products may have the same inputs
+            rounded[inputs] = f"{output}/rounded", f"{output}/scales"
+            nodes += self._round(inputs, *rounded[inputs])
+        numbers, scales = rounded[inputs]
+        columns, column_scales = self._quantized(weight, (0,), _LARGEST_WEIGHT)
+        make = self._onnx.helper.make_node
+        return [
+            *nodes,
+            make("MatMulInteger", [numbers, columns, "quantized/zero"], [f"{output}/sums"]),
+            make("Cast", [f"{output}/sums"], [f"{output}/floats"], to=self._onnx.TensorProto.FLOAT),
+            make("Mul", [f"{output}/floats", scales], [f"{output}/scaled"]),
+            make("Mul", [f"{output}/scaled", column_scales], [output]),
+        ]
+
+    def _round(self, inputs: str, numbers: str, scales: str) -> list[Any]:
+        make, zeros = self._onnx.helper.make_node, np.array([_ZERO], np.uint8)
+        name = f"{numbers}/{{}}".format
+        value = self._onnx.numpy_helper.from_array(zeros)
+        return [
+            make("Abs", [inputs], [name("sizes")]),
+            make("ReduceMax", [name("sizes"), "quantized/last"], [name("largest")], keepdims=1),
+            make("Mul", [name("largest"), "quantized/step"], [name("steps")]),
+            make("Max", [name("steps"), "quantized/tiny"], [scales]),
+            # QuantizeLinear takes a scale for each row of a matrix.
+            make("Flatten", [inputs], [name("matrix")], axis=-1),
+            make("Reshape", [scales, "quantized/last"], [name("scales")]),
+            make("Shape", [name("scales")], [name("count")]),
+            make("ConstantOfShape", [name("count")], [name("zeros")], value=value),
+            make(
+                "QuantizeLinear",
+                [name("matrix"), name("scales"), name("zeros")],
+                [name("rows")],
+                axis=0,
+            ),
+            make("Shape", [inputs], [name("shape")]),
+            make("Reshape", [name("rows"), name("shape")], [numbers]),
+        ]
+
+    def _rows(self, node: Any) -> list[Any]:
+        (table, ids), (output,) = node.input, node.output
+        names = self._quantized(table, (1,), _LARGEST_STORED)
+        make = self._onnx.helper.make_node
+        return [
+            *(
+                make("Gather", [name, ids], [f"{output}/{part}"])
+                for name, part in zip(names, ("numbers", "scales"), strict=True)
+            ),
+            make(
+                "Cast", [f"{output}/numbers"], [f"{output}/floats"], to=self._onnx.TensorProto.FLOAT
+            ),
+            make("Mul", [f"{output}/floats", f"{output}/scales"], [output]),
+        ]
+
+    def _stored(self, node: Any) -> list[Any]:
+        positions, axes = _STORED[node.op_type]
+        nodes, make = [], self._onnx.helper.make_node
+        for position in positions:
+            if (weight := node.input[position]) in self._weights:
+                rank = self._weights[weight].ndim
+                numbers, scales = self._quantized(weight, tuple(range(axes, rank)), _LARGEST_STORED)
+                name = f"{node.output[0]}/{position}"
+                nodes += [
+                    make("Cast", [numbers], [f"{name}/floats"], to=self._onnx.TensorProto.FLOAT),
+                    make("Mul", [f"{name}/floats", scales], [name]),
+                ]
+                node.input[position] = name
+        return [*nodes, node]
+
+    def _quantized(self, weight: str, axes: tuple[int, ...], largest: int) -> tuple[str, str]:
+        """Returns the names of constants: numbers, and scales, which are the same along axes."""
+        names = f"{weight}/{largest}", f"{weight}/{largest}/scales"
+        if names[0] not in self._constants:
+            array = self._weights[weight]
+            scales = np.maximum(np.abs(array).max(axes, keepdims=True) / largest, np.float32(_TINY))
+            self._constants |= zip(names, (np.rint(array / scales).astype(np.int8), scales))
+        return names
