@@ -26,6 +26,7 @@ CONFIGS = {
     "bert": BertConfig(**SIZES, max_positions=48),
     "modernbert": ModernBertConfig(**SIZES, local_attention=8),
 }
+SLOW = pytest.mark.slow
 PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=900", "tokenizer.max_tokens=48")
 
 
@@ -57,14 +58,14 @@ FLOATS, IDS = ("x", 1, 3), ("ids", 7, 1)
 
 
 def test_products_derived_by_hand():
-    # Columns have the scales 1 and 1 / 64; their numbers are 64, 32 and -64, 32.
-    weights = {"w": [[64, -1], [32, 0.5]]}
+    # The scales of columns are 1 and .01; their numbers are 95, 32 and -127, 50.
+    weights = {"w": [[95, -1.27], [32, 0.5]]}
     content = quantize(make_graph(("MatMul", ["x", "w"], {}), 3, weights, FLOATS))
     # The scales of rows are 1, .0002 and any; their numbers are 127, 51 and 127, -50 and 0, 0.
     rows = np.float32([[127, 50.6], [0.0254, -0.01], [0, 0]])
     expected = [
-        [127 * 64 + 51 * 32, -127 + 51 / 2],
-        [0.0002 * (127 * 64 - 50 * 32), 0.0002 * (-127 - 50 / 2)],
+        [127 * 95 + 51 * 32, 0.01 * (-127 * 127 + 51 * 50)],
+        [0.0002 * (127 * 95 - 50 * 32), 0.0002 * 0.01 * (-127 * 127 - 50 * 50)],
         [0, 0],
     ]
     assert compute(content, x=rows[None])[0] == pytest.approx(np.array(expected), rel=1e-6)
@@ -81,12 +82,16 @@ def test_a_file_has_a_quarter_of_the_bytes(kind):
     assert len(quantize(content)) == pytest.approx(len(content) / 4, rel=0.05)
 
 
-def test_the_sums_of_two_products_fit_16_bits():
-    weights = {"w": np.random.default_rng(0).normal(size=(50, 20))}
-    content = quantize(make_graph(("MatMul", ["x", "w"], {}), 3, weights, FLOATS))
+def test_the_sums_of_two_neighbouring_products_fit_16_bits():
+    weights = np.random.default_rng(0).normal(size=(51, 20))
+    weights[:, 0] = 1
+    content = quantize(make_graph(("MatMul", ["x", "w"], {}), 3, {"w": weights}, FLOATS))
     tensors = map(onnx.numpy_helper.to_array, onnx.load_from_string(content).graph.initializer)
-    (numbers,) = (tensor for tensor in tensors if tensor.dtype == np.int8)
-    assert 60 < np.abs(numbers.astype(int)).max() <= (2**15 - 1) // (2 * 255)
+    (numbers,) = (tensor.astype(int) for tensor in tensors if tensor.dtype == np.int8)
+    assert (np.abs(numbers).max(axis=0) >= 64).all()
+    for sign in (1, -1):
+        largest = np.maximum(sign * numbers, 0)
+        assert 255 * (largest[:50:2] + largest[1::2]).max() < 2**15
 
 
 def test_rows_of_a_table_derived_by_hand():
@@ -129,11 +134,18 @@ def make_model(kind):
     else:
         settings = (*PIECES, f"encoder.kind={kind}")
         model = tiny_model(tiny_config(*settings), {"en": sample_sentences()})
-    add_noise(model.weights.values(), 0.05)
+    add_noise(model.weights.values(), 0.03)
     return model
 
 
-@pytest.mark.parametrize("kind", ["bert", "modernbert", "cnn", "transformer", "lstm"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "bert",
+        "cnn",
+        *(pytest.param(kind, marks=SLOW) for kind in ("modernbert", "transformer", "lstm")),
+    ],
+)
 def test_the_vector_of_a_text_is_the_same_beside_any_texts(kind, tmp_path):
     model = make_model(kind)
     source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
@@ -143,11 +155,11 @@ def test_the_vector_of_a_text_is_the_same_beside_any_texts(kind, tmp_path):
     files = [tmp_path / "onnx" / name for name in ("model.onnx", "model_quantized.onnx")]
     (_, exact), (_, encode) = (open_model(file, tmp_path / "tokenizer.json") for file in files)
     texts = [*SHORT, *LONG[:2]]
-    for text in texts:
+    vectors = exact(texts)
+    assert np.min(vectors @ vectors.T) < 0.99  # the texts differ
+    for text, vector in zip(texts, vectors, strict=True):
         alone = encode([text])[0]
-        assert alone @ exact([text])[0] > 0.999
+        assert alone @ vector > 0.999
         for others in (SHORT, LONG):
             # Sums of float32 numbers over more padding may be added in another order.
             assert encode([text, *others])[0] == pytest.approx(alone, abs=1e-6)
-    vectors = exact(texts)
-    assert np.min(vectors @ vectors.T) < 0.99  # the texts differ, and so would their scales

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from xling_tf.errors import library
 
 # An input of a product is a scale times (n - 128), with n in uint8, and a weight is a scale times n
-# in int8. CPUs with AVX2 alone add two products of such n in an int16, which cuts off larger sums:
-# 255 * 64 * 2 fits, 255 * 127 * 2 does not. With n up to 64, every CPU computes the same sums.
-_ZERO, _LARGEST_INPUT, _LARGEST_WEIGHT = 128, 127, 64
-_LARGEST_STORED = 127  # of weights that become float32 again
+# in int8. CPUs with AVX2 alone, but not those with VNNI, add the products of two neighbours in an
+# int16, and cut off larger sums. With weights whose neighbours add up to at most 128 (255 * 128 is
+# less than 2 ** 15), the sums are the same on every CPU.
+_ZERO, _LARGEST, _LARGEST_PAIR = 128, 127, 128
+_COLUMNS = (0,)
 _TINY = 1e-30  # the scale of zeros
 
 # Weights that become float32 again when the model is loaded: the inputs of an operation that have
@@ -48,9 +49,9 @@ class _Quantizer:
             if tensor.data_type == onnx.TensorProto.FLOAT
         }
         self._constants: dict[str, NDArray[Any]] = {
-            "quantized/step": np.float32(1 / _LARGEST_INPUT),
-            "quantized/tiny": np.float32(_TINY),
-            "quantized/zero": np.uint8(_ZERO),
+            "quantized/step": np.array(1 / _LARGEST, np.float32),
+            "quantized/tiny": np.array(_TINY, np.float32),
+            "quantized/zero": np.array(_ZERO, np.uint8),
             "quantized/last": np.array([-1], np.int64),
         }
 
@@ -105,7 +106,7 @@ class _Quantizer:
             rounded[inputs] = f"{output}/rounded", f"{output}/scales"
             nodes += self._round(inputs, *rounded[inputs])
         numbers, scales = rounded[inputs]
-        columns, column_scales = self._quantized(weight, (0,), _LARGEST_WEIGHT)
+        columns, column_scales = self._quantized(weight, _COLUMNS)
         make = self._onnx.helper.make_node
         return [
             *nodes,
@@ -141,7 +142,7 @@ class _Quantizer:
 
     def _rows(self, node: Any) -> list[Any]:
         (table, ids), (output,) = node.input, node.output
-        names = self._quantized(table, (1,), _LARGEST_STORED)
+        names = self._quantized(table, (1,))
         make = self._onnx.helper.make_node
         return [
             *(
@@ -160,7 +161,7 @@ class _Quantizer:
         for position in positions:
             if (weight := node.input[position]) in self._weights:
                 rank = self._weights[weight].ndim
-                numbers, scales = self._quantized(weight, tuple(range(axes, rank)), _LARGEST_STORED)
+                numbers, scales = self._quantized(weight, tuple(range(axes, rank)))
                 name = f"{node.output[0]}/{position}"
                 nodes += [
                     make("Cast", [numbers], [f"{name}/floats"], to=self._onnx.TensorProto.FLOAT),
@@ -169,11 +170,18 @@ class _Quantizer:
                 node.input[position] = name
         return [*nodes, node]
 
-    def _quantized(self, weight: str, axes: tuple[int, ...], largest: int) -> tuple[str, str]:
+    def _quantized(self, weight: str, axes: tuple[int, ...]) -> tuple[str, str]:
         """Returns the names of constants: numbers, and scales, which are the same along axes."""
-        names = f"{weight}/{largest}", f"{weight}/{largest}/scales"
+        names = f"{weight}/{axes}", f"{weight}/{axes}/scales"
         if names[0] not in self._constants:
             array = self._weights[weight]
-            scales = np.maximum(np.abs(array).max(axes, keepdims=True) / largest, np.float32(_TINY))
-            self._constants |= zip(names, (np.rint(array / scales).astype(np.int8), scales))
+            scales = np.abs(array).max(axes, keepdims=True) / _LARGEST
+            if axes == _COLUMNS:
+                pairs = np.pad(array, ((0, len(array) % 2), (0, 0))).reshape(-1, 2, array.shape[1])
+                sums = [np.maximum(sign * pairs, 0).sum(axis=1) for sign in (1, -1)]
+                largest = np.max(sums, axis=(0, 1), keepdims=True)[0]
+                scales = np.maximum(scales, largest / (_LARGEST_PAIR - 1))  # rounding adds up to 1
+            scales = np.maximum(scales, _TINY).astype(np.float32)
+            numbers = np.rint(array / scales).astype(np.int8)
+            self._constants |= zip(names, (numbers, scales), strict=True)
         return names
