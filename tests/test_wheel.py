@@ -337,6 +337,9 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     assert not client.encode(SENTENCES)[-1].any()
     assert np.sum(queries * documents, axis=1).max() < 0.99
     assert client.embed_query(SENTENCES[0]) == pytest.approx(client.encode(SENTENCES[0]), abs=1e-6)
+    # The texts beside it leave a vector as it is.
+    beside = client.encode([SENTENCES[0], *sorted(sample_sentences(), key=len)[-31:]])
+    assert client.encode(SENTENCES[0]) == pytest.approx(beside[0], abs=1e-6)
     # A character that has no bytes is a space, as in the graph.
     assert client.encode("a\ud800b") == pytest.approx(client.encode("a b"), abs=1e-6)
     ((hit,),) = client.semantic_search(SENTENCES[0], SENTENCES, top_k=1)

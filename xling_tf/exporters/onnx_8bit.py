@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from xling_tf.errors import library
 
 # An input of a product is a scale times (n - 128), with n in uint8, and a weight is a scale times n
-# in int8. CPUs with AVX2 alone, but not those with VNNI, add the products of two neighbours in an
-# int16, and cut off larger sums. With weights whose neighbours add up to at most 128 (255 * 128 is
-# less than 2 ** 15), the sums are the same on every CPU.
+# in int8. On CPUs with AVX2 but without VNNI, ONNX Runtime adds the products of two neighbours in
+# an int16, and larger sums are cut off. Neighbouring weights therefore add up to at most 128: as
+# 255 * 128 is less than 2 ** 15, every CPU computes the same sums.
 _ZERO, _LARGEST, _LARGEST_PAIR = 128, 127, 128
 _COLUMNS = (0,)
 _TINY = 1e-30  # the scale of zeros
@@ -56,7 +56,8 @@ class _Quantizer:
         }
 
     def run(self) -> None:
-        self._rewrite(self._graph)
+        """Replaces everything, and leaves out weights that no node uses any more."""
+        self._rewrite()
         used = {
             name
             for graph in self._graphs(self._graph)
@@ -80,8 +81,9 @@ class _Quantizer:
                 if attribute.type == self._onnx.AttributeProto.GRAPH:
                     yield from self._graphs(attribute.g)
 
-    def _rewrite(self, root: Any) -> None:
-        for graph in [*self._graphs(root)]:
+    def _rewrite(self) -> None:
+        # Branches first: a graph that is rewritten has copies of its nodes.
+        for graph in reversed([*self._graphs(self._graph)]):
             nodes: list[Any] = []
             rounded: dict[str, tuple[str, str]] = {}
             for node in graph.node:
@@ -172,7 +174,7 @@ class _Quantizer:
 
     def _quantized(self, weight: str, axes: tuple[int, ...]) -> tuple[str, str]:
         """Returns the names of constants: numbers, and scales, which are the same along axes."""
-        names = f"{weight}/{axes}", f"{weight}/{axes}/scales"
+        names = f"{weight}/numbers/{axes[0]}", f"{weight}/scales/{axes[0]}"
         if names[0] not in self._constants:
             array = self._weights[weight]
             scales = np.abs(array).max(axes, keepdims=True) / _LARGEST
