@@ -36,8 +36,8 @@ Maps sentences to {dim}-dimensional vectors of unit length. Exported by xling_tf
 `onnx/model.onnx` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to
 `sentence_embedding`, float32 `[batch, {dim}]`; `tokenizer.json` is read by the `tokenizers`
 library. {states}
-`onnx/model_quantized.onnx` does the same with weights of 8 bits; its vectors have a mean cosine of
-{cosine:.4f} to those of `model.onnx`.
+`onnx/model_quantized.onnx` does the same in 8 bits; its vectors have a mean cosine of {cosine:.4f}
+to those of `model.onnx`, and do not depend on the other texts of a batch.
 {prompts}{cost}"""
 _REPEATED = (
     "`last_hidden_state` repeats the\nvector at every token, so that every pooling returns it."

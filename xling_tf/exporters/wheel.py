@@ -93,7 +93,9 @@ _AVERAGES = (
     "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
 )
 _SPELLED = "Other words get theirs from their character n-grams. "
-_PIECES = "It needs ONNX Runtime and `tokenizers`; its weights have 8 bits.\n"
+_PIECES = """It needs ONNX Runtime and `tokenizers`; its weights have 8 bits. A text has the same
+vector in every batch.
+"""
 
 
 def export(
