@@ -1,11 +1,17 @@
 """Measures training and encoding beside the machine's matrix products and other libraries, by
 turns.
 
-python evaluation/benchmarks/speed.py --preset en-es --data DIR
-make peers ARGS="--data DIR"                      # and by other libraries, whose environment it
-makes make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"   # an import beside its
-origin;
-                                  # with --preset multilingual-e5-best --data DIR also its training
+    python evaluation/benchmarks/speed.py --preset en-es --data DIR
+
+Exported models, on the same sentences:
+
+    python evaluation/benchmarks/speed.py --model exported/a,exported/b --texts FILE
+
+And other libraries, whose environment it makes; an import beside its origin, with --preset
+multilingual-e5-best --data DIR also its training:
+
+    make peers ARGS="--data DIR"
+    make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"
 """
 
 import json
@@ -40,6 +46,7 @@ from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.program import quiet_start, run
+from xling_tf.savedmodel.saved_models import model_name
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 
@@ -54,10 +61,10 @@ _PYTHON = flags.DEFINE_string(
     "python", None, "Interpreter of other libraries, as make peers has it."
 )
 _MODEL = flags.DEFINE_string(
-    "model", None, "Published CNN beside its ONNX file or, with --peer, the model."
+    "model", None, "Published CNN beside its ONNX file; or models, separated by commas."
 )
 _PEER = flags.DEFINE_string("peer", None, "Folder of --model for sentence-transformers.")
-_TEXTS = flags.DEFINE_string("texts", None, "With --peer: file of sentences, a line each.")
+_TEXTS = flags.DEFINE_string("texts", None, "With --model: file of sentences, a line each.")
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
 
 _WARM_UP_STEPS = 5
@@ -67,15 +74,23 @@ _Workloads = Mapping[str, Mapping[str, Callable[[], float]]]
 
 def measure() -> dict[str, Any]:
     """Measures models that are given, or models that are trained first."""
-    if bool(_PEER.value) != bool(_TEXTS.value and _MODEL.value and _PYTHON.value):
-        raise UserError(
-            "--peer, --texts, --model and --python are needed together; give all of them"
-        )
+    if _PEER.value and not (_TEXTS.value and _MODEL.value and _PYTHON.value):
+        raise UserError("--peer needs --texts, --model and --python; give all of them")
+    if _TEXTS.value and not _MODEL.value:
+        raise UserError("--texts needs --model: one model, or several with commas between them")
     with quiet_start():
         import tensorflow  # noqa: F401
     if _PEER.value and _MODEL.value and _TEXTS.value:
         return _measure_imported(_PEER.value, _MODEL.value, _TEXTS.value)
+    if _MODEL.value and _TEXTS.value:
+        return _measure_models(_MODEL.value.split(","), _TEXTS.value)
     return _measure_trained()
+
+
+def _measure_models(folders: Sequence[str], file: str) -> dict[str, Any]:
+    texts = read_texts(file)
+    models = {model_name(folder): _all(SentenceEncoder(folder), texts) for folder in folders}
+    return {"texts": len(texts), "sentences_per_second": _compare({"encoding": models}, {}, ())}
 
 
 def _measure_imported(peer: str, folder: str, file: str) -> dict[str, Any]:
