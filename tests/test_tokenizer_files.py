@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import json
 import unicodedata
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import sentencepiece
 import tensorflow as tf
+from programs import run_peers
 from raw_files import write_json_files
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tricky_texts import FRAGMENTS, sample_sentences
@@ -389,6 +391,141 @@ def test_tokenizer_config_decides_where_the_class_reads_it(tmp_path, content, co
     # The libraries of static models do not read it.
     static, _ = read_tokenizer(tmp_path, 16, is_static=True)
     assert static.lowercase == content["normalizer"]["lowercase"]
+
+
+def unigram(frame: str, form: str, charsmap: bytes) -> Tokenizer:
+    """A tokenizer of XLM-RoBERTa's kind, with `frame` around a sentence and `form` of spaces."""
+    special = [(token, 0.0) for token in ("<s>", "<pad>", "</s>", "<unk>")]
+    pieces = {"▁a": -1.0, "▁b": -1.5, "a": -3.0, "b": -3.0, "▁": -4.0, "▁▁": -2.0, "▁a▁b": -0.2}
+    tokenizer = Tokenizer(models.Unigram([*special, *pieces.items()], 3, byte_fallback=False))
+    if form == "words":
+        tokenizer.normalizer = normalizers.Precompiled(charsmap)
+    metaspace = {"split": False} if form == "long" else {"prepend_scheme": "always"}
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(**metaspace)
+    if form == "words":
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+        )
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>"])
+    return framed(tokenizer, frame, ("<s>", 0), ("</s>", 2))
+
+
+def wordpiece(frame: str, form: str) -> Tokenizer:
+    """A tokenizer of BERT's kind."""
+    words = {token: row for row, token in enumerate([*SPECIAL, "a", "b", "A", "é", "e", "##b"])}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=form == "lower")
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.add_special_tokens(SPECIAL)
+    return framed(tokenizer, frame, ("[CLS]", 2), ("[SEP]", 3))
+
+
+def framed(
+    tokenizer: Tokenizer, frame: str, begin: tuple[str, int], end: tuple[str, int]
+) -> Tokenizer:
+    templates = {"both": f"{begin[0]} $A {end[0]}", "end": f"$A {end[0]}"}
+    if frame in templates:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=templates[frame], special_tokens=[begin, end]
+        )
+    return tokenizer
+
+
+def of_class(folder: Path, reference: Tokenizer, name: str, family: str = "bert") -> Path:
+    """Writes a tokenizer with the class that transformers reads it with."""
+    reference.save(str(folder / "tokenizer.json"))
+    return write_json_files(
+        folder, tokenizer_config={"tokenizer_class": name or None}, config={"model_type": family}
+    )
+
+
+@pytest.mark.parametrize("name", ["BertTokenizer", "PreTrainedTokenizerFast", "AlbertTokenizer"])
+def test_the_class_of_a_bert_puts_marks_where_tokenizer_json_has_none(tmp_path, name):
+    of_class(tmp_path, wordpiece("none", "lower"), name)
+    if name == "AlbertTokenizer":
+        with pytest.raises(UserError, match="what AlbertTokenizer puts around a sentence"):
+            read(tmp_path)
+        return
+    marks = ([2], [3]) if name == "BertTokenizer" else ([], [])
+    assert rows(read(tmp_path), ["A b"]) == [[*marks[0], 5, 6, *marks[1]]]
+    # The libraries of static models read tokenizer.json alone.
+    static, _ = read_tokenizer(tmp_path, 16, is_static=True)
+    assert not static.sentence_marks
+
+
+@pytest.mark.parametrize("name", ["XLMRobertaTokenizerFast", "CamembertTokenizer"])
+def test_the_class_of_an_xlm_roberta_decides_about_marks_and_spaces(tmp_path, pieces, name):
+    charsmap = model_proto(pieces).normalizer_spec.precompiled_charsmap
+    of_class(tmp_path, unigram("none", "words", charsmap), name)
+    assert rows(read(tmp_path), ["a  b", "\ta"]) == [[0, 4, 5, 2], [0, 4, 2]]
+    for reference, rule in (
+        (unigram("end", "words", charsmap), "<s> and </s> around"),
+        (unigram("both", "always", charsmap), "words split"),
+        (unigram("both", "long", charsmap), "words split"),
+        (wordpiece("both", "lower"), 'must be "Unigram", got "WordPiece"'),
+    ):
+        with pytest.raises(UserError, match=rule):
+            read(of_class(tmp_path, reference, name))
+    of_class(tmp_path, unigram("end", "long", charsmap), "PreTrainedTokenizerFast")
+    assert rows(read(tmp_path), ["a b"]) == [[10, 2]]
+
+
+# The ids that transformers gives to texts, or null where it reads no tokenizer.
+CLASSES = """
+import json, sys
+from pathlib import Path
+from transformers import AutoTokenizer
+
+texts, ids = json.loads(Path("texts.json").read_text("utf-8")), {}
+for folder in sorted(Path(".").glob("case*")):
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        ids[folder.name] = [tokenizer(text)["input_ids"] for text in texts]
+    except Exception:
+        ids[folder.name] = None
+print(json.dumps(ids))
+"""
+
+
+@pytest.mark.slow
+def test_ids_are_those_of_the_class_that_transformers_takes(tmp_path, pieces):
+    charsmap = model_proto(pieces).normalizer_spec.precompiled_charsmap
+    forms = {
+        f"{kind} {frame} {form}": make(frame, form, *rest)
+        for kind, make, all_forms, *rest in (
+            ("wordpiece", wordpiece, ("lower", "cased")),
+            ("unigram", unigram, ("words", "always", "long"), charsmap),
+        )
+        for frame in ("none", "both", "end")
+        for form in all_forms
+    }
+    names = ["BertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "XLMRobertaTokenizer"]
+    names += ["CamembertTokenizerFast", "RobertaTokenizer", "PreTrainedTokenizerFast", ""]
+    families = ["bert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbert"]
+    texts, cases = ["A b é", "ab  a", "\ta b"], {}
+    for number, case in enumerate(itertools.product(forms, names, families)):
+        (folder := tmp_path / f"case{number:03}").mkdir()
+        of_class(folder, forms[case[0]], *case[1:])
+        cases[folder.name] = case
+    write_json_files(tmp_path, texts=texts)
+    expected = json.loads(run_peers(tmp_path, CLASSES))
+    accepted = {}
+    for folder, case in cases.items():
+        try:
+            accepted[case] = rows(read(tmp_path / folder), texts)
+        except UserError:
+            continue
+        assert accepted[case] == expected[folder], case
+    # All that have a class's own form are read.
+    for name, form in (
+        ("BertTokenizer", "wordpiece none cased"),
+        ("", "wordpiece both lower"),
+        ("PreTrainedTokenizerFast", "unigram end long"),
+    ):
+        assert (form, name, "bert") in accepted
+    for name in ("XLMRobertaTokenizer", ""):
+        assert ("unigram none words", name, "xlm-roberta") in accepted
+        assert ("unigram both words", name, "xlm-roberta") in accepted
 
 
 @pytest.mark.parametrize(

@@ -29,10 +29,26 @@ ROLES = {
 }
 ROLES |= {"<bos>", "<eos>"}
 _JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first
-# transformers' tokenizers that have BERT's rules.
+# transformers' tokenizers that have BERT's rules, or XLM-RoBERTa's, whatever tokenizer.json says.
 _BERTS = re.compile(
     r"(|Distil|Mobile|Conv|Squeeze)BertTokenizer(Fast)?|(Electra|LayoutLM)Tokenizer(Fast)?"
 )
+_XLM_ROBERTAS = re.compile(r"(XLMRoberta|Camembert)Tokenizer(Fast)?")
+# Their kinds, and what they put around a sentence.
+_RULES = {
+    _BERTS: ("WordPiece", (BEGIN, END)),
+    _XLM_ROBERTAS: ("Unigram", ("<s>", "</s>")),
+    re.compile("RobertaTokenizer(Fast)?"): ("BPE", ("", "")),
+}
+# Those that have the rules of tokenizer.json.
+_GENERAL = ("", "PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
+# By `model_type`, where no file names one.
+_CLASSES = {
+    **dict.fromkeys(("bert", "distilbert"), "BertTokenizer"),
+    "camembert": "CamembertTokenizer",
+    "roberta": "RobertaTokenizer",
+    "xlm-roberta": "XLMRobertaTokenizer",
+}
 # Settings of transformers' tokenizers that change ids, with the value that they may have.
 _FLAGS = {"truncation_side": "right", "padding_side": "right", "do_basic_tokenize": True}
 _FLAGS |= {"wordpieces_prefix": "##"}
@@ -91,13 +107,14 @@ def read_tokenizer(
         _require(
             "the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"])
         )
+        content = _with_frame(content, kind, config.get("tokenizer_class", ""))
         truncation = content.get("truncation") or {}
         config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
-        roles = (
-            {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END}
-            if kind == "WordPiece"
-            else {}
-        )
+        roles = {}
+        if kind == "WordPiece":
+            roles = {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END}
+        elif _XLM_ROBERTAS.fullmatch(config.get("tokenizer_class", "")):
+            roles = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
         if kind == "BPE":
             for name, rows in zip(("add_bos_token", "add_eos_token"), _frame(content), strict=True):
                 _require(name, config.pop(name, None), None, bool(rows))
@@ -122,7 +139,9 @@ def read_tokenizer(
             settings["lowercase"] |= lowercase
             return WordPieceConfig(**settings, max_tokens=max_tokens), {"vocab.txt": vocabulary}
         _require("do_lower_case of a SentencePiece model", lowercase, False)
-        settings, model = _read_bpe(content) if kind == "BPE" else _read_unigram(content, is_static)
+        settings, model = (
+            _read_bpe(content) if kind == "BPE" else _read_unigram(content, config, is_static)
+        )
         return SentencePieceConfig(**settings, max_tokens=max_tokens), {
             "sentencepiece.model": model
         }
@@ -156,13 +175,42 @@ def _read_config(folder: Path) -> _Settings:
     config, model = (
         read_settings(folder / name, {}) for name in ("tokenizer_config.json", "config.json")
     )
-    family = "BertTokenizer" if model.get("model_type") in ("bert", "distilbert") else ""
-    name = config.get("tokenizer_class") or model.get("tokenizer_class") or family
+    family = model.get("model_type", "")
+    name = config.get("tokenizer_class") or model.get("tokenizer_class") or _CLASSES.get(family, "")
+    if family == "modernbert":  # of which transformers ignores the class
+        name = ""
     return {
         **read_settings(folder / "special_tokens_map.json", {}),
         **config,
         "tokenizer_class": name,
     }
+
+
+def _with_frame(content: _Settings, kind: str, name: str) -> _Settings:
+    """Returns tokenizer.json with what transformers' class `name` puts around a sentence, if it has
+    nothing there.
+    """
+    expected, (begin, end) = next(
+        (rules for classes, rules in _RULES.items() if re.fullmatch(classes, name)),
+        (kind, ("", "")),
+    )
+    _require(f"the kind of a {name}", kind, expected)
+    if not content or name in _GENERAL or content["post_processor"]:
+        return content
+    if not begin:
+        raise UserError(
+            f"what {name} puts around a sentence is not known; save it with a post_processor"
+        )
+    vocabulary = content["model"]["vocab"]
+    if kind == "Unigram":
+        vocabulary = {token: row for row, (token, _) in enumerate(vocabulary)}
+    rows = {**vocabulary, **dict(_rows_of_added(content))}
+    if not {begin, end} <= rows.keys():
+        raise UserError(
+            f"{name} puts {begin} and {end} around a sentence, but there are no such tokens"
+        )
+    frame = {"type": "BertProcessing", "cls": [begin, rows[begin]], "sep": [end, rows[end]]}
+    return {**content, "post_processor": frame}
 
 
 def _content(token: Any) -> str:
@@ -214,7 +262,9 @@ def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Set
     return {**_rules_of_bert(config), "sentence_marks": bool(marks)}, _lines(tokens)
 
 
-def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Settings, bytes]:
+def _read_unigram(
+    content: Mapping[str, Any], config: _Settings, is_static: bool
+) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind Unigram."""
     source, special = content["model"], _rows_of_added(content)
     tokens = _by_row([*((token, row) for row, (token, _) in enumerate(source["vocab"])), *special])
@@ -222,6 +272,10 @@ def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Setting
     controls = {*begin, *end, *(row for _, row in special)}
     model = sp.model_proto()
     is_split = _read_spaces(content, model.normalizer_spec, is_static)
+    if _XLM_ROBERTAS.fullmatch(name := config.get("tokenizer_class", "")):
+        around = [tokens[row] for row in (*begin, *end)]
+        _require(f"add_prefix_space of a {name}", config.get("add_prefix_space"), None, True)
+        _require_xlm_roberta(name, source, model.normalizer_spec, around, is_split=is_split)
     for row, token in enumerate(tokens):
         known, score = source["vocab"][row] if row < len(source["vocab"]) else (token, 0.0)
         is_used = token == known and not (is_split and "▁" in token[1:])
@@ -232,6 +286,27 @@ def _read_unigram(content: Mapping[str, Any], is_static: bool) -> tuple[_Setting
             piece=token, score=score, type=sp.UNKNOWN if row == source["unk_id"] else kind
         )
     return _finished(model, sp.UNIGRAM, (begin, end), has_bytes=bool(source.get("byte_fallback")))
+
+
+def _require_xlm_roberta(
+    name: str, source: Mapping[str, Any], spaces: Any, around: list[str], *, is_split: bool
+) -> None:
+    """Checks that tokenizer.json has the rules that transformers' class `name` puts in their
+    place.
+    """
+    rules = {
+        "<s> and </s> around a sentence": around == ["<s>", "</s>"],
+        "a space before a text": spaces.add_dummy_prefix,
+        "words split at every space": is_split and spaces.remove_extra_whitespaces,
+        "other spaces read as spaces": bool(spaces.precompiled_charsmap),
+        "no bytes as pieces": not source.get("byte_fallback"),
+        "row 3 for unknown characters": source["unk_id"] == 3 or not name.startswith("XLM"),
+    }
+    if others := [rule for rule, holds in rules.items() if not holds]:
+        raise UserError(
+            f"transformers' {name} has {', '.join(others)}, unlike this file; if the file is "
+            "right, set tokenizer_class to PreTrainedTokenizerFast in tokenizer_config.json"
+        )
 
 
 def _finished(
