@@ -84,6 +84,19 @@ def test_a_vocabulary_of_fewer_vectors_than_tokens_is_written_out(tmp_path):
         np.testing.assert_allclose(model(["a dog runs"]), expected, atol=1e-6)
 
 
+def test_tables_beyond_any_model_are_refused_before_they_are_made(tmp_path, monkeypatch):
+    monkeypatch.setitem(LIMITS, "values", 17)
+    tensors = {"embeddings": TABLE, "mapping": np.arange(9)}
+    with pytest.raises(UserError, match="at most 17 numbers, but has 9 rows of 2"):
+        Model.from_pretrained(write_static(tmp_path, tensors, model_type="model2vec"))
+    wide = {"embedding.weight": np.ones((9, 1 + LIMITS["dimensions"]), np.float16)}
+    with pytest.raises(UserError, match=r"the width .* from 1 to 16384, got 16385"):
+        Model.from_pretrained(write_static(tmp_path, wide))
+    short = {"embedding.weight": TABLE[:8]}
+    with pytest.raises(UserError, match=r"from 0 to 7, .* '\.' is 8"):
+        Model.from_pretrained(write_static(tmp_path, short))
+
+
 def test_a_wheel_becomes_an_export_with_its_licence_and_comes_back(model2vec, tmp_path):
     folder = model2vec
     card = (
@@ -131,7 +144,7 @@ def test_other_models_are_refused_in_one_line(tmp_path):
     ]
     for tensors, modules, message in (
         ({"other": TABLE}, STATIC, "a file lacks something or was changed .'embedding.weight'"),
-        ({"embeddings": TABLE[:5]}, STATIC, "a vector for each of the 9 tokens .* but has 5"),
+        ({"embeddings": TABLE[:5]}, STATIC, "ids must be from 0 to 4, .* that of 'dog' is 5"),
         (
             {"embeddings": np.where(TABLE == 7, np.nan, TABLE)},
             STATIC,

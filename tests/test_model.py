@@ -1,6 +1,7 @@
 """Models in folders and exports are read as they were written; weights by name, all or none."""
 
 import json
+import resource
 import shutil
 
 import keras
@@ -19,6 +20,7 @@ from xling_tf.weights import (
     assign_weights,
     read_saved_model_weights,
     read_weights,
+    to_be_replaced,
     write_weights,
 )
 
@@ -166,6 +168,58 @@ def test_other_folders_and_damaged_ones_are_refused_in_one_line(tmp_path):
     require_refused(r"step-000000001/model\.safetensors must hold weights, but cannot be read")
     config.unlink()
     require_refused("has no config.json, only checkpoints, vocabulary.txt")
+
+
+@pytest.mark.parametrize(
+    ("section", "changes"),
+    [
+        # 2 million rows of 16,000 numbers would take 128 GB.
+        ("encoder", {"embedding_dim": 16_000, "num_ngrams": 2_000_000}),
+        ("encoder", {"hidden_dim": 16_000, "intermediate_dim": 16_000, "num_layers": 256}),
+        ("encoder", {"hidden_dim": 10**9}),
+        ("encoder", {"hidden_dim": -12}),
+        ("encoder", {"hidden_dim": 12.0}),
+        ("encoder", {"num_layers": 10**9}),
+        ("encoder", {"num_heads": 10**30}),
+        ("encoder", {"num_heads": 5}),
+        ("tokenizer", {"max_tokens": 10**12}),
+        ("tokenizer", {"num_ngram_buckets": 10**11}),
+        ("tokenizer", {"ngram_sizes": [-3, 4]}),
+        ("tokenizer", {"ngram_sizes": "34"}),
+        ("heads", {"translation_ranking": 7}),
+        ("heads", {"translation_ranking": {"x": None}}),
+        ("heads", {"inference": {"x": 7}}),
+    ],
+)
+def test_a_description_of_other_sizes_is_refused_before_it_takes_memory(tmp_path, section, changes):
+    make_model("words and n-grams").save_pretrained(tmp_path / "model")
+    path = tmp_path / "model" / CONFIG
+    content = json.loads(path.read_text())
+    content[section] |= changes
+    if "num_ngrams" in changes:  # both files are edited
+        content["tokenizer"]["num_ngram_buckets"] = changes["num_ngrams"]
+    path.write_text(json.dumps(content))
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(UserError) as caught:
+        Model.from_pretrained(tmp_path / "model")
+    assert "\n" not in str(caught.value)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - largest < 100 << 10  # KiB
+
+
+def test_variables_that_weights_replace_may_have_twice_their_size(tmp_path):
+    def kernels(*sizes):
+        for size in sizes:
+            (layer := keras.layers.Dense(size, use_bias=False)).build((None, size))
+            yield np.asarray(layer.kernel)
+
+    weights = {"a": np.ones((100, 100), np.float32)}
+    with to_be_replaced(weights, "some/folder"):
+        assert [kernel.sum() for kernel in kernels(100, 100)] == [0, 0]
+    with (
+        pytest.raises(UserError, match="some/folder are much smaller"),
+        to_be_replaced(weights, "some/folder"),
+    ):
+        [*kernels(100, 100, 100)]
 
 
 def test_a_model_for_another_runtime_is_named_as_one(tmp_path):

@@ -664,6 +664,16 @@ def test_ids_beyond_any_table_are_refused_before_a_list_is_made(tmp_path, row):
         read(write(tmp_path, content))
 
 
+def test_more_ids_than_the_model_has_rows_are_refused_before_anything_is_made(tmp_path):
+    write(tmp_path, BERT)
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
+    for folder in (tmp_path, tmp_path / "vocab"):
+        assert len(read_tokenizer(folder, 16, 8)[1]["vocab.txt"].split()) == 8
+        with pytest.raises(UserError, match="from 0 to 6, .* that of '!' is 7"):
+            read_tokenizer(folder, 16, 7)
+
+
 def test_damaged_and_missing_files_are_refused(tmp_path):
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"x")
     with pytest.raises(

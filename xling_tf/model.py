@@ -23,7 +23,7 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
-from xling_tf.savedmodel.saved_models import find_model, is_foreign, model_name
+from xling_tf.savedmodel.saved_models import LIMITS, find_model, is_foreign, model_name
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict, require_types
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
@@ -34,6 +34,7 @@ from xling_tf.weights import (
     named_weights,
     read_saved_model_weights,
     read_weights,
+    to_be_replaced,
     write_weights,
 )
 
@@ -100,10 +101,13 @@ class Model:
         if is_foreign(folder):
             config, files, weights = read_model(folder)
             config["info"]["description"] = f"{model_name(name)}, imported"
-            model = cls.from_config(config, files.__getitem__)
         else:
-            model = cls.from_config(read_config(folder), lambda file: (folder / file).read_bytes())
-            weights = _read_weights(folder, model)
+            config, weights, files = read_config(folder), _read_weights(folder), None
+        read = files.__getitem__ if files else lambda file: (folder / file).read_bytes()
+        with to_be_replaced(weights, str(folder)):
+            model = cls.from_config(config, read)
+        if (folder / SAVED_MODEL).is_file():
+            weights = restored_tables(weights, model.tokenizer, model.encoder)
         assign_weights(model.weights, weights, str(folder))
         return model
 
@@ -115,8 +119,13 @@ class Model:
             f"the model that {CONFIG} describes cannot be built ({{error}}); restore the folder "
             "from a backup, or export the model again"
         )
-        with as_user_error(message, AttributeError, LookupError, OSError, TypeError, ValueError):
+        errors = (AttributeError, LookupError, OSError, OverflowError, TypeError, ValueError)
+        with as_user_error(message, *errors, tf.errors.OpError):
             tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
+            encoder = _without_former(config["encoder"])
+            require_types(ENCODERS.config_type(encoder["kind"]), encoder)
+            for setting in (*vars(tokenizer_config).items(), *encoder.items()):
+                _require_size(*setting)
             tokenizer_class = TOKENIZERS.implementation_of(tokenizer_config)
             files = {name: read(name) for name in tokenizer_class.file_names}
             tokenizer = tokenizer_class.from_files(tokenizer_config, files)
@@ -128,8 +137,6 @@ class Model:
                         "take both from one model"
                     )
             info = from_mapping(ModelInfo, config["info"])
-            encoder = _without_former(config["encoder"])
-            require_types(ENCODERS.config_type(encoder["kind"]), encoder)
             model = cls(tokenizer, encoder, info)
             for task, layers in config["heads"].items():
                 TASKS.implementation(task)  # its module registers the layers with Keras
@@ -291,16 +298,27 @@ def _without_former(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value not in defaults.get(name, ())}
 
 
+def _require_size(name: str, value: Any) -> None:
+    """Raises a `UserError` if a setting, which is no size of a table, is larger than in any model."""
+    kinds = {"max_tokens": "ids", "max_positions": "ids", "num_ngram_buckets": "buckets"}
+    kinds |= {"num_layers": "layers", "local_attention": "dimensions"}
+    is_width = name.endswith(("_dim", "_dims", "_widths"))
+    if kind := "dimensions" if is_width else kinds.get(name):
+        sizes = value if isinstance(value, list | tuple) else [value or 0]
+        if len(sizes) > LIMITS["layers"] or max(sizes, default=0) > LIMITS[kind]:
+            raise UserError(f"{name} must be at most {LIMITS[kind]:,}, got {str(value)[:100]}")
+
+
 def newest_first(folder: Path) -> list[Path]:
     """Returns the checkpoints in a folder, the newest first."""
     steps = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit())
     return sorted(steps, reverse=True)
 
 
-def _read_weights(folder: Path, model: Model) -> Weights:
+def _read_weights(folder: Path) -> Weights:
     """Returns the weights of an exported model, model folder, or run's newest checkpoint."""
     if (folder / SAVED_MODEL).is_file():
-        return restored_tables(read_saved_model_weights(folder), model.tokenizer, model.encoder)
+        return read_saved_model_weights(folder)
     if (folder / WEIGHTS).is_file():
         return read_weights(folder / WEIGHTS)
     if newest := newest_first(folder / CHECKPOINTS):

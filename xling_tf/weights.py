@@ -1,6 +1,8 @@
 """Weights by name, in layers and in files."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,40 @@ def assign_weights(
     require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():
         variable.assign(weights[name])
+
+
+@contextmanager
+def to_be_replaced(weights: Weights, where: str) -> Iterator[None]:
+    """Makes variables of zeros, which `weights` will replace.
+
+    Raises:
+        UserError: The variables would take more than twice the memory of the weights, which does
+            not happen.
+    """
+    # Some layers share tables that an export stores apart.
+    left = 2 * sum(array.size for array in weights.values()) + 1024
+    shapes = tf.Graph()
+
+    def create(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
+        nonlocal left
+        value = options["initial_value"]
+        with shapes.as_default():  # where nothing is computed
+            value = value() if callable(value) else value
+        left -= math.prod(value.shape)
+        if left < 0:
+            raise ValueError
+        return next_creator(**{**options, "initial_value": tf.zeros(value.shape, value.dtype)})
+
+    try:
+        with tf.variable_creator_scope(create):
+            yield
+    except Exception as error:
+        if left >= 0:
+            raise
+        raise UserError(
+            f"the weights in {where} are much smaller than the model that config.json describes; "
+            "use both from the same model"
+        ) from error
 
 
 def require_shapes(

@@ -14,11 +14,12 @@ from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
-from xling_tf.importers.bert import FAMILIES, read_bert
+from xling_tf.importers.bert import FAMILIES, read_bert, require_size
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
 from xling_tf.savedmodel.saved_models import (
     HUGGING_FACE,
+    LIMITS,
     find_model,
     read_front_matter,
     require_inside,
@@ -56,12 +57,6 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         special = added_tokens(parts[0], settings["kind"] == "static")
         similarity = read_similarity(folder)
     fitted = TOKENIZERS.implementation_of(tokenizer).from_files(tokenizer, files)
-    if len(weights[_WORDS]) < fitted.num_words:
-        raise UserError(
-            f"{folder} must have a vector for each of the {fitted.num_words} tokens of its "
-            f"vocabulary, but has {len(weights[_WORDS])}; take the tokenizer and the weights from "
-            "one model"
-        )
     if damaged := [name for name, array in weights.items() if not np.isfinite(array).all()]:
         raise UserError(
             f"the weights of {folder} must be finite, but {first_names(damaged)} have infinity or "
@@ -136,7 +131,8 @@ def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[s
         return _read_static(first)
     if modules or config:
         settings, weights = read_bert(folder)
-        return *read_tokenizer(first, settings.pop("max_tokens")), settings, weights
+        num_rows = len(weights[_WORDS])
+        return *read_tokenizer(first, settings.pop("max_tokens"), num_rows), settings, weights
     names = sorted(path.name for path in folder.iterdir())
     raise UserError(
         "expected a model of xling_tf, transformers, sentence-transformers or model2vec, with "
@@ -153,11 +149,18 @@ def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], W
     is_model2vec = "embeddings" in tensors
     table = tensors["embeddings" if is_model2vec else "embedding.weight"].astype(np.float32)
     if "mapping" in tensors:  # the row of each token
-        table = table[tensors["mapping"]]
+        mapping = tensors["mapping"]
+        if mapping.size * table.shape[-1] > LIMITS["values"]:
+            raise UserError(
+                f"the table in {folder} must have at most {LIMITS['values']:,} numbers, but has "
+                f"{mapping.size:,} rows of {table.shape[-1]:,}"
+            )
+        table = table[mapping]
     if "weights" in tensors:
         table = table * tensors["weights"].astype(np.float32)[:, None]
     max_tokens = config.get("max_length", _MODEL2VEC_TOKENS) if is_model2vec else None
-    tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS, is_static=True)
+    require_size(f"the width of the table in {folder}", table.shape[-1], LIMITS["dimensions"])
+    tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS, len(table), is_static=True)
     if is_model2vec and (unknown := _unknown_row(folder)) is not None:
         # model2vec leaves unknown tokens out, which changes the length of the average alone.
         table[unknown] = 0

@@ -164,14 +164,14 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     require_known(f"{family.sizes['activation']} in {path}", settings["activation"], _ACTIVATIONS)
     for ours, theirs in family.sizes.items():
         if ours != "activation":
-            _require_size(
+            require_size(
                 f"{theirs} in {path}", config[theirs], LIMITS[_LIMITED.get(ours, "dimensions")]
             )
     offset = config.get("pad_token_id", 1) + 1 if family.has_offset else 0
     most = config["max_position_embeddings"]
-    _require_size(f"max_position_embeddings in {path}", most, LIMITS["ids"])
+    require_size(f"max_position_embeddings in {path}", most, LIMITS["ids"])
     num_positions = most - offset
-    _require_size(f"the number of positions in {path}", num_positions, most)
+    require_size(f"the number of positions in {path}", num_positions, most)
     encoder = {
         "kind": family.kind,
         "max_tokens": read_max_tokens(transformer, num_positions),
@@ -191,7 +191,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
     return encoder, arranged(tensors, family, settings, offset) | dense
 
 
-def _require_size(name: str, size: Any, most: int) -> None:
+def require_size(name: str, size: Any, most: int) -> None:
     if type(size) is not int or not 1 <= size <= most:
         raise UserError(
             f"{name} must be an integer from 1 to {most}, got {size!r}; use another copy of the "

@@ -78,17 +78,16 @@ _BPE = (
     r'end_of_word_suffix=(?:null|"") fuse_unk=(?:true|false)(?: ignore_merges=false)? '
     r'unk_token="[^"]+"; '
 )
-_MAX_ROWS = LIMITS["ids"]  # of a vocabulary
 _Settings = dict[str, Any]
 
 
 def read_tokenizer(
-    folder: Path, max_tokens: int, *, is_static: bool = False
+    folder: Path, max_tokens: int, num_rows: int = LIMITS["ids"], *, is_static: bool = False
 ) -> tuple[TokenizerConfig, dict[str, bytes]]:
     """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's
     embedding table.
 
-    The table may have more rows than the tokenizer has ids; no text needs them. Special tokens
+    The table may have more rows, `num_rows`, than the tokenizer has ids; no text needs them. Special tokens
     count among the `max_tokens` of a sentence. The libraries of static models read nothing but
     tokenizer.json, which also cuts the texts; transformers reads the files beside it, too.
     """
@@ -107,6 +106,8 @@ def read_tokenizer(
         _require(
             "the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"])
         )
+        if content:
+            _require_rows(_ids(content), num_rows)
         content = _with_frame(content, kind, config.get("tokenizer_class", ""))
         truncation = content.get("truncation") or {}
         config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
@@ -134,7 +135,9 @@ def read_tokenizer(
         lowercase = not is_static and read_transformer_settings(folder).get("do_lower_case", False)
         if kind == "WordPiece":
             settings, vocabulary = (
-                _read_wordpiece(content, config) if content else _read_vocabulary(path, config)
+                _read_wordpiece(content, config)
+                if content
+                else _read_vocabulary(path, config, num_rows)
             )
             settings["lowercase"] |= lowercase
             return WordPieceConfig(**settings, max_tokens=max_tokens), {"vocab.txt": vocabulary}
@@ -201,10 +204,7 @@ def _with_frame(content: _Settings, kind: str, name: str) -> _Settings:
         raise UserError(
             f"what {name} puts around a sentence is not known; save it with a post_processor"
         )
-    vocabulary = content["model"]["vocab"]
-    if kind == "Unigram":
-        vocabulary = {token: row for row, (token, _) in enumerate(vocabulary)}
-    rows = {**vocabulary, **dict(_rows_of_added(content))}
+    rows = dict(_ids(content))
     if not {begin, end} <= rows.keys():
         raise UserError(
             f"{name} puts {begin} and {end} around a sentence, but there are no such tokens"
@@ -232,12 +232,14 @@ def _require(what: str, value: Any, *expected: Any) -> None:
         raise UserError(f"{what} must be {values}, got {json.dumps(value)}")
 
 
-def _read_vocabulary(path: Path, config: _Settings) -> tuple[_Settings, bytes]:
+def _read_vocabulary(path: Path, config: _Settings, num_rows: int) -> tuple[_Settings, bytes]:
     """Reads vocab.txt."""
     name = config["tokenizer_class"]
     _require("tokenizer_class", name, "", "BertTokenizer", *filter(_BERTS.fullmatch, [name]))
     lines = path.read_text("utf-8").removesuffix("\n").split("\n")
-    return _rules_of_bert(config), _lines(_by_row((line, row) for row, line in enumerate(lines)))
+    ids = [(line, row) for row, line in enumerate(lines)]
+    _require_rows(ids, num_rows)
+    return _rules_of_bert(config), _lines(_by_row(ids))
 
 
 def _rules_of_bert(config: _Settings) -> _Settings:
@@ -251,7 +253,7 @@ def _rules_of_bert(config: _Settings) -> _Settings:
 def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Settings, bytes]:
     """Reads a tokenizer.json with a model of the kind WordPiece."""
     rules = map(json.loads, _matched(_WORDPIECE, content).groups())
-    tokens = _by_row([*content["model"]["vocab"].items(), *_rows_of_added(content)])
+    tokens = _by_row(_ids(content))
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
@@ -267,7 +269,7 @@ def _read_unigram(
 ) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind Unigram."""
     source, special = content["model"], _rows_of_added(content)
-    tokens = _by_row([*((token, row) for row, (token, _) in enumerate(source["vocab"])), *special])
+    tokens = _by_row(_ids(content))
     begin, end = _frame(content)
     controls = {*begin, *end, *(row for _, row in special)}
     model = sp.model_proto()
@@ -332,7 +334,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         )
     steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
     vocabulary, added = source["vocab"], content["added_tokens"]
-    tokens = _by_row([*vocabulary.items(), *_rows_of_added(content)])
+    tokens = _by_row(_ids(content))
     # Tokens that are found in a text before the merges. Those of spaces are found before spaces are
     # replaced.
     found = {token["content"]: token for token in added if not token["special"]}
@@ -500,6 +502,17 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     return begin, end
 
 
+def _ids(content: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Returns the tokens of tokenizer.json with their ids, which are rows of the model's table."""
+    vocabulary = content["model"]["vocab"]
+    known = (
+        vocabulary.items()
+        if isinstance(vocabulary, Mapping)
+        else ((token, row) for row, (token, _) in enumerate(vocabulary))
+    )
+    return [*known, *_rows_of_added(content)]
+
+
 def _rows_of_added(content: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(token["content"], token["id"]) for token in content.get("added_tokens", ())]
 
@@ -517,14 +530,18 @@ def _lines(tokens: Iterable[str]) -> bytes:
     return "".join(token.replace("\n", " ") + "\n" for token in tokens).encode()
 
 
-def _by_row(ids: Iterable[tuple[str, int]]) -> list[str]:
-    """Returns tokens by row; rows without one, or whose token has a later row, get placeholders."""
-    ids = [*ids]
+def _require_rows(ids: Iterable[tuple[str, int]], num_rows: int) -> None:
+    """Checks that the model has a row for each token, before anything is made of the ids."""
     for token, row in ids:
-        if not isinstance(row, int) or not 0 <= row < _MAX_ROWS:
+        if type(row) is not int or not 0 <= row < num_rows:
             raise UserError(
-                f"ids must be from 0 to {_MAX_ROWS - 1}, but that of {token!r} is {row!r}"
+                f"ids must be from 0 to {num_rows - 1}, for the rows of the model's table, but "
+                f"that of {token!r} is {row!r}; take the tokenizer and the weights from one model"
             )
+
+
+def _by_row(ids: Sequence[tuple[str, int]]) -> list[str]:
+    """Returns tokens by row; rows without one, or whose token has a later row, get placeholders."""
     tokens = [f"[no token {row}]" for row in range(1 + max(row for _, row in ids))]
     for token, row in dict(ids).items():
         tokens[row] = token or tokens[row]

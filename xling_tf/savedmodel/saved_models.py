@@ -34,9 +34,11 @@ HUGGING_FACE = "hf://"
 _PIECE = 1 << 20  # bytes
 # An archive may unpack to the first number of bytes, or so many times its own size if that is more.
 _SMALL, _MOST_COMPRESSED = 1 << 30, 50
-# The most of each that an imported file may have; published models have less.
+# The most of each that a model's files may have; published models have less.
 LIMITS = {
     "ids": 1 << 21,  # of a tokenizer, and rows of a table of vectors
+    "values": 1 << 30,  # of a table
+    "buckets": 1 << 24,  # of character n-grams
     "dimensions": 1 << 14,  # width of a layer
     "layers": 256,
     "members": 10_000,  # of an archive
