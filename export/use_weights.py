@@ -16,7 +16,7 @@ from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL
+from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
@@ -181,6 +181,16 @@ def read_onnx(path: Path) -> PublishedWeights:
     ):
         graph = onnx.load_from_string(path.read_bytes()).graph
     constants = {constant.name: constant for constant in graph.initializer}
+    outside = [
+        name
+        for name, constant in constants.items()
+        if constant.data_location == onnx.TensorProto.EXTERNAL
+    ]
+    if outside:
+        raise UserError(
+            f"{path} must have its weights in the file, but {first_names(outside)} are in other "
+            "files; save it as one file, with onnx.save_model(onnx.load(path), path)"
+        )
 
     def array(name: str) -> np.ndarray:
         if name in constants:
@@ -193,7 +203,8 @@ def read_onnx(path: Path) -> PublishedWeights:
         )
         return (quantized.astype(np.float32) - zero) * scale
 
-    with _expecting_published(path):
+    message = f"the constants of {path} must be whole, but are damaged: {{error}}"
+    with as_user_error(message, TypeError, ValueError), _expecting_published(path):
         parts = [
             array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)
         ]

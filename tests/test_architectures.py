@@ -23,7 +23,8 @@ from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.bert import FAMILIES, read_bert
 from xling_tf.model import Model
 from xling_tf.tokenizers.base import TokenFeatures
-from xling_tf.tokenizers.sentencepiece import CONTROL, SentencePieceTokenizer, model_proto
+from xling_tf.tokenizers.piece_models import CONTROL, model_proto
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
 TEXTS = [
     *sample_sentences()[::40],

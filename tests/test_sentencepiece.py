@@ -12,12 +12,9 @@ import tensorflow as tf
 from xling_tf.config import SentencePieceConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.sentencepiece import (
-    SentencePieceTokenizer,
-    draw_balanced,
-    model_proto,
-    require_charsmap,
-)
+from xling_tf.savedmodel.runtimes import Pieces
+from xling_tf.tokenizers.piece_models import model_proto, require_charsmap
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, draw_balanced
 
 CONFIG = SentencePieceConfig(num_pieces=200, max_tokens=12, lowercase=True)
 TEXTS = [
@@ -154,11 +151,14 @@ A_TO_B = {0: ROOT, 96: unit(97, 3, ends_rule=True), 99: VALUE}
         charsmap(A_TO_B, b"b" * 1000 + b"\0"),  # a text a thousand times as long
     ],
 )
-def test_rules_for_characters_that_leave_their_bytes_are_refused(model, rules):
+def test_rules_for_characters_that_leave_their_bytes_are_refused(model, rules, tmp_path):
     proto = model_proto(model)
     proto.normalizer_spec.precompiled_charsmap = rules
     with pytest.raises(UserError, match="damaged or made up"):
         SentencePieceTokenizer(proto.SerializeToString(), CONFIG)
+    (path := tmp_path / "sentencepiece.model").write_bytes(proto.SerializeToString())
+    with pytest.raises(UserError, match="damaged or made up"):
+        Pieces(path, {})
 
 
 def test_compiled_rules_for_characters_are_taken(model, tmp_path):

@@ -23,7 +23,8 @@ from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.tokenizer_files import added_tokens, read_tokenizer
 from xling_tf.savedmodel.runtimes import Pieces
 from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
-from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, model_proto, piece_pairs
+from xling_tf.tokenizers.piece_models import model_proto, piece_pairs
+from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -670,7 +671,7 @@ def test_more_ids_than_the_model_has_rows_are_refused_before_anything_is_made(tm
     (tmp_path / "vocab" / "vocab.txt").write_bytes("\n".join(BERT["model"]["vocab"]).encode())
     for folder in (tmp_path, tmp_path / "vocab"):
         assert len(read_tokenizer(folder, 16, 8)[1]["vocab.txt"].split()) == 8
-        with pytest.raises(UserError, match="from 0 to 6, .* that of '!' is 7"):
+        with pytest.raises(UserError, match=r"from 0 to 6, .* that of '!' is 7"):
             read_tokenizer(folder, 16, 7)
 
 

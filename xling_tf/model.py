@@ -299,7 +299,7 @@ def _without_former(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_size(name: str, value: Any) -> None:
-    """Raises a `UserError` if a setting, which is no size of a table, is larger than in any model."""
+    """Raises a `UserError` if a setting other than a table's rows is larger than in any model."""
     kinds = {"max_tokens": "ids", "max_positions": "ids", "num_ngram_buckets": "buckets"}
     kinds |= {"num_layers": "layers", "local_attention": "dimensions"}
     is_width = name.endswith(("_dim", "_dims", "_widths"))

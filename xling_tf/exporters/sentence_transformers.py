@@ -22,7 +22,7 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.sentencepiece import UNIGRAM, model_proto
+from xling_tf.tokenizers.piece_models import UNIGRAM, model_proto
 from xling_tf.weights import Weights, arrays, write_weights
 
 _CARD = """# A sentence encoder for sentence-transformers

@@ -6,7 +6,7 @@ from typing import Any
 
 from xling_tf.errors import library, require_known
 from xling_tf.savedmodel.runtimes import wordpiece
-from xling_tf.tokenizers import sentencepiece as sp
+from xling_tf.tokenizers import piece_models as sp
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
 from xling_tf.tokenizers.wordpiece import SPECIAL

@@ -192,6 +192,7 @@ def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
 
 
 def require_size(name: str, size: Any, most: int) -> None:
+    """Raises a `UserError` unless a size is an integer from 1 to `most`."""
     if type(size) is not int or not 1 <= size <= most:
         raise UserError(
             f"{name} must be an integer from 1 to {most}, got {size!r}; use another copy of the "

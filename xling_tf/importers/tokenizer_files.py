@@ -12,7 +12,7 @@ from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfi
 from xling_tf.errors import UserError
 from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
 from xling_tf.savedmodel.saved_models import LIMITS
-from xling_tf.tokenizers import sentencepiece as sp
+from xling_tf.tokenizers import piece_models as sp
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
@@ -87,9 +87,9 @@ def read_tokenizer(
     """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's
     embedding table.
 
-    The table may have more rows, `num_rows`, than the tokenizer has ids; no text needs them. Special tokens
-    count among the `max_tokens` of a sentence. The libraries of static models read nothing but
-    tokenizer.json, which also cuts the texts; transformers reads the files beside it, too.
+    The table may have more rows, `num_rows`, than the tokenizer has ids; no text needs them.
+    Special tokens count among the `max_tokens` of a sentence. The libraries of static models read
+    nothing but tokenizer.json, which also cuts the texts; transformers reads the files beside it.
     """
     names = (_JSON,) if is_static else (_JSON, _VOCABULARY)
     path = next((folder / name for name in names if (folder / name).exists()), None)
@@ -109,19 +109,8 @@ def read_tokenizer(
         if content:
             _require_rows(_ids(content), num_rows)
         content = _with_frame(content, kind, config.get("tokenizer_class", ""))
+        _require_settings(content, kind, config)
         truncation = content.get("truncation") or {}
-        config = {"truncation_side": truncation.get("direction", "Right").lower(), **config}
-        roles = {}
-        if kind == "WordPiece":
-            roles = {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END}
-        elif _XLM_ROBERTAS.fullmatch(config.get("tokenizer_class", "")):
-            roles = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
-        if kind == "BPE":
-            for name, rows in zip(("add_bos_token", "add_eos_token"), _frame(content), strict=True):
-                _require(name, config.pop(name, None), None, bool(rows))
-        for name, value in {**_FLAGS, **roles}.items():
-            if config.get(name) not in (None, [], {}):
-                _require(name, _content(config[name]) if name in roles else config[name], value)
         if is_static:
             max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
             _require(
@@ -155,6 +144,23 @@ def read_tokenizer(
             f"{path} must be as Hugging Face's libraries save it, but is damaged or of another "
             f"form ({type(error).__name__}: {error}); download it again"
         ) from error
+
+
+def _require_settings(content: _Settings, kind: str, config: _Settings) -> None:
+    """Refuses settings of a transformers' tokenizer that change ids."""
+    side = (content.get("truncation") or {}).get("direction", "Right").lower()
+    config = {"truncation_side": side, **config}
+    roles = {}
+    if kind == "WordPiece":
+        roles = {"unk_token": "[UNK]", "cls_token": BEGIN, "sep_token": END}
+    elif _XLM_ROBERTAS.fullmatch(config.get("tokenizer_class", "")):
+        roles = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+    if kind == "BPE":
+        for name, rows in zip(("add_bos_token", "add_eos_token"), _frame(content), strict=True):
+            _require(name, config.pop(name, None), None, bool(rows))
+    for name, value in {**_FLAGS, **roles}.items():
+        if config.get(name) not in (None, [], {}):
+            _require(name, _content(config[name]) if name in roles else config[name], value)
 
 
 def added_tokens(folder: Path, is_static: bool) -> dict[str, bool]:

@@ -113,12 +113,20 @@ class Pieces:
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         processor = library("sentencepiece", "sentencepiece", "runtime").SentencePieceProcessor
+        # ONNX Runtime and LiteRT need protobuf, NumPy's word averages do not.
+        from google.protobuf.message import DecodeError
+
+        from xling_tf.tokenizers.piece_models import model_proto, require_charsmaps
+
         message = (
             f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); convert the "
             "model again"
         )
-        with as_user_error(message, OSError, RuntimeError):
-            self._model = processor(model_file=str(vocabulary))
+        # SentencePiece reads beyond made-up rules for characters, which would end the process.
+        with as_user_error(message, OSError, RuntimeError, DecodeError):
+            serialized = vocabulary.read_bytes()
+            require_charsmaps(model_proto(serialized))
+            self._model = processor(model_proto=serialized)
         self._settings = settings
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
