@@ -88,8 +88,9 @@ class _Reader:
         name = self.array("u1", self.one("<u2")).tobytes().decode()
         is_quantized, count = self.one("u1"), self.one("<u4")
         begin, _ = self.array("<u8", 2).tolist()
-        dtype, size = (_BLOCK, count // 32) if is_quantized else (np.dtype("<f4"), count)
-        blocks = np.frombuffer(self.content, dtype, size, begin)
+        dtype: Any = _BLOCK if is_quantized else "<f4"
+        size = count // 32 if is_quantized else count
+        blocks: Any = np.frombuffer(self.content, dtype, size, begin)
         self.spans.append((begin, begin + blocks.nbytes))
         if not is_quantized:
             return name, blocks.astype(np.float32)

@@ -16,7 +16,12 @@ from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
 from xling_tf.importers.bert import FAMILIES, read_bert, require_size
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
-from xling_tf.importers.tokenizer_files import ROLES, added_tokens, read_tokenizer
+from xling_tf.importers.tokenizer_files import (
+    ROLES,
+    added_tokens,
+    read_tokenizer,
+    token_ids,
+)
 from xling_tf.savedmodel.saved_models import (
     HUGGING_FACE,
     LIMITS,
@@ -161,6 +166,15 @@ def _read_static(folder: Path) -> tuple[Any, dict[str, bytes], dict[str, Any], W
     max_tokens = config.get("max_length", _MODEL2VEC_TOKENS) if is_model2vec else None
     require_size(f"the width of the table in {folder}", table.shape[-1], LIMITS["dimensions"])
     tokenizer, files = read_tokenizer(folder, max_tokens or _MAX_TOKENS, len(table), is_static=True)
+    if is_model2vec:
+        tokens = dict(token_ids(read_settings(folder / "tokenizer.json")))
+        # Its cut saves time: it is no part of the model, and exports to other formats lack it.
+        logging.info(
+            "model2vec reads only the first %d characters of a text, this model its first %d "
+            "tokens: vectors of longer texts may differ",
+            tokenizer.max_tokens * int(np.median([*map(len, tokens)])),
+            tokenizer.max_tokens,
+        )
     if is_model2vec and (unknown := _unknown_row(folder)) is not None:
         # model2vec leaves unknown tokens out, which changes the length of the average alone.
         table[unknown] = 0

@@ -107,7 +107,7 @@ def read_tokenizer(
             "the kind of tokenizer", kind, "WordPiece", "Unigram", *([] if is_static else ["BPE"])
         )
         if content:
-            _require_rows(_ids(content), num_rows)
+            _require_rows(token_ids(content), num_rows)
         content = _with_frame(content, kind, config.get("tokenizer_class", ""))
         _require_settings(content, kind, config)
         truncation = content.get("truncation") or {}
@@ -210,7 +210,7 @@ def _with_frame(content: _Settings, kind: str, name: str) -> _Settings:
         raise UserError(
             f"what {name} puts around a sentence is not known; save it with a post_processor"
         )
-    rows = dict(_ids(content))
+    rows = dict(token_ids(content))
     if not {begin, end} <= rows.keys():
         raise UserError(
             f"{name} puts {begin} and {end} around a sentence, but there are no such tokens"
@@ -259,7 +259,7 @@ def _rules_of_bert(config: _Settings) -> _Settings:
 def _read_wordpiece(content: Mapping[str, Any], config: _Settings) -> tuple[_Settings, bytes]:
     """Reads a tokenizer.json with a model of the kind WordPiece."""
     rules = map(json.loads, _matched(_WORDPIECE, content).groups())
-    tokens = _by_row(_ids(content))
+    tokens = _by_row(token_ids(content))
     begin, end = _frame(content)
     marks = [tokens[row] for row in (*begin, *end)]
     _require("the special tokens around a sentence", marks, [BEGIN, END], [])
@@ -275,7 +275,7 @@ def _read_unigram(
 ) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind Unigram."""
     source, special = content["model"], _rows_of_added(content)
-    tokens = _by_row(_ids(content))
+    tokens = _by_row(token_ids(content))
     begin, end = _frame(content)
     controls = {*begin, *end, *(row for _, row in special)}
     model = sp.model_proto()
@@ -340,7 +340,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         )
     steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
     vocabulary, added = source["vocab"], content["added_tokens"]
-    tokens = _by_row(_ids(content))
+    tokens = _by_row(token_ids(content))
     # Tokens that are found in a text before the merges. Those of spaces are found before spaces are
     # replaced.
     found = {token["content"]: token for token in added if not token["special"]}
@@ -508,7 +508,7 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
     return begin, end
 
 
-def _ids(content: Mapping[str, Any]) -> list[tuple[str, int]]:
+def token_ids(content: Mapping[str, Any]) -> list[tuple[str, int]]:
     """Returns the tokens of tokenizer.json with their ids, which are rows of the model's table."""
     vocabulary = content["model"]["vocab"]
     known = (
