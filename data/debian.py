@@ -305,9 +305,10 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]]
             matches = newest(pattern, names)
             if not matches:
                 logging.warning("no package is called %s", pattern)
-            failed += [
-                n for n in matches if not (_version(raw_dir / n) or apt.unpack(n, raw_dir / n))
-            ]
+            for name in matches:
+                if not _version(raw_dir / name):
+                    part = f"{patterns.index(pattern) + 1} of {len(patterns)}"
+                    failed += [] if apt.unpack(name, raw_dir / name, part) else [name]
             folders[pattern] = [raw_dir / name for name in matches if name not in failed]
         return folders, failed
 
@@ -356,14 +357,14 @@ class _Apt:
             )
         return names
 
-    def unpack(self, package: str, folder: Path) -> bool:
+    def unpack(self, package: str, folder: Path, part: str) -> bool:
         """Downloads the text of a package into a folder; returns False if that failed."""
         # Always the same place, so that the next try removes what a kill leaves behind.
         download = self._private / "download"
         shutil.rmtree(download, ignore_errors=True)
         download.mkdir()
         content = download / "unpacked"
-        with progress(f"fetching package {package}"):
+        with progress(f"fetching package {package} ({part})"):
             steps = [self._run("apt-get", "download", package, folder=download)]
         for archive in map(str, download.glob("*.deb")):
             steps.append(self._run("dpkg-deb", "-x", archive, str(content)))

@@ -34,7 +34,7 @@ from absl import flags
 from xling_tf import __version__
 from xling_tf.errors import UserError
 from xling_tf.files import folder_bytes
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.program import progress, quiet_start, run, ways_to_try
 from xling_tf.savedmodel.saved_models import (
     find_model,
     licence_files,
@@ -45,13 +45,7 @@ from xling_tf.savedmodel.saved_models import (
 if TYPE_CHECKING:
     from xling_tf.model import Model
 
-_DONE = """{output}, {size:.0f} MB: {summary}. Try it:
-
-    import tensorflow as tf, tensorflow_text
-    encoder = tf.saved_model.load("{output}")
-    texts = ["Where is the station?", "Where do the trains leave?", "Good night."]
-    encoder(texts) @ tf.transpose(encoder(texts))
-
+_DONE = """{output}, {size:.0f} MB: {summary}. {try_it}
 Train it further with training/main.py --init {quoted}, or learn from it with --teacher {quoted}
 """
 # Beginnings of the texts of licences, with their names at Hugging Face.
@@ -79,7 +73,13 @@ def main(*sources: str) -> None:
         summary = import_model(source, output)
     quoted = shlex.quote(str(output))
     print(
-        _DONE.format(output=output, quoted=quoted, size=folder_bytes(output) / 1e6, summary=summary)
+        _DONE.format(
+            output=output,
+            quoted=quoted,
+            size=folder_bytes(output) / 1e6,
+            summary=summary,
+            try_it=ways_to_try(output),
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -162,3 +163,14 @@ def test_flags_that_are_missing_are_named(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         program.parse_flags(["x"], takes_files=False)
     assert capsys.readouterr().err == "error: expected --data and --model, which --help describes\n"
+
+
+def test_what_programs_say_to_try_runs(hub_folder, tmp_path):
+    (folder := tmp_path / "it's").symlink_to(hub_folder)
+    lines = [
+        line[4:] for line in program.ways_to_try(folder).splitlines() if line.startswith("    ")
+    ]
+    *code, last, serve = filter(None, lines)
+    exec("\n".join([*code, f"vectors = {last}"]), variables := {})
+    assert len(variables["vectors"]) == 2
+    assert shlex.split(serve) == ["xling-tf", "serve", "--model", str(folder)]

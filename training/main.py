@@ -22,12 +22,12 @@ from absl import flags
 
 from training.curves import write_curves
 from training.preset_lines import name_of_run, setting_lines
-from xling_tf.config import ALL_LANGUAGES, TOKENIZERS, ExperimentConfig
+from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
 from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset
-from xling_tf.program import format_table, quiet_start, run
+from xling_tf.program import format_table, quiet_start, run, ways_to_try
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.settings import apply_overrides, to_dict
 
@@ -191,11 +191,7 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
         )
         print(f"    xling-tf report {run.run_dir}/results.json\n")
         print(f"    tensorboard --logdir {run.run_dir}/tensorboard")
-        print(f"\n{output} holds the model. Try it, or serve it with a page to try it on:\n")
-        if TOKENIZERS.implementation(results["model"]["tokenizer"]["kind"]).needs_text_ops:
-            print("    import tensorflow_text  # registers the operations of its tokenizer")
-        print(f'    import tensorflow_hub as hub\n    hub.load("{output}")(["Hola", "Hello"])\n')
-        print(f"    xling-tf serve --model {output}")
+        print(f"\n{output} holds the model. {ways_to_try(output)}")
     return results
 
 

@@ -253,6 +253,19 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
         thread.join()
 
 
+def ways_to_try(folder: Path) -> str:
+    """Returns the lines that a program prints about an encoder that it has written."""
+    return f"""Try it:
+
+    import xling_tf
+    xling_tf.load({str(folder)!r}).encode(["Hola", "Hello"])
+
+Or on a page in the browser:
+
+    xling-tf serve --model {shlex.quote(str(folder))}
+"""
+
+
 @contextmanager
 def quiet_start() -> Iterator[None]:
     """Sets up this process for TensorFlow, and hides what it prints while the block imports it."""

@@ -99,6 +99,7 @@ computes from their characters are lost. Of the words in {texts} texts of {corpo
 unknown, in {affected:.0%} of the texts. The mean cosine to the SavedModel's vectors is
 {cosine:.4f}, and 5% of the texts are below {least:.3f}.
 """
+_LENGTH = "\nTexts are cut at {max_tokens} tokens, without a warning.\n"
 _SIGNATURES = """
 The vectors are those of the signature `serving_default`. The SavedModel also has {others}.
 """
@@ -145,13 +146,16 @@ def export(
                     f"the vectors differ from those of {folder} by {difference:.2g}: it was "
                     "exported with other rules for tokens; export it again"
                 )
-        if source.model.heads and form not in ("savedmodel", "keras"):
-            others = sorted(
-                saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"}
-            )
+        if form not in ("savedmodel", "keras"):
             (card,) = temporary.glob("*.md")  # that of a wheel has its name
+            text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
+            if source.model.heads:
+                others = sorted(
+                    saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"}
+                )
+                text += _SIGNATURES.format(others=", ".join(f"`{name}`" for name in others))
             with card.open("a", encoding="utf-8") as file:
-                file.write(_SIGNATURES.format(others=", ".join(f"`{name}`" for name in others)))
+                file.write(text)
         for path in licence_files(folder) if mark else ():  # a wheel has them inside
             shutil.copy(path, temporary)
         if (card := temporary / "README.md").is_file() and form != "savedmodel":
