@@ -6,7 +6,6 @@ documents and conversations; these are split into sentences, cleaned, and writte
 folder, with the same bytes for the same packages. A killed preparation continues where it stopped.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -36,7 +35,7 @@ from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_co
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError
-from xling_tf.files import read_json_dict, recover_folder, replacing_folder
+from xling_tf.files import one_at_a_time, read_json_dict, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when extraction or cleaning changes, so that older folders are prepared again.
@@ -296,8 +295,7 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]]
     Returns the unpacked folders of each pattern, and the names of packages whose download failed.
     """
     # Two trainings started together share the downloads.
-    with (raw_dir / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(raw_dir / ".lock"):
         apt = _Apt(raw_dir)
         names = apt.package_names()
         folders, failed = {}, []

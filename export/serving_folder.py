@@ -4,13 +4,9 @@ TensorFlow Serving, and any server with its protocol, reads `<folder>/<name>/<ve
 TensorFlow Serving's `g3doc/saved_model_warmup.md`.
 """
 
-import fcntl
 import itertools
-import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,7 @@ from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog, PredictLog
 
 from xling_tf.errors import UserError
-from xling_tf.files import SAVED_MODEL, new_folder, require_writable_folder
+from xling_tf.files import SAVED_MODEL, new_folder, one_at_a_time, require_writable_folder
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.serving.models import WARMUP_REQUESTS, find_versions
 
@@ -60,7 +56,7 @@ def publish(
         raise UserError(f"{model} has no signatures, which servers call; save it with them")
     requests = {key: _requests(loaded, name, key) for key in sorted(loaded.signatures)}
     require_writable_folder(serving, "give another --serving, or change its permissions")
-    with _one_at_a_time(serving):
+    with one_at_a_time(serving):
         number = next_version(base) if version is None else version
         _require_place(base, name, number)
         try:
@@ -145,15 +141,3 @@ def _write_requests(path: Path, requests: dict[str, list[PredictionLog]]) -> Non
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in itertools.chain(*requests.values()):
             writer.write(record.SerializeToString(deterministic=True))
-
-
-@contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
-    """Lets processes that publish into a folder take turns, if the file system has locks."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

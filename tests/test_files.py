@@ -265,3 +265,26 @@ import xling_tf, xling_tf.sentence_encoder, xling_tf.savedmodel.runtimes
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
     assert (tmp_path / "a.txt").read_text("utf-8") == "a"
     assert (tmp_path / "b" / "c.txt").read_text("utf-8") == "c"
+
+
+def test_a_system_without_locks_and_limits_serves_and_publishes(tmp_path):
+    """As on Windows: no `fcntl`, no `resource`, no `os.register_at_fork`."""
+    code = f"""
+import concurrent.futures.thread, logging, os, random, sys  # which use it here themselves
+from pathlib import Path
+import tensorflow  # whose own modules are others there
+del os.register_at_fork
+sys.modules.pop("resource", None), sys.modules.pop("fcntl", None)
+sys.modules["fcntl"] = sys.modules["resource"] = None
+sys.path += [str(Path("export").resolve()), str(Path("data").resolve())]
+import debian, serve, serving_folder
+from xling_tf.files import one_at_a_time
+from xling_tf.serving.app import make_server
+from xling_tf.serving.connections import room_for
+with one_at_a_time(Path({str(tmp_path)!r})):
+    print(*room_for(1000))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.stdout.split()[0] == "1000"

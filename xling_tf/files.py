@@ -139,6 +139,24 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
         yield
 
 
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Makes processes wait for each other that use this with the same folder, or the same lock
+    file, which is made; if the file system has locks.
+    """
+    if fcntl is None:
+        yield
+        return
+    mode = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    descriptor = os.open(path, mode, 0o666)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def first_names(names: Sequence[str], most: int = 20) -> str:
     """Joins the first names for a message, with bytes that are not UTF-8 escaped."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
