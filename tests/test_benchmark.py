@@ -7,8 +7,9 @@ from zlib import crc32
 import pandas as pd
 import pytest
 from benchmarks.mining import precision_and_recall, recombined, without_translations
+from benchmarks.mixed_load import memory_growth
 from benchmarks.server import serving, summary
-from programs import run_program
+from programs import ROOT, run_program, run_python
 
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
@@ -97,3 +98,25 @@ def test_a_server_is_measured(hub_folder, tmp_path):
     assert row["sentences_per_second"] == 2 * row["requests_per_second"] > 0
     assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
     assert figures["servers"]["server"]["mib_after_load"] > 50
+
+
+def test_memory_that_swings_or_falls_does_not_grow():
+    # Nine samples in ten are 100 MiB; one in ten is a moment with twice as much.
+    assert memory_growth([(s, 100 + 100 * (s % 10 == 0)) for s in range(100)], 20) == 0
+    # The first tenth of the 80 samples after 20 seconds is 121 to 128, the last 193 to 200.
+    growth = memory_growth([(s, 101 + s) for s in range(100)], 20)
+    assert growth == pytest.approx(196.5 / 124.5 - 1)
+    assert memory_growth([(0, 500), (10, 100), (11, 90)], 5) == pytest.approx(-0.1)
+    with pytest.raises(UserError, match="memory_minutes"):
+        memory_growth([(0, 100), (1, 100)], 1)
+
+
+@pytest.mark.slow
+def test_memory_is_measured_under_mixed_load(hub_folder, tmp_path):
+    flags = ["--memory_minutes=0.3", "--output=memory.json"]
+    run = run_python(tmp_path, str(ROOT / "evaluation/load.py"), f"--model={hub_folder}", *flags)
+    assert run.status in (0, 1), run.errors  # Memory is not yet steady after seconds.
+    figures = json.loads((tmp_path / "memory.json").read_text("utf-8"))
+    assert {"200", "400", "404", "405", "413", "left"} <= figures["outcomes"].keys()
+    assert not [outcome for outcome in figures["outcomes"] if "instead" in outcome]
+    assert len(figures["mib"]) > 10

@@ -2,12 +2,14 @@
 
     pip install -e '.[serving,evaluation]'; apt-get install wrk
     python evaluation/benchmarks/server.py --model exported/en-es
+    python evaluation/benchmarks/server.py --model exported/en-es --memory_minutes 10 \
+        --output evaluation/results/server-memory.json
     # and another server of the same weights, which speaks OpenAI's protocol:
     python evaluation/benchmarks/server.py --model exported/minilm --peer \
         'infinity_emb v2 --model-id DIR --served-model-name minilm --url-prefix /v1 --port {port}'
 
 Server and clients share the machine, and take turns: compare only figures of one file. The exit
-status is 1 if a request failed.
+status is 1 if a request failed, or if memory grew after the first fifth of the time.
 """
 
 import json
@@ -31,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from absl import flags, logging
 
+from evaluation.benchmarks.mixed_load import memory_under_load
 from evaluation.benchmarks.workloads import with_speed
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_file, write_json
@@ -52,6 +55,9 @@ _SENTENCES = flags.DEFINE_multi_integer(
 )
 _PEER = flags.DEFINE_string(
     "peer", None, "Command of another server of the model; {port} is replaced."
+)
+_MINUTES = flags.DEFINE_float(
+    "memory_minutes", 0, "If above 0: measure memory under mixed load for this long instead.", 0
 )
 _OUTPUT = flags.DEFINE_string("output", "evaluation/results/load.json", "Results file.")
 
@@ -76,14 +82,14 @@ def main() -> None:
     """Measures the servers, and writes the figures."""
     model = find_model(_MODEL.value)
     require_saved_model(model)
-    if shutil.which("wrk") is None:
+    if not _MINUTES.value and shutil.which("wrk") is None:
         raise UserError("wrk must be on the PATH, but is not; apt-get install wrk")
     output = Path(_OUTPUT.value)
     require_writable_file(output, "give another --output")
     figures: Figures = {
         "model": model.name,
         "load_average": os.getloadavg(),
-        **_load(model),
+        **(_memory(model) if _MINUTES.value else _load(model)),
         **provenance(),
     }
     write_json(output, with_speed(figures))
@@ -104,11 +110,22 @@ class Server(NamedTuple):
         return sum(process.memory_info().rss for process in processes) / 2**20
 
 
+def _server_command(model: Path) -> list[str]:
+    return [sys.executable, _SERVER, f"--model={model.name}={model}", "--port={port}"]
+
+
+def _memory(model: Path) -> Figures:
+    """Measures the memory of our server under mixed load."""
+    with serving(model.name, _server_command(model)) as server:
+        port = int(server.url.rpartition(":")[2])
+        figures = memory_under_load(port, model.name, _TEXTS, server.mib, _MINUTES.value * 60)
+    print(json.dumps(figures))
+    return figures
+
+
 def _load(model: Path) -> Figures:
     """Measures servers of the same model in turn, round after round."""
-    commands = {
-        "server": [sys.executable, _SERVER, f"--model={model.name}={model}", "--port={port}"]
-    }
+    commands = {"server": _server_command(model)}
     if _PEER.value:
         commands["peer"] = shlex.split(_PEER.value)
     with ExitStack() as stack:
