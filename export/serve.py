@@ -64,6 +64,7 @@ _CONNECTIONS = flags.DEFINE_integer(
 _DRAIN = flags.DEFINE_float(
     "drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0
 )
+_SLOW = flags.DEFINE_float("slow_seconds", 1, "Requests that take longer get a line in the log.", 0)
 _KEY = flags.DEFINE_string(
     "api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key."
 )
@@ -97,6 +98,7 @@ def main() -> None:
             connections=_CONNECTIONS.value,
             poll_seconds=_POLL.value,
             drain_seconds=_DRAIN.value,
+            slow_seconds=_SLOW.value,
         ),
     )
 
@@ -197,7 +199,11 @@ def _start_logging(level: str) -> None:
     """Writes the server's, uvicorn's and asyncio's log lines to standard output."""
     output = _Background(sys.stdout.fileno())
     output.setFormatter(_JsonFormatter())
-    for name, minimum in (("xling_tf.serving", level), ("uvicorn", "INFO"), ("asyncio", "ERROR")):
+    for name, minimum in (
+        ("xling_tf.serving", level),
+        ("uvicorn", "WARNING"),
+        ("asyncio", "ERROR"),
+    ):
         logger = logging.getLogger(name)
         logger.handlers = [output]
         logger.setLevel(minimum)

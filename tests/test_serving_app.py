@@ -12,17 +12,23 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 from programs import ROOT, run_python, the_error
 from serving_models import put_export
 from serving_servers import Server, server_in_thread, server_process, wait_until
 
+from xling_tf.serving import protocol
 from xling_tf.serving.batching import BatchingParameters
 
 PREDICT = "/v1/models/m:predict"
 PROGRAM = str(ROOT / "export" / "serve.py")
 ONE_PLACE = BatchingParameters(num_batch_threads=1, max_enqueued_batches=1, max_batch_size=1)
+
+
+# Nothing that the client sent, but the id of its request.
+FIELDS = {"request_id", "path", "model", "texts", "status", "seconds", "body_seconds"}
 
 
 def count(steps: int) -> str:
@@ -81,13 +87,34 @@ def test_requests_are_counted_by_their_code(server):
     assert ":tensorflow:serving:request_latency_bucket{" in page
 
 
+@pytest.mark.parametrize("name", ["parse_request", "to_inputs", "format_outputs"])
+def test_a_large_request_is_converted_beside_the_others(server, monkeypatch, name):
+    real, begun, let = getattr(protocol, name), Event(), Event()
+
+    def waits(*arguments):
+        begun.set()
+        assert let.wait(60)
+        return real(*arguments)
+
+    with ThreadPoolExecutor(1) as pool:
+        monkeypatch.setattr(protocol, name, waits)
+        large = pool.submit(server.predict, ["x" * 1000] * 500)
+        try:
+            assert begun.wait(60)
+            monkeypatch.setattr(protocol, name, real)
+            assert server.predict(["abc"]).json == {"predictions": [4]}
+        finally:
+            let.set()
+        assert large.result().json == {"predictions": [1001] * 500}
+
+
 def test_one_of_several_models_is_named(folder):
     with server_in_thread({"a": folder, "b": folder}) as server:
         for path, body in (("/embed", '{"inputs": "x"}'), ("/info", None)):
             reply = server.ask(path, body)
             assert (reply.status, "['a', 'b']" in reply.json["error"]) == (400, True)
         assert server.ask("/info?model=b").json["model_id"] == "b"
-        assert b'"model": "b"' in server.ask("/openapi.json?model=b").body
+        assert b'"example":"b"' in server.ask("/openapi.json?model=b").body
 
 
 def test_an_answer_that_takes_too_long_is_given_up(folder):
@@ -123,7 +150,12 @@ def program(tmp_path_factory):
     models = tmp_path_factory.mktemp("models") / "m"
     models.mkdir()
     put_export(models / "1", 1)
-    flags = [f"--model={models}", "--log_level=DEBUG", "--file_system_poll_wait_seconds=0.1"]
+    flags = [
+        f"--model={models}",
+        "--log_level=DEBUG",
+        "--slow_seconds=0.05",
+        "--file_system_poll_wait_seconds=0.1",
+    ]
     with server_process(*flags) as server:
         yield server, models
 
@@ -136,8 +168,38 @@ def test_a_new_version_takes_over(program):
     server.event("version", version=1, state="END")
     assert server.predict([""]).json == {"predictions": [2]}
     event = server.event("request", status=200)
-    # Nothing that the client sent.
-    assert event.keys() == {"time", "level", "event", "path", "model", "status", "ms"}
+    assert event.keys() == {"time", "level", "event"} | FIELDS
+
+
+def test_a_slow_request_is_logged_with_its_id(program):
+    server, _ = program
+    reply = server.ask(PREDICT, count(150_000), **{"X-Request-Id": "gateway/7.a"})
+    assert (reply.status, reply.headers["X-Request-Id"]) == (200, "gateway/7.a")
+    line = server.event("slow_request", request_id="gateway/7.a")
+    assert line.keys() == {"time", "level", "event"} | FIELDS
+    fields = {"path": "/v1/models/{model}:predict", "model": "m", "texts": 1, "status": 200}
+    assert (line["level"], fields.items() <= line.items()) == ("warning", True)
+    assert line["seconds"] > 0.05 > line["body_seconds"] >= 0
+    # Ids that could forge a line of a log, and none.
+    for given in ({}, {"X-Request-Id": 'a"b'}, {"X-Request-Id": "a" * 129}, {"X-Request-Id": "ñ"}):
+        made = server.ask("/v1/models/m", **given).headers["X-Request-Id"]
+        assert re.fullmatch("[0-9a-f]{32}", made)
+        assert server.event("request", request_id=made)["model"] == "m"
+    given = {"X-Request-Id": "a-1"}
+    for path, body, status in (
+        (PREDICT, "{", 400),
+        (PREDICT, None, 405),
+        ("/v1/models/x", None, 404),
+        ("/x", None, 404),
+    ):
+        refused = server.ask(path, body, **given)
+        assert (refused.status, refused.headers["X-Request-Id"]) == (status, "a-1")
+
+
+def test_an_error_of_the_server_names_the_request(folder):
+    with server_in_thread({"m": folder}, request_seconds=0.05) as server:
+        reply = server.ask(PREDICT, count(200_000), **{"X-Request-Id": "a-1"})
+        assert (reply.status, "a-1" in reply.json["error"]) == (504, True)
 
 
 def test_a_mistake_is_one_line(program, tmp_path):
@@ -160,7 +222,7 @@ def test_a_server_that_is_stopped_answers_requests_in_flight(program):
         time.sleep(0.3)
         for _ in range(20):  # as when a process group and its leader both get the signal
             server.process.send_signal(signal.SIGTERM)
-        server.event("uvicorn.error", message="Shutting down")
+        server.event("stopping")
         assert answer.result().json == {"outputs": 150_000}
     server.event("stopped")
     assert server.process.wait(60) == 0
@@ -203,6 +265,29 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+def test_the_page_underlines_what_means_the_same(hub_folder, tmp_path):
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    folder = shutil.copytree(hub_folder, tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    config["info"]["same_meaning"] = [100.0, -99.9]  # from a cosine of 0.999 on
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    with server_in_thread({"m": folder}) as server, api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = browser.new_page()
+        tab.goto(server.url)
+        tab.get_by_text("5 × 5 sentences compared").wait_for()
+        tab.locator("#left").fill("hola gato\nthe cat")
+        tab.locator("#right").fill("the cat\nhola gato")
+        tab.get_by_role("button", name="Compare").click()
+        tab.get_by_text("2 × 2 sentences compared").wait_for()
+        assert tab.locator("#map td.match").all_inner_texts() == ["1.00", "1.00"]
+        assert tab.locator("#map tr:nth-of-type(2) td.match").count() == 1
+        assert "From 1.00 on" in tab.locator("#map caption").inner_text()
+        browser.close()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 def test_the_page_compares_and_searches_in_a_browser(hub_folder):
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with (
@@ -237,6 +322,18 @@ def test_the_page_compares_and_searches_in_a_browser(hub_folder):
         assert tab.locator("#neighbours li").first.inner_text() == "1.00the cat is sleeping"
         assert "Bearer $XLING_TF_API_KEY" in tab.locator("#curl").text_content()
         tab.set_viewport_size({"width": 360, "height": 800})
+        tab.goto(server.url)
+        tab.get_by_text("5 × 5 sentences compared").wait_for()
+        assert tab.evaluate("document.documentElement.scrollWidth") == 360
+        # The row's sentence stays in sight, and the language of the examples is known.
+        row = tab.locator("#map th[scope=row]").first
+        left = row.bounding_box()["x"]
+        tab.evaluate("document.querySelector('.scroll').scrollLeft = 9999")
+        assert tab.evaluate("document.querySelector('.scroll').scrollLeft") > 100
+        assert row.bounding_box()["x"] == pytest.approx(left, abs=3)
+        assert row.bounding_box()["width"] < 180
+        assert [row.get_attribute("lang"), tab.locator("#left").input_value()[:3]] == ["en", "The"]
+        assert "does not say from which cosine" in tab.locator("#map caption").inner_text()
         tab.goto(f"{server.url}/docs")
         tab.get_by_text("GET /v1/models/{model}/metadata").wait_for()
         assert tab.evaluate("document.documentElement.scrollWidth") == 360

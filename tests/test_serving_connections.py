@@ -5,11 +5,12 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 import pytest
-from serving_models import put_export
-from serving_servers import server_in_thread
+import tensorflow as tf
+from serving_models import put_export, save
+from serving_servers import server_in_thread, wait_until
 
 BODY = b'{"instances": ["abc"]}'
 HEAD = b"POST /v1/models/m:predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n" % len(BODY)
@@ -19,8 +20,11 @@ LAST = b"Connection: close\r\n\r\n"
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     folder = put_export(tmp_path_factory.mktemp("models") / "m", 1)
+    echo = folder.with_name("echo")
+    texts = {"inputs": tf.TensorSpec([None], tf.string)}
+    save(tf.Module(), {"serving_default": (lambda inputs: {"outputs": inputs}, texts)}, echo)
     with server_in_thread(
-        {"m": folder}, connections=20, head_seconds=1.5, client_seconds=2
+        {"m": folder, "echo": echo}, connections=20, head_seconds=1.5, client_seconds=2
     ) as server:
         yield server
 
@@ -77,6 +81,43 @@ def test_places_that_are_in_use_give_503_to_others_but_not_to_health(server):
         time.sleep(0.3)
         assert server.predict(["abc"]).status == 503
         assert [server.ask(path).status for path in ("/healthz", "/readyz", "/health")] == [200] * 3
+
+
+def request_of_megabytes(stack: ExitStack, port: int, megabytes: int) -> socket.socket:
+    """A client that asks for a large answer and has little room for it."""
+    client = stack.enter_context(closing(socket.socket()))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    client.settimeout(30)
+    client.connect(("127.0.0.1", port))
+    body = b'{"instances": ["' + b"a" * (megabytes << 20) + b'"]}'
+    head = b"POST /v1/models/echo:predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+    client.sendall(head % len(body) + body)
+    return client
+
+
+def test_a_client_that_does_not_read_its_answer_is_closed(server):
+    timeouts = 'xling_tf_serving_refused_total{reason="timeout"}'
+    before = server.metric(timeouts)
+    with ExitStack() as stack:
+        client = request_of_megabytes(stack, server.port, 20)
+        wait_until(lambda: server.metric(timeouts) == before + 1, 30)
+        received = 0
+        with suppress(ConnectionError):
+            while data := client.recv(1 << 20):
+                received += len(data)
+        assert received < 20 << 20
+
+
+def test_a_client_that_reads_slowly_gets_all_of_its_answer(server):
+    with ExitStack() as stack:
+        client, started = request_of_megabytes(stack, server.port, 20), time.monotonic()
+        received = 0
+        while received < 20 << 20:  # about 4 MiB a second
+            data = client.recv(1 << 19)
+            assert data
+            received += len(data)
+            time.sleep(len(data) / (4 << 20))
+        assert time.monotonic() - started > 2.5  # longer than `client_seconds`
 
 
 @pytest.mark.parametrize(

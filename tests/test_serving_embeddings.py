@@ -11,6 +11,9 @@ from huggingface_hub import InferenceClient
 from serving_models import save
 from serving_servers import server_in_thread
 
+from xling_tf.serving import protocol
+from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN
+
 PATH = "/v1/embeddings"
 
 
@@ -35,7 +38,8 @@ def server(tmp_path_factory):
         "lengths": (lambda inputs: {"outputs": tf.strings.length(inputs)}, texts),
     }
     save(tf.Module(), signatures, folder / "1")
-    (folder / "1" / "config.json").write_text('{"tokenizer": {"max_tokens": 20}}')
+    config = {"tokenizer": {"max_tokens": 20}, "info": {"same_meaning": [10.0, -6.0]}}
+    (folder / "1" / "config.json").write_text(json.dumps(config))
     access = {"api_key": "secret", "origins": ["https://a.example"]}
     with server_in_thread({"m": folder}, **access) as server:
         yield server
@@ -177,7 +181,14 @@ HOLA = [3 / 13, 4 / 13, 12 / 13]
         ("/embed", {"parameters": {"truncation_direction": "Left"}}, 400, "truncation_direction"),
         ("/embed", {"parameters": {"foo": 1}}, 400, "foo"),
         ("/embed", {"truncate": False}, 200, ""),
-        ("/embed", {"truncate": False, "inputs": ["a", "b " * 21]}, 413, "20 tokens"),
+        ("/embed", {"truncate": False, "inputs": ["a", "b" * 18]}, 200, ""),
+        # 19 bytes may be 19 tokens and two marks; of 800 bytes and more the model reads 800.
+        ("/embed", {"truncate": False, "inputs": ["a", "b" * 19]}, 400, "20 tokens"),
+        ("/embed", {"truncate": False, "inputs": ["a", "b" * 800]}, 400, "20 tokens"),
+        ("/embed", {"truncate": False, "inputs": ["a", "b" * 801]}, 413, "20 tokens"),
+        # 1,200 bytes, which NFC makes 800.
+        ("/embed", {"truncate": False, "inputs": ["e\u0301" * 400]}, 400, "20 tokens"),
+        ("/rerank", {"query": "a", "texts": ["b" * 801], "truncate": False}, 413, "20 tokens"),
         ("/embed", {"inputs": [""] * 10_001}, 413, "10000 rows"),
         ("/similarity", {"inputs": ["a"]}, 400, "source_sentence"),
         ("/similarity", {"inputs": "a"}, 400, "source_sentence"),
@@ -209,6 +220,10 @@ def test_the_role_of_texts_chooses_the_signature(server, client, role, sign):
     assert vector == pytest.approx([math.copysign(value, sign) for value in HOLA])
 
 
+def test_a_model_reads_as_many_bytes_of_a_text_as_the_server_says():
+    assert protocol.MAX_BYTES_PER_TOKEN == BYTES_PER_TOKEN
+
+
 def test_texts_are_ranked_by_questions_and_responses(server):
     body = {"query": "Hola", "texts": ["one", "", "two"], "return_text": True}
     ranked = server.ask("/rerank", json.dumps(body), Authorization="Bearer secret").json
@@ -230,7 +245,9 @@ def test_openais_errors_have_codes(server, client):
     assert refused.value.param == "dimensions"
     reply = server.ask("/v1/models/m:predict", Authorization="Bearer secret")
     assert (reply.status, reply.headers["Allow"]) == (405, "POST")
-    assert server.ask("/info", Authorization="Bearer secret").json["max_input_length"] == 20
+    info = server.ask("/info", Authorization="Bearer secret").json
+    # Log odds of 10 * cosine - 6 are zero at 0.6.
+    assert (info["max_input_length"], info["same_meaning_from"]) == (20, 0.6)
 
 
 def test_the_examples_of_the_openapi_document_work(server):
@@ -246,6 +263,24 @@ def test_the_examples_of_the_openapi_document_work(server):
             )
             body = json.dumps(content["example"])
         assert server.ask(path.replace("{model}", "m"), body, **key).status == 200
+
+
+def test_the_openapi_document_has_no_paths_of_vectors_that_a_model_does_not_give(tmp_path):
+    texts = {"inputs": tf.TensorSpec([None], tf.string)}
+    two = {name: tf.TensorSpec([None], tf.string) for name in ("a", "b")}
+    lengths = (lambda inputs: {"outputs": tf.strings.length(inputs)}, texts)
+    pairs = (lambda a, b: {"outputs": vectors(a)["outputs"] + vectors(b)["outputs"]}, two)
+    roles = {"question_encoder": (vectors, texts), "response_encoder": (vectors, texts)}
+    of_vectors = {"/embed", "/similarity", "/v1/embeddings", "/rerank"}
+    for name, signatures, expected in (
+        ("lengths", {"serving_default": lengths} | roles, {"/rerank"}),
+        ("pairs", {"serving_default": pairs}, set()),
+        ("one", {"serving_default": (vectors, texts)}, of_vectors - {"/rerank"}),
+    ):
+        save(tf.Module(), signatures, tmp_path / name / "1")
+        with server_in_thread({"m": tmp_path / name}) as small:
+            paths = {*small.ask("/openapi.json").json["paths"]}
+        assert (paths & of_vectors, "/v1/models/{model}:predict" in paths) == (expected, True)
 
 
 def test_the_openapi_document_has_the_fields_that_the_paths_take(server):

@@ -4,10 +4,12 @@ import asyncio
 import hmac
 import logging
 import os
+import re
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,9 +38,11 @@ from xling_tf.serving.protocol import ServingError, Tensors, Vectors
 # If the rest of a body is not read (408, 413, 415), the connection is closed.
 _HEADERS = {code: {"connection": "close"} for code in (408, 413, 415)}
 _HEADERS |= {401: {"www-authenticate": "Bearer"}, 429: {"retry-after": "1"}}
+_REQUEST_ID = "x-request-id"
 _HEALTH = ("health", "healthz", "readyz")
 _ALWAYS = {"/health", "/healthz", "/readyz"}  # answered even if there are too many connections
 _MANY_LETTERS = 10_000  # whose tokens are counted in a thread
+_LARGE = 256 * 2**10  # bytes of JSON, or of arrays, that are converted in a thread
 _PAGE = Path(__file__).parent / "page"
 _CHECK_SECONDS = 0.1  # between checks that a waiting client is still connected
 
@@ -54,12 +58,14 @@ class ServerConfig:
     origins: Sequence[str] = ()  # of web pages that may send requests; "*" is all
     body_bytes: int = 32 * 2**20
     request_seconds: float = 30.0  # for an answer
-    client_seconds: float = 30.0  # for a client to send its body, and between its requests
+    # For a client to send its body, to read a MiB of its answer, and between its requests.
+    client_seconds: float = 30.0
     head_seconds: float = 10.0  # for a client to send the head of a request
     head_bytes: int = 64 * 2**10  # of a request's path and fields
     connections: int = 1000  # at the same time
     poll_seconds: float = 1.0  # between checks for new versions; 0 turns them off
     drain_seconds: float = 30.0  # for requests in flight when the server is stopped
+    slow_seconds: float = 1.0  # of a request that is logged
 
 
 def make_app(
@@ -83,7 +89,13 @@ def make_app(
         ],
         exception_handlers={HTTPException: _refuse},
         middleware=[
-            Middleware(CORSMiddleware, config.origins, allow_methods=["*"], allow_headers=["*"])
+            Middleware(
+                CORSMiddleware,
+                config.origins,
+                allow_methods=["*"],
+                allow_headers=["*"],
+                expose_headers=[_REQUEST_ID],
+            )
         ],
     )
     # A redirect without the last slash would lead to whatever host a client, or a proxy, names.
@@ -126,12 +138,19 @@ def serve(
         os._exit(0)
 
 
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        log(logging.INFO, "stopping")
+        await super().shutdown(sockets)
+
+
 def make_server(app: Any, config: ServerConfig, spare: int = SPARE) -> uvicorn.Server:
     """Makes the web server of an application, with the limits of its connections."""
     door = Door(
         connections=config.connections,
         head_bytes=config.head_bytes,
         head_seconds=config.head_seconds,
+        read_seconds=config.client_seconds,
         spare=spare,
         always=_ALWAYS.__contains__,
     )
@@ -145,7 +164,7 @@ def make_server(app: Any, config: ServerConfig, spare: int = SPARE) -> uvicorn.S
     options |= {"timeout_keep_alive": config.client_seconds}
     options |= {"timeout_graceful_shutdown": config.drain_seconds}
     # asyncio accepts `backlog` connections in one go, before any of them is counted.
-    return uvicorn.Server(uvicorn.Config(app, backlog=max(1, spare), **options))
+    return _Server(uvicorn.Config(app, backlog=max(1, spare), **options))
 
 
 @dataclass(frozen=True)
@@ -181,32 +200,38 @@ class _Api:
         """Returns a route; `answer` is a coroutine function from a request to JSON."""
 
         async def respond(request: Request) -> Response:
-            started, request.state.model = time.perf_counter(), None
+            started, state = time.perf_counter(), request.state
+            state.model, state.texts, state.body, state.body_seconds = None, 0, bytearray(), 0.0
             try:
                 self._require_key(request)
                 response = Response(await answer(request), media_type="application/json")
             except ServingError as error:
-                response = _error(str(error), error.status, is_openai, error.param)
+                response = _error(request, str(error), error.status, is_openai, error.param)
             except ClientDisconnect:
                 response = Response(status_code=499)
             except asyncio.CancelledError:  # The time for requests in flight is over.
-                response = _error("the server is shutting down", 503, is_openai)
+                response = _error(request, "the server is shutting down", 503, is_openai)
             except Exception as error:
-                log(logging.ERROR, "failed", error=f"{type(error).__name__}: {error}")
-                response = _error("the server failed", 500, is_openai)
-            milliseconds = (time.perf_counter() - started) * 1e3
-            model, status = request.state.model, response.status_code
-            if model and method == "POST":
-                REQUESTS.labels(model, status).inc()
-                REQUEST_LATENCY.labels(model).observe(milliseconds * 1e3)
+                text = f"{type(error).__name__}: {error}"
+                log(logging.ERROR, "failed", error=text, request_id=_request_id(request))
+                response = _error(request, "the server failed", 500, is_openai)
+            seconds = time.perf_counter() - started
+            if state.model and method == "POST":
+                REQUESTS.labels(state.model, response.status_code).inc()
+                REQUEST_LATENCY.labels(state.model).observe(seconds * 1e6)
+            is_slow = seconds > self.config.slow_seconds
             log(
-                logging.DEBUG,
-                "request",
+                logging.WARNING if is_slow else logging.DEBUG,
+                "slow_request" if is_slow else "request",
+                request_id=_request_id(request),
                 path=path,
-                model=model,
-                status=status,
-                ms=round(milliseconds, 3),
+                model=state.model,
+                texts=state.texts,
+                status=response.status_code,
+                seconds=round(seconds, 6),
+                body_seconds=round(state.body_seconds, 6),
             )
+            response.headers[_REQUEST_ID] = _request_id(request)
             return response
 
         return Route(path, respond, methods=[method])
@@ -252,19 +277,21 @@ class _Api:
         document = await self._document(request)
         protocol.require_fields(document, "predict")
         outputs, row_form = await self._run(request, self._servable(request), document)
-        return protocol.format_outputs(outputs, row_form)
+        size = sum(array.nbytes for array in outputs.values())
+        return await _converted(request, size, protocol.format_outputs, outputs, row_form)
 
     async def _embeddings(self, request: Request) -> bytes:
         document, vectors = await self._vectors(request)
-        arguments = (document, request.state.model, vectors)
-        if sum(map(len, document["input"])) < _MANY_LETTERS:
-            return protocol.format_embeddings(*arguments)
-        return await asyncio.to_thread(protocol.format_embeddings, *arguments)
+        # Counting the tokens of a letter takes as long as converting several bytes.
+        size = vectors.nbytes + _LARGE // _MANY_LETTERS * sum(map(len, document["input"]))
+        name = request.state.model
+        return await _converted(request, size, protocol.format_embeddings, document, name, vectors)
 
     async def _embed(self, request: Request) -> bytes:
         document, vectors = await self._vectors(request)
         compares = isinstance(document.get("inputs"), dict)
-        return protocol.dump(vectors[1:] @ vectors[0] if compares else vectors)
+        answer = vectors[1:] @ vectors[0] if compares else vectors
+        return await _converted(request, answer.nbytes, protocol.dump_rows, answer)
 
     async def _rerank(self, request: Request) -> bytes:
         document = await self._document(request)
@@ -307,9 +334,9 @@ class _Api:
     async def _encode(
         self, request: Request, document: Mapping[str, Any], path: str
     ) -> tuple[Mapping[str, Any], Vectors]:
-        document = protocol.to_embed(document, path)
+        document = await _converted(request, 0, protocol.to_embed, document, path)
         servable = self._model(request, document.get("model")).servable()
-        protocol.require_whole(document, servable.max_tokens)
+        await _converted(request, 0, protocol.require_whole, document, servable.max_tokens)
         instances = {
             "instances": document["input"],
             "signature_name": protocol.signature_of(document),
@@ -324,6 +351,8 @@ class _Api:
         info |= {"max_client_batch_size": self.scheduler.max_rows, "auto_truncate": True}
         if servable.max_tokens:
             info["max_input_length"] = servable.max_tokens
+        if servable.same_meaning_from is not None:
+            info["same_meaning_from"] = servable.same_meaning_from
         return protocol.dump(info | {"version": __version__, "languages": servable.languages})
 
     async def _describe(self, request: Request) -> bytes:
@@ -336,12 +365,12 @@ class _Api:
         document = (_PAGE / "openapi.json").read_bytes()
         for mark, value in values.items():
             document = document.replace(protocol.dump(mark), protocol.dump(value))
-        return document
+        return protocol.without_paths(document, servable.signatures)
 
     async def _document(self, request: Request) -> dict[str, Any]:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise ServingError("expected a body without Content-Encoding", 415)
-        limit, body = self.config.body_bytes, bytearray()
+        limit, body, started = self.config.body_bytes, request.state.body, time.perf_counter()
         try:
             async with asyncio.timeout(self.config.client_seconds):
                 async for chunk in request.stream():
@@ -350,7 +379,9 @@ class _Api:
                         raise ServingError(f"expected a body of at most {limit} bytes", 413)
         except TimeoutError:
             raise ServingError("timed out waiting for the body", 408) from None
-        return protocol.parse_request(bytes(body))
+        finally:
+            request.state.body_seconds = time.perf_counter() - started
+        return await _converted(request, 0, protocol.parse_request, body)
 
     async def _run(
         self, request: Request, servable: Servable, document: Any
@@ -362,9 +393,12 @@ class _Api:
                 f"signature {name} not found; the model has {sorted(servable.queues)}"
             )
         rows, most = protocol.count_rows(document), self.scheduler.max_rows
+        request.state.texts += rows
         if servable.queues[name].batched and rows > most:
             raise ServingError(f"expected at most {most} rows, got {rows}; send parts", 413)
-        inputs, row_form = protocol.to_inputs(document, servable.signatures[name].inputs)
+        inputs, row_form = await _converted(
+            request, 0, protocol.to_inputs, document, servable.signatures[name].inputs
+        )
         work = asyncio.ensure_future(self.scheduler.run(servable.queues[name], inputs))
         try:
             async with asyncio.timeout(self.config.request_seconds):
@@ -380,26 +414,56 @@ class _Api:
             work.cancel()
 
 
+async def _converted(
+    request: Request, size: int, convert: Callable[..., Any], *arguments: Any
+) -> Any:
+    """Calls a function; in a thread if the request's body, or what is converted, is large.
+
+    Other requests are answered meanwhile.
+    """
+    if max(size, len(request.state.body)) < _LARGE:
+        return convert(*arguments)
+    return await asyncio.to_thread(convert, *arguments)
+
+
+def _request_id(request: Request) -> str:
+    """Returns the id that a client or a proxy gave to a request, if it can stand in a log, or a new
+    one.
+    """
+    if not hasattr(request.state, "request_id"):
+        given = request.headers.get(_REQUEST_ID, "")
+        is_id = re.fullmatch(r"[\w.:/+=@-]{1,128}", given, re.ASCII)
+        request.state.request_id = given if is_id else uuid.uuid4().hex
+    return request.state.request_id
+
+
 def _error(
-    message: str, status: int, is_openai: bool = False, param: str | None = None
+    request: Request,
+    message: str,
+    status: int,
+    is_openai: bool = False,
+    param: str | None = None,
 ) -> Response:
+    if status >= 500:  # The log has more.
+        message += f" (request {_request_id(request)})"
     error: Any = message
     if is_openai:
         kind = "invalid_request_error" if status < 500 else "server_error"
         code = "model_not_found" if (status, param) == (404, "model") else None
         error = {"message": message, "type": kind, "param": param, "code": code}
-    return JSONResponse({"error": error}, status, _HEADERS.get(status))
+    headers = _HEADERS.get(status, {}) | {_REQUEST_ID: _request_id(request)}
+    return JSONResponse({"error": error}, status, headers)
 
 
 def _wrong_method(request: Request) -> Response:
     """Answers GET for a prediction, which is no model's name."""
-    response = _error("Method Not Allowed", 405)
+    response = _error(request, "Method Not Allowed", 405)
     response.headers["allow"] = "POST"
     return response
 
 
 def _refuse(request: Request, error: Any) -> Response:
     """Answers a path or a method that does not exist."""
-    response = _error(error.detail, error.status_code)
+    response = _error(request, error.detail, error.status_code)
     response.headers.update(error.headers or {})
     return response

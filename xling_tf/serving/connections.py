@@ -2,12 +2,11 @@
 
 uvicorn has a limit on a connection between two requests only. Here, a connection that sends
 nothing, or half a head, is closed after some seconds, and earlier if others need its place: so
-health is always answered.
+health is always answered. A client that does not read its answer is closed, too.
 """
 
 import asyncio
 import json
-import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +18,14 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from xling_tf.serving.monitoring import REFUSED
 
+try:
+    import resource
+except ImportError:  # Windows has no such limits
+    resource = None  # type: ignore[assignment]
+
 SPARE = 64  # connections beyond the limit, so that clients get 503, and health is answered
 _FILES = 64  # that the server itself may open: versions, standard streams, the event loop's
+_LEAST_READ = 2**20  # bytes of an answer that a client has to read in `read_seconds`
 _WORDS = {400: "malformed HTTP", 431: "expected a shorter head of the request"}
 _REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
 
@@ -32,6 +37,7 @@ class Door:
     connections: int
     head_bytes: int
     head_seconds: float
+    read_seconds: float
     spare: int = SPARE
     # Paths that are answered even if there is no room.
     always: Callable[[str], bool] = lambda path: False
@@ -47,11 +53,13 @@ class Connection(HttpToolsProtocol):
         self._door, self._head_bytes, self._status = door, 0, 400
         self._is_in_body = self._is_refused = False
         self._head_timer: asyncio.TimerHandle | None = None
+        self._read_timer: asyncio.TimerHandle | None = None
         self._real_app = self.app
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Makes room for itself, if all places are taken, by closing the one that waits longest."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # Writing is paused while anything is unsent.
         if len(self.connections) > self._door.connections and self._door.waiting:
             next(iter(self._door.waiting)).leave("connections")
         elif len(self.connections) > self._door.connections + self._door.spare:
@@ -62,7 +70,18 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Frees the place."""
         self._stop_waiting()
+        self._stop_read_timer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Starts to watch whether the client reads its answer."""
+        super().pause_writing()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        """Ends the watch: the client has read all, or the system's buffers hold it."""
+        self._stop_read_timer()
+        super().resume_writing()
 
     def leave(self, reason: str) -> None:
         """Closes the connection without an answer."""
@@ -186,6 +205,24 @@ class Connection(HttpToolsProtocol):
             self._head_timer.cancel()
         self._head_timer = None
 
+    def _watch_reader(self) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        self._read_timer = self.loop.call_later(
+            self._door.read_seconds, self._require_reader, unsent - _LEAST_READ
+        )
+
+    def _require_reader(self, most: int) -> None:
+        """Closes the connection if more bytes than these are unsent."""
+        if self.transport.get_write_buffer_size() > max(0, most):
+            self.leave("timeout")
+        else:
+            self._watch_reader()
+
+    def _stop_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+        self._read_timer = None
+
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Reads the request again without its upgrade, or the parser expects another protocol."""
         version = self.parser.get_http_version().encode()
@@ -210,6 +247,8 @@ def room_for(connections: int) -> tuple[int, int]:
     The second number is that of further connections, which are refused with an answer. A server
     that accepts more would fail to accept any, and could not open a new version of a model.
     """
+    if resource is None:
+        return connections, SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_open = _open_files()
     wanted = connections + 2 * SPARE + _FILES + is_open

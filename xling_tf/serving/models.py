@@ -41,7 +41,9 @@ class Servable:
     def __init__(self, name: str, version: int, folder: Path) -> None:
         self.version = version
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
-        self.languages: Any = read_info(folder).get("languages", [])
+        info = read_info(folder)
+        self.languages: Any = info.get("languages", [])
+        self.same_meaning_from = _same_meaning_from(info)
         self.max_tokens = _max_tokens(folder)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
@@ -213,6 +215,14 @@ def _max_tokens(folder: Path) -> int | None:
     tokenizer = read_json_dict(folder / "config.json").get("tokenizer")
     tokens = tokenizer.get("max_tokens") if isinstance(tokenizer, dict) else None
     return tokens if isinstance(tokens, int) else None
+
+
+def _same_meaning_from(info: Mapping[str, Any]) -> float | None:
+    """The cosine from which on two sentences mean the same with a probability above one half."""
+    match info.get("same_meaning"):
+        case [float(slope), float(intercept)] if slope > 0:
+            return -intercept / slope
+    return None
 
 
 def _release(model: list[Any]) -> None:

@@ -28,5 +28,7 @@ LOST_LINES = Counter(_OURS + "lost_log_lines", "Lines that nobody read in time."
 
 
 def log(level: int, event: str, **fields: object) -> None:
-    """Logs an event by its name; fields, `record.fields`, must not hold what a client sent."""
+    """Logs an event by its name; fields, `record.fields`, must not hold what a client sent,
+    except for a request id.
+    """
     _LOGGER.log(level, event, extra={"fields": fields})

@@ -9,6 +9,7 @@ import base64
 import re
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import orjson
@@ -61,6 +62,11 @@ _HINTS |= dict.fromkeys(
     ("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')"
 )
 _ROLES = {"query": "question_encoder", **dict.fromkeys(("passage", "document"), "response_encoder")}
+MAX_BYTES_PER_TOKEN = 40  # as the tokenizers have it
+_ROWS = 100  # that are formatted at a time
+# The signatures whose vectors a path needs, unless a request names another one.
+_NEEDED = {path: {"serving_default"} for path in ("/embed", "/similarity", "/v1/embeddings")}
+_NEEDED |= {"/rerank": {"question_encoder", "response_encoder"}}
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -73,7 +79,7 @@ class ServingError(Exception):
         self.param = param  # the field at fault
 
 
-def parse_request(body: bytes) -> dict[str, Any]:
+def parse_request(body: bytes | bytearray) -> dict[str, Any]:
     """Reads a request's JSON object, without null members, or raises a `ServingError`."""
     if sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
         raise ServingError(f"expected at most {MAX_VALUES} values in a request", 413)
@@ -89,6 +95,13 @@ def parse_request(body: bytes) -> dict[str, Any]:
 def dump(document: object) -> bytes:
     """Formats an answer as JSON."""
     return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def dump_rows(rows: Any) -> bytes:
+    """Formats a list, or an array, as JSON, some rows at a time, so that other threads have their
+    turns between them.
+    """
+    return dump(_in_parts(rows))
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
@@ -133,6 +146,8 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
         (answer,) = values.values()
     elif row_form:
         answer = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    if isinstance(answer, list) or np.ndim(answer):
+        answer = _in_parts(answer)
     return dump({"predictions" if row_form else "outputs": answer})
 
 
@@ -251,9 +266,11 @@ def signature_of(document: Mapping[str, Any]) -> str | None:
 
 
 def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
-    """Raises a `ServingError` if a request forbids to cut a text that the model may cut.
+    """Raises a `ServingError` if a request forbids to cut a text that the model cuts (413), or may
+    cut (400).
 
-    The server has no tokenizer, but a text of `n` bytes has at most `n` tokens and two marks.
+    The server has no tokenizer, but a text of `n` bytes has at most `n` tokens and two marks, and a
+    model reads at most `MAX_BYTES_PER_TOKEN` bytes for each token.
     """
     if document.get("truncate", True):
         return
@@ -261,9 +278,17 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
         raise ServingError(
             "'truncate' must be true: the model does not say where it cuts", param="truncate"
         )
-    if any(len(text.encode()) + 2 > max_tokens for text in document["input"]):
+    longest = 0
+    for text in document["input"]:
+        size = len(text.encode())
+        longest = max(longest, size)
+        if size > max_tokens * MAX_BYTES_PER_TOKEN < len(normalize("NFC", text).encode()):
+            raise ServingError(f"a text has more than {max_tokens} tokens, the maximum", 413)
+    if longest + 2 > max_tokens:
         raise ServingError(
-            f"a text may have more than {max_tokens} tokens, which is the maximum", 413
+            f"the server cannot tell whether a text of {longest} bytes has more than {max_tokens} "
+            f"tokens, the maximum; send at most {max_tokens - 2} bytes, or 'truncate': true",
+            param="truncate",
         )
 
 
@@ -291,7 +316,7 @@ def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors)
         {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
     ]
     usage = {"prompt_tokens": count, "total_tokens": count}
-    return dump({"object": "list", "data": data, "model": model, "usage": usage})
+    return dump({"object": "list", "data": _in_parts(data), "model": model, "usage": usage})
 
 
 def describe(name: str, created: int) -> dict[str, Any]:
@@ -304,6 +329,18 @@ def is_callable(signature: SignatureDef) -> bool:
     return all(info.name and info.dtype in _DTYPES for info in signature.inputs.values())
 
 
+def without_paths(openapi: bytes, signatures: Mapping[str, SignatureDef]) -> bytes:
+    """Returns an OpenAPI document without the paths that need vectors which a model does not
+    give.
+    """
+    document = orjson.loads(openapi)
+    encoders = {name for name, signature in signatures.items() if _gives_vectors(signature)}
+    for path, needed in _NEEDED.items():
+        if not needed <= encoders:
+            del document["paths"][path]
+    return dump(document)
+
+
 def sample_request(signature_name: str, signature: SignatureDef) -> dict[str, Any]:
     """Returns a request with a row of texts or zeros for each input."""
     inputs = {}
@@ -311,6 +348,21 @@ def sample_request(signature_name: str, signature: SignatureDef) -> dict[str, An
         dtype, shape = _DTYPES[info.dtype], [max(dim.size, 1) for dim in info.tensor_shape.dim]
         inputs[name] = np.full(shape, "Hello" if dtype.kind == "O" else 0, dtype).tolist()
     return {"signature_name": signature_name, "inputs": inputs}
+
+
+def _gives_vectors(signature: SignatureDef) -> bool:
+    """Returns True if a signature turns texts alone into rows of floats."""
+    if [info.dtype for info in signature.inputs.values()] != [tf.string.as_datatype_enum]:
+        return False
+    output = signature.outputs[min(signature.outputs)]
+    return tf.as_dtype(output.dtype).is_floating and tf.TensorShape(
+        output.tensor_shape
+    ).is_compatible_with([None, None])
+
+
+def _in_parts(rows: Any) -> list[orjson.Fragment]:
+    parts = (rows[start : start + _ROWS] for start in range(0, len(rows), _ROWS))
+    return [orjson.Fragment(dump(part)[1:-1]) for part in parts]
 
 
 def _is_base64(value: Any) -> bool:

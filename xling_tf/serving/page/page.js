@@ -45,12 +45,14 @@ const EXAMPLES = {
     "清晨就可以买到面包。",
   ],
 };
+const LANGUAGES = new Map(Object.entries(EXAMPLES).flatMap(([code, texts]) => texts.map((text) => [text, code])));
 const BATCH = 64;
 const MOST_TEXTS = 1000;
 const MOST_DRAWN = 100;
 const NEIGHBOURS = 10;
 
 let signatures = {};
+let matchFrom = null; // the cosine from which on two sentences probably mean the same, if the model says it
 let examples = {}; // what the page put into the boxes
 let latest = 0; // Only the outcome of the latest request is shown.
 
@@ -89,6 +91,17 @@ async function encode(texts, side) {
   return vectors;
 }
 
+/** An element with a sentence, and its language if that is known, for screen readers. */
+const sentence = (tag, text, attributes = {}) =>
+  made(tag, text, LANGUAGES.has(text) ? { ...attributes, lang: LANGUAGES.get(text) } : attributes);
+
+/** What a cosine says about the meaning; that of questions and answers says nothing. */
+function noteOfMatches() {
+  if (page.qa.checked) return "";
+  if (matchFrom === null) return " This model does not say from which cosine on two sentences mean the same.";
+  return ` From ${shown(matchFrom)} on (underlined), two sentences mean the same with a probability above one half.`;
+}
+
 const cosine = (one, other) => one.reduce((sum, number, i) => sum + number * other[i], 0);
 const shown = (score) => score.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−");
 
@@ -105,17 +118,21 @@ async function compare() {
   const [left, right] = await Promise.all([encode(rows, "left"), encode(columns, "right")]);
   const scores = left.map((row) => right.map((column) => cosine(row, column)));
   const head = made("tr", "");
-  head.append(made("td", ""), ...columns.map((text) => made("th", text, { scope: "col" })));
+  head.append(made("td", ""), ...columns.map((text) => sentence("th", text, { scope: "col" })));
   const body = scores.map((row, r) => {
     const line = made("tr", "");
-    const cells = row.map((score) => made("td", shown(score), score === Math.max(...row) ? { class: "best" } : {}));
+    const cells = row.map((score) => made("td", shown(score)));
+    const isMatch = (score) => !page.qa.checked && matchFrom !== null && score >= matchFrom;
+    cells.forEach((cell, c) => cell.classList.toggle("best", row[c] === Math.max(...row)));
+    cells.forEach((cell, c) => cell.classList.toggle("match", isMatch(row[c])));
     cells.forEach((cell, c) => cell.style.setProperty("--share", Math.max(0, row[c])));
-    line.append(made("th", rows[r], { scope: "row" }), ...cells);
+    line.append(sentence("th", rows[r], { scope: "row" }), ...cells);
     return line;
   });
+  const note = noteOfMatches();
   const hits = scores.filter((row, r) => row[r] === Math.max(...row)).length;
   return () => {
-    const caption = made("caption", "Cosines of the sentences on the left (rows) with those on the right (columns); the highest of each row is framed");
+    const caption = made("caption", "Cosines of the sentences on the left (rows) with those on the right (columns); the highest of each row is framed." + note);
     page.map.replaceChildren(caption, head, ...body);
     page.map.hidden = false;
     return `${rows.length} × ${columns.length} sentences compared; ${hits} are nearest to the sentence on the same line.`;
@@ -129,7 +146,7 @@ async function search() {
   const nearest = scored.sort((one, other) => other.score - one.score).slice(0, NEIGHBOURS);
   const items = nearest.map(({ text, score }) => {
     const item = made("li", "");
-    item.append(made("b", shown(score)), made("span", text));
+    item.append(made("b", shown(score)), sentence("span", text));
     return item;
   });
   return () => {
@@ -185,11 +202,12 @@ function showExamples(languages) {
 }
 
 async function chooseModel() {
-  const [{ metadata }, { languages }] = await Promise.all([
+  const [{ metadata }, { languages, same_meaning_from: from = null }] = await Promise.all([
     fetchJson(`${pathOf(page.model.value)}/metadata`),
     fetchJson(`info?model=${encodeURIComponent(page.model.value)}`),
   ]);
   signatures = metadata.signature_def.signature_def;
+  matchFrom = from;
   showSignatures();
   showExamples(languages);
   const answers = "question_encoder" in signatures && "response_encoder" in signatures;
