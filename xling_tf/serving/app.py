@@ -201,7 +201,7 @@ class _Api:
 
         async def respond(request: Request) -> Response:
             started, state = time.perf_counter(), request.state
-            state.model, state.texts, state.body, state.body_seconds = None, 0, bytearray(), 0.0
+            state.model, state.texts, state.body_bytes, state.body_seconds = None, 0, 0, 0.0
             try:
                 self._require_key(request)
                 response = Response(await answer(request), media_type="application/json")
@@ -370,7 +370,7 @@ class _Api:
     async def _document(self, request: Request) -> dict[str, Any]:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise ServingError("expected a body without Content-Encoding", 415)
-        limit, body, started = self.config.body_bytes, request.state.body, time.perf_counter()
+        limit, body, started = self.config.body_bytes, bytearray(), time.perf_counter()
         try:
             async with asyncio.timeout(self.config.client_seconds):
                 async for chunk in request.stream():
@@ -381,6 +381,7 @@ class _Api:
             raise ServingError("timed out waiting for the body", 408) from None
         finally:
             request.state.body_seconds = time.perf_counter() - started
+            request.state.body_bytes = len(body)
         return await _converted(request, 0, protocol.parse_request, body)
 
     async def _run(
@@ -421,7 +422,7 @@ async def _converted(
 
     Other requests are answered meanwhile.
     """
-    if max(size, len(request.state.body)) < _LARGE:
+    if max(size, request.state.body_bytes) < _LARGE:
         return convert(*arguments)
     return await asyncio.to_thread(convert, *arguments)
 
