@@ -114,7 +114,9 @@ def test_memory_that_swings_or_falls_does_not_grow():
 @pytest.mark.slow
 def test_memory_is_measured_under_mixed_load(hub_folder, tmp_path):
     flags = ["--memory_minutes=0.3", "--output=memory.json"]
-    run = run_python(tmp_path, str(ROOT / "evaluation/load.py"), f"--model={hub_folder}", *flags)
+    run = run_python(
+        tmp_path, str(ROOT / "evaluation/benchmarks/server.py"), f"--model={hub_folder}", *flags
+    )
     assert run.status in (0, 1), run.errors  # Memory is not yet steady after seconds.
     figures = json.loads((tmp_path / "memory.json").read_text("utf-8"))
     assert {"200", "400", "404", "405", "413", "left"} <= figures["outcomes"].keys()
