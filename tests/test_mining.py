@@ -3,6 +3,7 @@
 import io
 import json
 import lzma
+import os
 import pickle
 import re
 import sys
@@ -204,6 +205,42 @@ def test_what_a_loss_of_power_left_of_the_neighbours_is_searched_again(tmp_path)
     for path, content in zip(files, contents, strict=True):
         with np.load(path) as again, np.load(io.BytesIO(content)) as before:
             np.testing.assert_array_equal(again["indices"], before["indices"])
+
+
+@pytest.mark.parametrize("changed_in", ["nearest", "texts_of"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_folder_that_changes_while_it_is_mined_is_an_error(
+    side, changed_in, tmp_path, monkeypatch
+):
+    """Whether its vectors or its texts are being read."""
+    folders, output = write_sides(tmp_path, random_sides(60)), tmp_path / "out.tsv"
+    part = mining._Block if changed_in == "nearest" else mining._Side
+    method, shard = getattr(part, changed_in), folders[side] / "shard-00001.parquet"
+
+    def change(*arguments):
+        os.utime(shard, (1, 1))
+        return method(*arguments)
+
+    monkeypatch.setattr(part, changed_in, change)
+    with pytest.raises(UserError, match=f"{folders[side].name} must stay the same"):
+        mine_translations(*folders, output, threshold=0)
+    assert not output.exists()
+    assert not [*tmp_path.glob("*/*.npz")] or changed_in == "texts_of"
+    monkeypatch.undo()
+    mine_translations(*folders, output, threshold=0)
+    assert len(read(output)) == 60
+
+
+def test_neighbours_of_other_vectors_are_not_used(tmp_path):
+    """Even if another program wrote the folder anew under the same description."""
+    source, target = write_sides(tmp_path, random_sides(60))
+    mine_translations(source, target, tmp_path / "out.tsv", threshold=0)
+    shard = target / "shard-00001.parquet"
+    vectors = parquet.read_table(shard)["vector"]
+    texts = pa.array([f"another text {row}" for row in range(20)])
+    parquet.write_table(pa.table({"text": texts, "vector": vectors}), shard)
+    with pytest.raises(UserError, match="another target"):
+        mine_translations(source, target, tmp_path / "out.tsv", threshold=0)
 
 
 def test_blocks_are_searched_in_any_order_and_process_and_again_after_a_kill(tmp_path, monkeypatch):

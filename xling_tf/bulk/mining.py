@@ -79,7 +79,8 @@ def mine_translations(
         The numbers of distinct "sources" and "targets", and of "pairs".
 
     Raises:
-        UserError: The folders do not fit together or into the memory, or lack the texts.
+        UserError: The folders do not fit together or into the memory, lack the texts, or are
+            changed while they are mined.
     """
     require_name_of_lines(output)
     forward, backward = searches = _plan(source, target, output, memory)
@@ -144,7 +145,10 @@ def _prepare(output: Path, search: "_Search") -> Path:
     require_writable_file(output, "choose another `output`")
     work, sides = search.prefix.parent, (search.queries, search.candidates)
     require_writable_folder(work, "choose another `output`")
-    descriptions = (json.dumps(dict(side.folder.description), sort_keys=True) for side in sides)
+    descriptions = (
+        json.dumps([side.folder.description, side.folder.sizes()], sort_keys=True)
+        for side in sides
+    )
     digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
     settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}
     # Blank sentences were searched before, so that the others had other numbers.
@@ -255,6 +259,8 @@ class _Search:
                 state = f"{self.prefix.name}, candidates up to {last} of {end} shards"
                 report(f"{state}, queries of {shard} of {len(done)}")
                 found = block.nearest(self.queries.vectors(shard), self._k)
+                self.queries.folder.require_unchanged()
+                self.candidates.folder.require_unchanged()
                 name = f"{self.prefix.name}-{shard:05}-{first:05}-{last:05}.npz"
                 with (
                     replacing(self.prefix.with_name(name)) as temporary,
@@ -419,6 +425,8 @@ def _write(
             )
             for margin, source, target in zip(margins[part].tolist(), *texts, strict=True):
                 yield f"{margin:.6f}\t{source}\t{target}"
+        for side in sides:  # an error here discards the lines
+            side.folder.require_unchanged()
 
     write_lines(output, lines())
 

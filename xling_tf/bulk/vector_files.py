@@ -147,17 +147,34 @@ class VectorFolder:
     path: Path
     # Has "model" (a checksum), "precision", "dim", "counts" and other settings.
     description: Mapping[str, Any]
+    # The size and the time of the last change of each file.
+    state: Mapping[str, tuple[int, int]]
 
     @classmethod
     def open(cls, path: Path) -> "VectorFolder":
         """Opens a folder, or raises a `UserError` if it is no finished output of `encode_files`."""
+        state = _state(path)
         if not (description := read_json_dict(path / _DESCRIPTION)):
             raise UserError(
                 f"expected a folder that `xling-tf encode` has written, but {path} is not one"
             )
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
-        return cls(path, description)
+        return cls(path, description, state)
+
+    def sizes(self) -> dict[str, int]:
+        """Returns the size of each file, which tells other vectors from these."""
+        return {name: size for name, (size, _) in self.state.items()}
+
+    def require_unchanged(self) -> None:
+        """Raises a `UserError` if a file was changed, added or removed since the folder was
+        opened.
+        """
+        if _state(self.path) != self.state:
+            raise UserError(
+                f"{self.path} must stay the same while it is read, but was changed; start again "
+                "when nothing writes to it"
+            )
 
     def __len__(self) -> int:
         """Returns the number of rows."""
@@ -200,6 +217,11 @@ def _shard_writer(
             )
         with writer:
             yield lambda batch: writer.write_batch(batch.select(stored))
+
+
+def _state(folder: Path) -> dict[str, tuple[int, int]]:
+    states = {path.name: path.stat() for path in folder.glob("shard-*")}
+    return {name: (state.st_size, state.st_mtime_ns) for name, state in states.items()}
 
 
 def _shard(folder: Path, number: int) -> Path:
