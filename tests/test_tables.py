@@ -143,24 +143,42 @@ def test_a_boolean_may_be_a_score(tmp_path):
     assert [pair.score for pair in read_pairs(path)] == [1.0]
 
 
-def test_a_quote_that_does_not_close_is_found_and_its_lines_are_counted(tmp_path):
-    # The row of lines 3 and 4 is right; the quote of line 5 takes all others, here up to the end.
-    lines = ["source,target", "one,uno", '"two', 'too",dos', '"Open,Abierta']
-    lines += [f"text {number},texto {number}" for number in range(6, 1001)]
-    path = write_files(tmp_path, {"x.en-es.csv": "\n".join(lines)}) / "x.en-es.csv"
+LONG = "word " * 209_710  # with the lines before it, longer than a cell
+
+
+@pytest.mark.parametrize(
+    ("ending", "sources", "faulty"),
+    [
+        ([], ["6", "7"], [5]),  # up to the end of the file
+        (['"eight",ocho', "9,nueve"], ["6", "7", "eight", "9"], [5]),
+        (['8,"ocho"', "9,nueve"], ["6", "7", "8", "9"], [5]),
+        (['"Open,8', "9,nueve", '"ten",diez'], ["6", "7", "9", "ten"], [5, 8]),
+        ([f"{LONG},ocho", "9,nueve"], ["6", "7", LONG.strip(), "9"], [5]),
+        # The quote may end a text of several lines, or these lines are other text than rows.
+        (['8 "eight",ocho', "9,nueve"], ["9"], [5, 6, 7, 8]),
+        (["8, eight, ocho", '"nine",nueve', "10,diez"], ["10"], [5, 6, 7, 8, 9]),
+        (["8, eight, ocho"], [], [5, 6, 7, 8]),
+    ],
+)
+def test_rows_that_an_open_quote_takes_are_read_if_they_are_surely_rows(
+    ending, sources, faulty, tmp_path
+):
+    # The row of lines 3 and 4 is right; the quote of line 5 takes the next ones.
+    lines = ["source,target", "one,uno", '"two', 'too",dos', '"Open,Abierta', "6,seis", "7,siete"]
+    path = write_files(tmp_path, {"x.en-es.csv": "\n".join([*lines, *ending])}) / "x.en-es.csv"
     reading = read_parallel(path)
-    assert [record[:2] for record, _ in reading] == [("one", "uno"), ("two too", "dos")]
-    assert reading.malformed.total() == 996  # lines 5 to 1000
-    assert [*reading.first_lines.values()] == [(5, 6, 7, 8, 9)]
+    assert [record[0] for record, _ in reading] == ["one", "two too", *sources]
+    assert reading.malformed.total() == len(faulty)
+    assert [*reading.first_lines.values()] == [tuple(faulty[:5])]
     with pytest.raises(UserError, match="line 5: not CSV"):
         read_table(path, ("source", "target"))
-    # Up to a quote within a later line, after which reading goes on.
-    lines[11] = 'a "quoted" text,doce'
-    reading = read_parallel(
-        write_files(tmp_path, {"y.en-es.csv": "\n".join(lines)}) / "y.en-es.csv"
-    )
-    assert len([*reading]) == 2 + 1000 - 12
-    assert reading.malformed.total() == 8  # lines 5 to 12
+
+
+def test_texts_of_several_lines_in_a_table_of_one_column_are_no_rows(tmp_path):
+    (tmp_path / "x.csv").write_text('sentence\n"open\nmore\n')
+    faults = []
+    rows = read_columns(tmp_path / "x.csv", ["sentence"], lambda reason, n: faults.append(n))
+    assert ([*rows], faults) == ([], [2, 3])
 
 
 def test_a_header_of_several_lines_is_one(tmp_path):

@@ -4,6 +4,7 @@ import csv
 import math
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -152,22 +153,60 @@ _csv_limit = Lock()
 
 
 def _csv(path: Path) -> Iterator[_Row]:
-    """Yields rows under their first lines' numbers; of a faulty row, every line that it takes."""
-    rows = csv.reader((f"{line}\n" for _, line in read_every_line(path)), strict=True)
+    """Yields rows under their first lines' numbers; of a faulty row, every line that it takes.
+
+    A quote that does not close takes all lines up to the next one, or to the longest cell. If they
+    are rows by themselves, only the line with the quote is faulty.
+    """
+    lines = (f"{line}\n" for _, line in read_every_line(path))
+    pending: deque[str] = deque()  # lines to read again
+    taken: list[str] = []  # lines of a row
+
+    def next_lines() -> Iterator[str]:
+        while line := pending.popleft() if pending else next(lines, ""):
+            taken.append(line)
+            yield line
+
+    first = 1  # number of the row's first line
+    width = 0  # of the first row
+    rows = csv.reader(next_lines(), strict=True)
     while True:
-        first = rows.line_num + 1
         try:
             row = _next_csv_row(rows)
         except csv.Error:
-            # A quote that does not close takes all lines up to the next one, or to the longest
-            # cell.
-            lines = range(first, rows.line_num + 1)
-            reason = Unreadable.OPEN_QUOTE if len(lines) > 1 else Unreadable.NOT_CSV
-            yield from ((number, (), reason) for number in lines)
+            rows = csv.reader(next_lines(), strict=True)
+            reason = Unreadable.OPEN_QUOTE if len(taken) > 1 else Unreadable.NOT_CSV
+            if _are_rows(taken[1:], width):
+                pending.extendleft(reversed(taken[1:]))
+                del taken[1:]
+            yield from ((number, (), reason) for number in range(first, first + len(taken)))
         else:
             if row is None:
                 return
+            width = width or len(row)
             yield first, (), [*map(as_cell, row)]
+        first += len(taken)
+        taken.clear()
+
+
+# A line whose first quote, in a cell that a quote opened, is not doubled and follows a comma.
+_BEGINS_A_CELL = re.compile(r'(?:(?:[^"]|"")*,)?"(?!")')
+
+
+def _are_rows(lines: Sequence[str], width: int) -> bool:
+    """True if the lines that an open quote takes are surely rows, and not a text of several lines.
+
+    Each must have as many cells as the first row of the file, at least two. The last one may have
+    the quote at which reading failed, if that begins a cell: after a text of several lines, it
+    would end one.
+    """
+    if not lines or width < 2:
+        return False
+    has_quote = '"' in lines[-1].replace('""', "")
+    unquoted = lines[:-1] if has_quote else lines
+    return all(line.count(",") == width - 1 for line in unquoted) and (
+        not has_quote or bool(_BEGINS_A_CELL.match(lines[-1]))
+    )
 
 
 def _next_csv_row(rows: Iterator[list[str]]) -> list[str] | None:
