@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from encode_functions import by_meaning, random_vectors
-from evaluation_data import meaning, write_evaluation_data, write_table
+from evaluation_data import LANGUAGES, meaning, write_evaluation_data, write_table
 
 from xling_tf.baselines.rueckle2018 import argument
 from xling_tf.errors import UserError
@@ -106,6 +106,45 @@ def test_zero_vectors_give_finite_scores(suite, both):
         if name.startswith(f"{suite}/"):
             for zeros in (encode, lambda texts: np.zeros((len(texts), 4))):
                 assert json.dumps(outcome(item, zeros), allow_nan=False), name
+
+
+# Where a line stands for others by its number, these get a blank line, too.
+_TEXTS = {
+    "text",
+    "sentence",
+    "question",
+    "question1",
+    "question2",
+    "sentence1",
+    "sentence2",
+    "premise",
+    "hypothesis",
+    "source",
+    "target",
+    *LANGUAGES,
+}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_rows_with_a_blank_text_change_no_score(suite, both, tmp_path, caplog):
+    """They are left out with those of the same number in other languages; a warning counts
+    them.
+    """
+    write_evaluation_data(tmp_path)
+    for path in tmp_path.rglob("*.tsv"):
+        header, *lines = path.read_text("utf-8").splitlines()
+        columns = header.split("\t")
+        cells = dict(zip(columns, lines[-1].split("\t"), strict=True))
+        blanks = {name: "\u200b" for name in columns if name in _TEXTS}
+        if blanks and columns[0] != "pair_id":
+            ids = {name: f"new {cells[name]}" for name in columns if name.endswith("_id")}
+            row = "\t".join({**cells, **ids, **blanks}.values())
+            path.write_text("\n".join([header, *lines[:1], row, *lines[1:]]) + "\n", "utf-8")
+    items = select(SUITES, tmp_path, [suite], 0)[0]
+    assert items.keys() == {name for name in both[0] if name.startswith(f"{suite}/")}
+    for name, item in items.items():
+        assert outcome(item, PERFECT) == outcome(both[0][name], PERFECT), name
+    assert any("rows have a blank text" in line for line in caplog.messages)
 
 
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")

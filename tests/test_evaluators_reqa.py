@@ -16,6 +16,7 @@ from xling_tf.evaluators.reqa import (
     RetrievalQuestionAnswering,
     Unit,
     bm25,
+    read_tables,
     tokens_of,
 )
 
@@ -161,3 +162,28 @@ def test_the_suite_finds_its_tables(tmp_path):
     assert len(found["cross-lingual.xquad"].files) == 4
     scores = found["cross-lingual.xquad"].load()(random_vectors())
     assert scores["zh-en/num_queries"] == 1
+
+
+def test_blank_questions_and_sentences_are_left_out_and_ids_stay_right(tmp_path):
+    rows = {
+        "questions": (
+            "question_id question answer_sentence_id",
+            ("1", "key1?", "a"),
+            ("2", "\u200b", "b"),
+            ("3", "key3?", "blank"),
+            ("4", "key4?", "d"),
+        ),
+        "sentences": (
+            "sentence_id sentence paragraph_id",
+            *(("a", "key1.", "P"), ("blank", " ", "P"), ("b", "key2.", "P"), ("d", "key4.", "Q")),
+        ),
+        "paragraphs": ("paragraph_id context", ("P", "key1. key2."), ("Q", "key4.")),
+    }
+    tables = {
+        name: write_table(tmp_path / f"reqa/toy.en.{name}.tsv", *table)
+        for name, table in rows.items()
+    }
+    assert read_tables(tables) == ReqaData(
+        [("1", "key1?", "key1."), ("4", "key4?", "key4.")],
+        [("key1.", "key1. key2."), ("key2.", "key1. key2."), ("key4.", "key4.")],
+    )

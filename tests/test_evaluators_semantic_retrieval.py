@@ -7,7 +7,7 @@ from evaluation_data import write_table
 
 from xling_tf.errors import UserError
 from xling_tf.evaluators.ranking import average_precision, relevant_ranks
-from xling_tf.evaluators.semantic_retrieval import SemanticRetrieval, read_pairs
+from xling_tf.evaluators.semantic_retrieval import SUITE, SemanticRetrieval, read_pairs
 
 MAP = "mean_average_precision_at_100"
 
@@ -75,3 +75,12 @@ def test_tables(tmp_path):
     assert read_pairs(path) == [("How so ?", "Why ?", True), ("Why ?", "Where ?", False)]
     with pytest.raises(UserError, match="labels 0 and 1, but has 'yes'"):
         read_pairs(write_table(path, header, ("yes", "a", "b")))
+
+
+def test_a_pair_with_a_blank_text_is_left_out_in_every_language(tmp_path):
+    for code, second in (("en", "\u200b"), ("de", "b de")):
+        rows = [(1, f"a {code}", second), (1, f"c {code}", f"d {code}"), (0, "", f"e {code}")]
+        write_table(tmp_path / f"paraphrase/x.{code}.tsv", "label question1 question2", *rows)
+    sets = {dataset.name: dataset.load() for dataset in SUITE.find(tmp_path, 0)}
+    assert sets["x.de"].pairs == [("a de", "b de"), ("c de", "d de")]
+    assert sets["cross-lingual.x"].pairs == [("c de", "d de"), ("c en", "d en")]

@@ -146,8 +146,7 @@ def _prepare(output: Path, search: "_Search") -> Path:
     work, sides = search.prefix.parent, (search.queries, search.candidates)
     require_writable_folder(work, "choose another `output`")
     descriptions = (
-        json.dumps([side.folder.description, side.folder.sizes()], sort_keys=True)
-        for side in sides
+        json.dumps([side.folder.description, side.folder.sizes()], sort_keys=True) for side in sides
     )
     digests = [blake2b(text.encode(), digest_size=16).hexdigest() for text in descriptions]
     settings = {"source": digests[0], "target": digests[1], "num_neighbours": NUM_NEIGHBOURS}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from absl import logging
 
@@ -27,6 +27,7 @@ BITEXT_LAYOUT = (
     "is held out"
 )
 Rows = Sequence[tuple[str, ...]]
+Row = TypeVar("Row", bound=tuple[Any, ...])
 Tables = Mapping[str, Mapping[str, Path]]  # by language and split ("" without one)
 _TABLE_END = re.compile(rf"(?i:\.{TABLE_ENDINGS}){PACKED}$")
 # Copies that tools make, as "x.tsv.1".
@@ -118,14 +119,45 @@ def find_tables(folder: Path) -> dict[str, Tables]:
     return dict(tables)
 
 
+def without_blanks(name: str, *lists: Sequence[Row], texts: slice = slice(None)) -> list[list[Row]]:
+    """Leaves out the rows with a blank text, and those with the same numbers in the other lists.
+
+    Args:
+        name: The data set or file, for the warning that says how many rows are left out.
+        *lists: Rows, of which those with the same number belong together.
+        texts: The cells of a row that are texts.
+
+    Raises:
+        UserError: No row is left.
+    """
+    blank = {
+        number
+        for rows in lists
+        for number, row in enumerate(rows)
+        if any(map(is_blank, row[texts]))
+    }
+    if blank:
+        num_rows = max(map(len, lists))
+        logging.warning("%s: %d of %d rows have a blank text: left out", name, len(blank), num_rows)
+        if len(blank) == num_rows:
+            raise UserError(f"{name} must have rows without blank texts; correct it or remove it")
+    return [[row for number, row in enumerate(rows) if number not in blank] for rows in lists]
+
+
 def tables_dataset(name: str, tables: Tables, make: Callable[..., Evaluator]) -> Dataset:
     """A data set of labelled texts; `make` gets their rows by language and split, and the name."""
 
     def load() -> Evaluator:
-        rows = {
-            language: {split: read_table(path, ("label", "text")) for split, path in splits.items()}
-            for language, splits in tables.items()
-        }
+        rows: dict[str, dict[str, Rows]] = {language: {} for language in tables}
+        # Without splits, rows with the same number may translate each other.
+        together = [(language, "") for language in tables if "" in tables[language]]
+        alone = [[(code, split)] for code in tables for split in tables[code] if split]
+        for places in [together, *alone]:
+            paths = [tables[language][split] for language, split in places]
+            parts = [read_table(path, ("label", "text")) for path in paths]
+            whole = without_blanks(" ".join(map(stem_of, paths)), *parts, texts=slice(1, None))
+            for (language, split), part in zip(places, whole, strict=True):
+                rows[language][split] = part
         return make(rows, name=name)
 
     files = tuple(path for splits in tables.values() for path in splits.values())
@@ -143,13 +175,7 @@ class ParallelTexts(NamedTuple):
 
     def read(self) -> list[tuple[str, ...]]:
         """Reads rows of a text for each language; those with a blank text translate nothing."""
-        rows = self.load()
-        whole = [row for row in rows if not any(map(is_blank, row))]
-        if num_blank := len(rows) - len(whole):
-            logging.warning(
-                "%s: %d of %d rows have a blank text: left out", self.name, num_blank, len(rows)
-            )
-        return whole
+        return without_blanks(self.name, self.load())[0]
 
 
 def parallel_datasets(

@@ -11,7 +11,7 @@ import numpy as np
 from xling_tf.corpora.line_files import LANGUAGE
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.errors import UserError
-from xling_tf.evaluators.data import Dataset, Rows, Suite, read_table, tables_in
+from xling_tf.evaluators.data import Dataset, Rows, Suite, read_table, tables_in, without_blanks
 from xling_tf.evaluators.encoding import Encode, as_embedder
 
 _NO_LABEL = "-"  # the annotators did not agree (Bowman et al. 2015, sec. 2.2)
@@ -53,7 +53,8 @@ class ZeroShotInference:
 
 def _find(folder: Path, seed: int) -> Iterator[Dataset]:
     def load(name: str, path: Path) -> ZeroShotInference:
-        rows = read_table(path, ("label", "premise", "hypothesis"))
+        table = read_table(path, ("label", "premise", "hypothesis"))
+        (rows,) = without_blanks(name, table, texts=slice(1, None))
         return ZeroShotInference([(*texts, label) for label, *texts in rows], name=name)
 
     for name, path in tables_in(folder / "nli").items():

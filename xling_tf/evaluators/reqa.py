@@ -24,6 +24,7 @@ from xling_tf.evaluators.encoding import (
     encode_units,
 )
 from xling_tf.evaluators.ranking import directions, inner_products, relevant_ranks
+from xling_tf.inputs import is_blank
 
 _UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
 # Marks of Indic scripts are parts of words, but no letters for `re`; the danda is a full stop.
@@ -212,6 +213,11 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
     rows = data.read_table(
         tables["sentences"], ("sentence_id", "sentence", "paragraph_id"), optional=1
     )
+    names = {kind: data.stem_of(path) for kind, path in tables.items()}
+    blank = {key for key, sentence, _ in rows if is_blank(sentence)}  # which answer no question
+    (questions,) = data.without_blanks(names["questions"], questions, texts=slice(1))
+    (rows,) = data.without_blanks(names["sentences"], rows, texts=slice(1, 2))
+    questions = [row for row in questions if row[1] not in blank]
     beside = "which must be in the sentences or paragraphs beside it"
     with as_user_error(f"{tables['questions']} names {{error}}, {beside}", KeyError):
         contexts = {"": ""}

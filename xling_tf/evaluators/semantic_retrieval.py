@@ -110,8 +110,9 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
                 sets[f"cross-lingual.{name}{end}"][language] = path
 
     def load(name: str) -> SemanticRetrieval:
-        pairs = {language: read_pairs(path) for language, path in sets[name].items()}
-        return SemanticRetrieval(pairs, name=name)
+        pairs = map(read_pairs, sets[name].values())
+        whole = data.without_blanks(name, *pairs, texts=slice(2))
+        return SemanticRetrieval(dict(zip(sets[name], whole, strict=True)), name=name)
 
     for name, paths in sets.items():
         if len(paths) > 1 or not name.startswith("cross-lingual."):

@@ -100,7 +100,12 @@ def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
 
 
 def _load(name: str, path: Path) -> SemanticTextualSimilarity:
-    return SemanticTextualSimilarity(read_scored(path), name=name)
+    return _evaluator(read_scored(path), name=name)
+
+
+def _evaluator(rows: Scored, **options: Any) -> SemanticTextualSimilarity:
+    (whole,) = data.without_blanks(options["name"], rows, texts=slice(2))
+    return SemanticTextualSimilarity(whole, **options)
 
 
 def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
@@ -135,7 +140,7 @@ def _across(split: str, first: str, second: str, translated: _Translated) -> dat
     origin = (
         f"sentence1 of {data.stem_of(path)}, sentence2 of the same row of {data.stem_of(other)}"
     )
-    load = partial(SemanticTextualSimilarity, rows, name=name, built_from=origin)
+    load = partial(_evaluator, rows, name=name, built_from=origin)
     return data.Dataset(name=name, files=(path, other), load=load)
 
 
