@@ -104,6 +104,22 @@ print(json.dumps({{name: absl.flags.FLAGS[name].default for name in absl.flags.F
     assert compared
 
 
+@pytest.mark.parametrize(
+    ("scored", "shown"),
+    [
+        (["task/a", "retrieval/en-es/all", "retrieval/en-es/one"], ["retrieval/en-es/all"]),
+        (["task/a", "task/b"], ["task/a", "task/b"]),
+        (["task/a", "sts/empty"], ["task/a"]),
+    ],
+)
+def test_the_last_table_shows_tasks_where_nothing_else_was_scored(scored, shown):
+    code = "import json, sys, main; print(main._table(json.loads(sys.argv[1])))"
+    accuracy = {"accuracy": 0.5, "num_examples": 9}
+    scores = {name: {} if name == "sts/empty" else accuracy for name in scored}
+    _, _, *rows = run_python(ROOT / "training", "-c", code, json.dumps(scores)).output.splitlines()
+    assert [row.split() for row in rows] == [[name, "accuracy", "0.5000"] for name in shown]
+
+
 def test_losses_are_drawn_to_scale(tmp_path):
     losses = [("a_b", 4.0), ("c", 1.0), ("a_b", 2.0)]
     lines = [

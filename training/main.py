@@ -184,7 +184,7 @@ def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] |
     if results:
         scores = results["scores"]
         _add_curves(run.run_dir, output, scores)
-        print(format_table(_most_telling(scores)))
+        print(_table(scores))
         print(
             f"\n{run.run_dir}/results.json has all scores, {output}/{_CURVES} the losses; for "
             "more:\n"
@@ -207,16 +207,22 @@ def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, f
         temporary.write_text(f"{card.read_text('utf-8')}\n![Losses by step]({_CURVES})\n", "utf-8")
 
 
-def _most_telling(scores: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Returns scores without losses, single corpora's, counts and less telling metrics."""
-    return {
+def _table(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """Formats the scores but those of single corpora, counts and less telling metrics.
+
+    Losses and accuracies of tasks are shown if nothing else was scored.
+    """
+    telling = {
         name: {
             metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)
         }
         for name, values in scores.items()
-        if not name.startswith("task/")
-        and (not name.startswith("retrieval/") or name.endswith("/all"))
+        if not name.startswith("retrieval/") or name.endswith("/all")
     }
+    if not any(telling.values()):
+        return "There were no held-out examples to score; `xling-tf evaluate` scores the model."
+    others = {name: values for name, values in telling.items() if not name.startswith("task/")}
+    return format_table(others if any(others.values()) else telling)
 
 
 if __name__ == "__main__":
