@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xling_tf.errors import UserError
+from xling_tf.search import search
 from xling_tf.search.neighbours import (
     Neighbours,
     as_vectors,
@@ -47,6 +48,38 @@ def test_cosines_derived_by_hand():
     whole = np.eye(3, dtype=np.float32)
     assert np.shares_memory(unit_vectors(whole, "v"), whole)
     assert truncated([[3.0, 4.0, 12.0]], 2)[0] == pytest.approx([0.6, 0.8])
+
+
+def test_int8_vectors_and_bits_are_searched_by_cosines_derived_by_hand():
+    # int8: n stands for n + 0.5. (0.6 * 99.5 + 0.8 * 0.5) / |(99.5, 0.5)|, 0.6 and 0.8 of
+    # |(0.5, -9.5)|; 0 and -1 alone are the zero vector.
+    corpus = np.array([[99, 0], [0, -10], [-1, 0]], np.int8)
+    (hits,) = semantic_search([3.0, 4.0], corpus)
+    expected = {0: 60.1 / np.hypot(99.5, 0.5), 1: (0.3 - 7.6) / np.hypot(0.5, 9.5)}
+    assert {hit["corpus_id"]: hit["score"] for hit in hits} == pytest.approx(expected)
+    # Bits are 1 or -1: (0.6 + 0.8), (0.6 - 0.8) and (-0.6 + 0.8) of |(1, ..., 1)| = sqrt(8).
+    query = [3.0, 0, 0, 0, 0, 0, 0, 4.0]
+    bits = np.array([[0b11111110], [0b11111111], [0], [0b00000001]], np.uint8)
+    for corpus in (bits, (bits ^ 128).view(np.int8)):
+        (hits,) = semantic_search(query, corpus, top_k=9)
+        assert [hit["corpus_id"] for hit in hits] == [1, 3, 0]
+        assert [hit["score"] * 8**0.5 for hit in hits] == pytest.approx([1.4, 0.2, -0.2])
+    assert ids(semantic_search(query, bits[1])) == [[0]]
+
+
+@pytest.mark.parametrize("precision", ["int8", "ubinary", "binary"])
+def test_quantized_vectors_are_searched_part_by_part(precision, monkeypatch):
+    vectors = unit_vectors(normal(100, 64), "v")
+    corpus = quantize_units(vectors, precision)
+    queries = unit_vectors(vectors + 0.02 * normal(100, 64, seed=1), "v")
+    whole = semantic_search(queries, corpus, top_k=30)
+    assert [row[0]["corpus_id"] for row in whole] == [*range(100)]
+    monkeypatch.setattr(search, "_QUANTIZED_AT_ONCE", 7)
+    parts = semantic_search(queries, corpus, top_k=30)
+    assert ids(parts) == ids(whole)
+    for wrong in (corpus[:, :-1], corpus.astype(np.int16), corpus.view(np.uint8)[:, :7]):
+        with pytest.raises(UserError):
+            semantic_search(queries, wrong)
 
 
 MATRIX = np.random.default_rng(3).normal(size=(4, 6)).astype(np.float32)

@@ -30,6 +30,7 @@ from xling_tf.search.neighbours import (
     nearest,
     unit_vectors,
 )
+from xling_tf.search.quantization import from_int8
 from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
 
 _GIB = 1 << 30
@@ -385,15 +386,7 @@ def _num_clusters(rows: int) -> int:
 
 
 def _floats(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Returns vectors in float32; an int8 value n stands for n + 0.5, the middle of its interval.
-
-    The zero vector has the two values in the middle, 0 and -1, which no unit vector has in all
-    places.
-    """
-    if vectors.dtype != np.int8:
-        return vectors
-    has_length = ((vectors != 0) & (vectors != -1)).any(axis=-1, keepdims=True)
-    return np.where(has_length, vectors + np.float32(0.5), np.float32(0))
+    return from_int8(vectors) if vectors.dtype == np.int8 else vectors
 
 
 def _units(vectors: NDArray[Any]) -> NDArray[np.float32]:

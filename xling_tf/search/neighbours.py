@@ -132,12 +132,10 @@ def _float32(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Converts vectors to an array `[rows, dim]` of finite floats; `name` is what messages call
-    them.
+def as_array(vectors: ArrayLike, name: str) -> NDArray[Any]:
+    """Converts vectors to an array of any type and shape; `name` is what messages call them.
 
-    They are an array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector
-    `[dim]`.
+    They are an array, tensor, column of pandas or Arrow, list or iterator of rows; or one vector.
     """
     if isinstance(vectors, str | bytes | Mapping | Set):
         raise UserError(
@@ -157,8 +155,12 @@ def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
         raise UserError(
             f"{name} must be vectors of one length, but are not: {str(error)[:80]}"
         ) from None
-    if array.dtype.name == "bfloat16":
-        array = array.astype(np.float32)
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def as_vectors(vectors: ArrayLike, name: str) -> NDArray[np.floating]:
+    """Converts vectors, in any form of `as_array`, to an array `[rows, dim]` of finite floats."""
+    array = as_array(vectors, name)
     if array.size == 0 and array.ndim == 1:
         return np.zeros((0, 0), np.float32)
     if array.dtype.kind != "f" or array.ndim not in (1, 2) or (array.shape[-1] == 0 and len(array)):

@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from xling_tf.errors import UserError
 from xling_tf.search.neighbours import (
     Neighbours,
+    as_array,
+    best_neighbours,
     chunks,
     nearest,
     nearest_in_chunks,
@@ -17,9 +19,11 @@ from xling_tf.search.neighbours import (
     require_same_dim,
     unit_vectors,
 )
+from xling_tf.search.quantization import dequantized
 
 MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; near the best on held-out sentences here
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
+_QUANTIZED_AT_ONCE = 1 << 16  # vectors; 512 dimensions of them take 128 MiB in float32
 # A mean cosine up to here may be 0 or less: the rounding of half precision.
 _MIN_MEAN = 1e-3
 
@@ -50,8 +54,11 @@ def semantic_search(
     """Finds the vectors of a corpus with the highest cosines to each query, by exact search.
 
     Args:
-        query_embeddings: `[queries, dim]`, or one vector `[dim]`.
+        query_embeddings: `[queries, dim]`, or one vector `[dim]`, in floats.
         corpus_embeddings: `[corpus, dim]`. Unit vectors may be memory-mapped; others are copied.
+            Or what `encode` made with `precision="int8"` (`[corpus, dim]`), "ubinary" or "binary"
+            (`[corpus, dim / 8]`), which may be memory-mapped: scores are the cosines of the queries
+            to these quantized vectors, where a bit is 1 or -1. Nothing is left to rescore.
         query_chunk_size: Without effect, also below: memory is bounded anyway.
         corpus_chunk_size: Without effect.
         top_k: Number of hits for each query.
@@ -69,16 +76,38 @@ def semantic_search(
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
     queries = unit_vectors(query_embeddings, "query_embeddings")
-    corpus = unit_vectors(corpus_embeddings, "corpus_embeddings")
+    corpus = as_array(corpus_embeddings, "corpus_embeddings")
+    is_quantized = corpus.dtype in (np.int8, np.uint8)
+    corpus = np.atleast_2d(corpus) if is_quantized else unit_vectors(corpus, "corpus_embeddings")
     if not len(queries) or not len(corpus):
         return [[] for _ in queries]
-    require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
-    hits = nearest(queries, corpus, min(top_k, len(corpus)), kind="flat")
+    k = min(top_k, len(corpus))
+    if is_quantized:
+        hits = _nearest_quantized(queries, corpus, k)
+    else:
+        require_same_dim(queries, corpus, "query_embeddings", "corpus_embeddings")
+        hits = nearest(queries, corpus, k, kind="flat")
     rows = zip(hits.scores.tolist(), hits.indices.tolist(), strict=True)
     return [
         [Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True) if i >= 0]
         for row in rows
     ]
+
+
+def _nearest_quantized(
+    queries: NDArray[np.floating], corpus: NDArray[np.integer], k: int
+) -> Neighbours:
+    """Finds the quantized vectors with the highest cosines, some thousands of them at a time."""
+    start, count = 0, len(queries)
+    best = Neighbours(np.zeros((count, 0), np.float32), np.zeros((count, 0), np.int64))
+    for part in chunks(corpus, _QUANTIZED_AT_ONCE):
+        vectors = unit_vectors(dequantized(part, queries.shape[1]), "corpus_embeddings")
+        hits = nearest(queries, vectors, min(k, len(part)), kind="flat")
+        indices = np.where(hits.indices < 0, -1, hits.indices + start)
+        both = zip(best, (hits.scores, indices), strict=True)
+        best = best_neighbours(*(np.concatenate(arrays, axis=1) for arrays in both), k)
+        start += len(part)
+    return best
 
 
 def paraphrase_mining(
