@@ -6,6 +6,7 @@ import pickle
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tarfile
 import warnings
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from huggingface_hub.utils import filter_repo_objects
+from programs import ROOT
 from raw_files import read_files, write_files
 from testing import SENTENCES
 
@@ -65,6 +67,30 @@ def test_a_library_call_leaves_the_process_as_it_is(hub_folder, headless, tmp_pa
         options = {"output": "tuned", "steps": 1, "settings": settings}
         assert thread.submit(xling_tf.fine_tune, headless, PAIRS, **options).result()
     assert process_state() == before
+
+
+# What prints a note long after the import: a product that TensorFlow rounds to bfloat16.
+NOTES = """
+import os
+from xling_tf.processes import start_tensorflow
+before = dict(os.environ)
+tf = start_tensorflow()
+assert dict(os.environ) == before
+tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": True})
+tf.function(lambda x: tf.nn.relu(tf.matmul(x, x)))(tf.ones([64, 64]))
+"""
+
+
+@pytest.mark.slow
+def test_tensorflow_prints_no_notes_later_either():
+    for level in (None, "3", "0"):
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": level}
+        if level is None:
+            del environment["TF_CPP_MIN_LOG_LEVEL"]
+        command = [sys.executable, "-c", NOTES]
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
+        assert (done.stderr == b"") == (level != "0"), done.stderr.decode()
 
 
 def in_fork(call):

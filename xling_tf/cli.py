@@ -48,7 +48,8 @@ def main() -> None:
         program = home / COMMANDS[name]
         sys.argv = [f"xling-tf {name}", *sys.argv[2:]]
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
-        runpy.run_path(str(program), run_name="__main__")
+        with one_line_errors("the same command starts again"):  # until the program has its own
+            runpy.run_path(str(program), run_name="__main__")
     else:
         similar = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {similar[0]}?" if similar else "xling-tf --help lists the commands"

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from tempfile import TemporaryFile
 from typing import Any
@@ -54,11 +54,25 @@ def start_tensorflow() -> Any:
     is_quiet = os.environ.get("TF_CPP_MIN_LOG_LEVEL", QUIET_LEVEL) == QUIET_LEVEL
     is_ours = is_quiet and "tensorflow" not in sys.modules
     with quiet_tensorflow():
-        tf = library("tensorflow", "tensorflow", "tensorflow")
+        with _quiet_level() if is_ours else nullcontext():
+            tf = library("tensorflow", "tensorflow", "tensorflow")
         _prepare_gpus(tf)
     if is_ours:
         tf.get_logger().setLevel("WARNING")  # in a notebook, it would print notes as well
     return tf
+
+
+@contextmanager
+def _quiet_level() -> Iterator[None]:
+    """Sets TensorFlow's log level, which its import reads once for all that it does later."""
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    was_set = name in os.environ
+    os.environ[name] = QUIET_LEVEL
+    try:
+        yield
+    finally:
+        if not was_set:
+            del os.environ[name]
 
 
 @contextmanager
