@@ -7,6 +7,7 @@ places.
 import gzip
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow as tf
-from programs import ROOT
+from programs import ONE_TASK, ROOT, read_lines
 from raw_files import comment_line, read_files
 from serving_models import hashed, save, save_hashed
 from test_mining import SMALL, random_sides, write_sides
+from testing import SENTENCES, tiny_config, tiny_model
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +45,7 @@ for line in sys.stdin:
         print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
         continue
     status = 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         exec(main, {"output": output})
         status = 0
@@ -192,6 +196,74 @@ prepare('conversations/reddit.en.tsv.gz', reddit.Conversations([{str(tmp_path / 
         return dict.fromkeys(found, b"") | {"lines": b"\n".join(lines)}
 
     require_same_end(forks(imports, main), "prepare", corpus)
+
+
+def program(path: str, *arguments: str) -> str:
+    """Code that runs a program of the checkout; `output` in the arguments is the run's output."""
+    command = [str(ROOT / path), *arguments]
+    return f"""import runpy, sys
+sys.argv = [word.replace("OUTPUT", output) for word in {command}]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as end:
+    if end.code:
+        raise"""
+
+
+# An average of words on the sample, with a checkpoint after every few steps.
+TRAINING = (
+    *("tokenizer.ngram_sizes=", "encoder.kind=static", "training.checkpoint_minutes=0.0005"),
+    *("tasks.translation_ranking.examples_per_batch=16", *ONE_TASK),
+)
+
+
+def test_a_killed_training_ends_as_if_nothing_had_happened(forks):
+    settings = [f"--set={setting}" for setting in TRAINING]
+    flags = ["--preset=smoke", "--steps=40", "--run_dir=OUTPUT/run", "--output=OUTPUT/model"]
+    run = forks(
+        "import xling_tf.trainer.experiment", program("training/main.py", *flags, *settings)
+    )
+
+    def result(name: str) -> tuple[set[str], list[dict], str]:
+        """The files, without those of checkpoints and logs; the steps; and the card."""
+        files = {
+            path for path in content(run.folder, name) if not re.search("/step-|/events", path)
+        }
+        steps = read_lines(run.folder / name / "run" / "metrics.jsonl")
+        card = (run.folder / name / "model" / "README.md").read_text("utf-8")
+        return files, steps, re.sub(r"in \d.* minutes", "", card)
+
+    for name, description in rounds(run, "train"):
+        (files, steps, card), (again, steps_again, card_again) = map(result, ("whole", name))
+        assert (again, card_again) == (files, card), description
+        for step, expected in zip(steps_again, steps, strict=True):
+            assert step | {"seconds": 0} == pytest.approx(expected | {"seconds": 0}), description
+        vectors, expected = (
+            tf.saved_model.load(str(run.folder / each / "model"))(SENTENCES).numpy()
+            for each in (name, "whole")
+        )
+        np.testing.assert_allclose(vectors, expected, atol=1e-5, err_msg=description)
+
+
+@pytest.mark.parametrize("form", ["savedmodel", "keras", "onnx", "model2vec", "wheel"])
+def test_a_killed_export_ends_as_if_nothing_had_happened(form, forks, tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    settings = ("encoder.kind=static", "tokenizer.num_oov_buckets=1", "tokenizer.ngram_sizes=")
+    tiny_model(tiny_config(*settings), ["<empty>", "hola", "the", "que"]).export(tmp_path / "tiny")
+    flags = [f"--model={tmp_path / 'tiny'}", f"--to={form}", "--output=OUTPUT/model"]
+    imports = "import tf2onnx, tokenizers; from xling_tf.exporters import base, wheel"
+    run = forks(imports, program("export/main.py", *flags))
+
+    def content_without_ids(folder: Path, name: str) -> dict[str, bytes]:
+        """TensorFlow numbers functions as they come, and gives each SavedModel an id."""
+        changing = ("/saved_model.pb", "/fingerprint.pb")
+        return {
+            path: b"" if path.endswith(changing) else data
+            for path, data in content(folder, name).items()
+        }
+
+    require_same_end(run, f"export {form}", content_without_ids)
 
 
 def test_a_killed_publication_shows_whole_versions_only(forks, tmp_path):
