@@ -88,6 +88,19 @@ def test_texts_and_paths_are_printed_in_any_encoding():
         assert (done.returncode, done.stdout) == (0, output), done.stderr
 
 
+def test_names_of_files_are_utf_8_in_any_locale():
+    code = """from xling_tf import program
+program.run(lambda name: print(ascii(name)), "", takes_files=True)"""
+    language = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "a\u00f1o"],
+        capture_output=True,
+        cwd=ROOT,
+        env={**os.environ, **language},
+    )
+    assert done.stdout.decode().strip() == ascii("a\u00f1o"), done.stderr.decode()
+
+
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), NO_MEMORY])
 def test_a_full_disk_or_memory_is_no_damaged_file(error):
     with pytest.raises(type(error)), as_user_error("download again", OSError, tf.errors.OpError):

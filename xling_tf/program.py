@@ -91,9 +91,20 @@ def run(
                     raise missing_package(module, extra)
             main(*argv[1:])
 
+    _use_utf8()
     app.run(
         start, flags_parser=partial(parse_flags, takes_files=takes_files, known_only=known_only)
     )
+
+
+def _use_utf8() -> None:
+    """Starts the program again if Python takes names of files for another encoding than UTF-8.
+
+    Libraries encode them as UTF-8: under LANG=C or a Latin-1 locale, they would find no "año.txt".
+    """
+    if sys.getfilesystemencoding() != "utf-8":
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 @contextmanager

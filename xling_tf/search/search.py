@@ -94,20 +94,19 @@ def semantic_search(
     ]
 
 
-def _nearest_quantized(
-    queries: NDArray[np.floating], corpus: NDArray[np.integer], k: int
-) -> Neighbours:
+def _nearest_quantized(queries: NDArray[np.floating], corpus: NDArray[Any], k: int) -> Neighbours:
     """Finds the quantized vectors with the highest cosines, some thousands of them at a time."""
-    start, count = 0, len(queries)
-    best = Neighbours(np.zeros((count, 0), np.float32), np.zeros((count, 0), np.int64))
+    start = 0
+    scores, indices = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
     for part in chunks(corpus, _QUANTIZED_AT_ONCE):
         vectors = unit_vectors(dequantized(part, queries.shape[1]), "corpus_embeddings")
         hits = nearest(queries, vectors, min(k, len(part)), kind="flat")
-        indices = np.where(hits.indices < 0, -1, hits.indices + start)
-        both = zip(best, (hits.scores, indices), strict=True)
-        best = best_neighbours(*(np.concatenate(arrays, axis=1) for arrays in both), k)
+        rows = np.where(hits.indices < 0, -1, hits.indices + start)
+        scores, indices = best_neighbours(
+            np.append(scores, hits.scores, axis=1), np.append(indices, rows, axis=1), k
+        )
         start += len(part)
-    return best
+    return Neighbours(scores, indices)
 
 
 def paraphrase_mining(
