@@ -77,7 +77,7 @@ def test_shards_hold_columns_and_vectors_in_order(model, tmp_path, precision):
     assert kind.list_size == vectors[0].shape[1]
     # Earlier versions could write vectors to files beside the columns.
     np.save(output / "shard-00000.npy", vectors[0] + 1)
-    earlier = VectorFolder(output, {**folder.description, "format": "npy"})
+    earlier = VectorFolder(output, {**folder.description, "format": "npy"}, {})
     np.testing.assert_array_equal(earlier.vectors(0), vectors[0] + 1)
 
 
