@@ -175,9 +175,12 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(program, stage, commands, tmp
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=600)
     errors = without_log(rest)
-    assert "Traceback" not in errors
-    assert (process.returncode, errors.count("\n")) == (130, 0), errors
-    assert errors.startswith("interrupted; the same command ")
+    assert errors.count("\n") == 0, errors
+    # A training first writes a checkpoint.
+    is_stopped = process.returncode == 1 and "WARNING stopped at step" in errors
+    is_interrupted = process.returncode == 130 and errors.startswith("interrupted; ")
+    assert (is_stopped and program == "train") or is_interrupted, errors
+    assert "the same command " in errors
     assert not leftovers(tmp_path)
     status, errors = run(commands[program], tmp_path / "out")
     assert status == 0, errors
