@@ -21,7 +21,7 @@ from tabulate import tabulate
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import NETWORK
-from xling_tf.program import format_table, progress, quiet_start, run
+from xling_tf.program import define_import, format_table, progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string(
     "model", None, "The model: exported/en-es, rest:URL or python:module:function."
@@ -42,6 +42,7 @@ _HIDDEN = flags.DEFINE_integer(
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
 _LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
+define_import()
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ from absl import flags
 
 from xling_tf.errors import UserError
 from xling_tf.files import folder_bytes
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.program import define_import, progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
 _MODEL = flags.DEFINE_string(
@@ -72,6 +72,7 @@ _SAME_MEANING = flags.DEFINE_string(
     "the same: two texts and, unless all are translations, a label or score.",
 )
 _DATA = flags.DEFINE_string("data", None, "Folder of corpora that measure what unknown words cost.")
+define_import()
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has
 # those of tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).

@@ -91,11 +91,21 @@ def run_and_kill(command: Sequence[str], path: Path) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
-def run_python(folder: Path, *arguments: str, python: str | Path = sys.executable) -> Run:
+def run_python(
+    folder: Path,
+    *arguments: str,
+    python: str | Path = sys.executable,
+    environment: Mapping[str, str] | None = None,
+) -> Run:
     """Runs Python in `folder`."""
-    command = [str(python), *arguments]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
+        [str(python), *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env=environment,
     )
     return Run(done.returncode, done.stdout, done.stderr, folder)
 

@@ -16,7 +16,7 @@ from xling_tf.config import (
     TransformerConfig,
 )
 from xling_tf.errors import UserError
-from xling_tf.presets import all_presets, get_preset
+from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides, from_dict, to_dict
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_is_refused(settings):
 
 def test_kinds_that_are_found_by_their_settings_need_settings_of_their_own(monkeypatch):
     for registry in (TOKENIZERS, ENCODERS, TASKS):
-        monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+        monkeypatch.setattr(registry, "data", dict(registry.data))
 
     class OwnConfig(TransformerConfig):
         pass
@@ -148,7 +148,7 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
 
 
 def test_json_round_trip():
-    for preset in all_presets().values():
+    for preset in PRESETS.values():
         assert from_dict(json.loads(json.dumps(to_dict(preset)))) == preset
         assert override(*setting_lines(to_dict(preset))) == preset
     config = from_dict({"tokenizer": {"kind": "words", "max_tokens": 5}})

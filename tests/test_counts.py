@@ -7,7 +7,7 @@ from programs import ROOT
 
 import xling_tf
 from xling_tf.cli import COMMANDS
-from xling_tf.presets import all_presets
+from xling_tf.presets import PRESETS
 
 
 def test_there_is_little_to_choose_from():
@@ -24,7 +24,7 @@ def test_there_is_little_to_choose_from():
     counts = {
         "commands": len(COMMANDS),
         "flags": len(flags),
-        "presets": len(all_presets()),
+        "presets": len(PRESETS),
         "public names": len(xling_tf.__all__),
         "packages": len(project["dependencies"]),
     }

@@ -13,7 +13,10 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.data import find_bitexts, find_multilingual
 from xling_tf.evaluators.encoding import NotApplicableError
 from xling_tf.evaluators.retrieval import (
-    SUITES,
+    BITEXT,
+    MIXED_POOL,
+    RETRIEVAL,
+    SIMILARITY_SEARCH,
     BitextRetrieval,
     MixedPoolRetrieval,
     SimilaritySearch,
@@ -59,7 +62,7 @@ def test_a_folder_of_corpora_is_scored_on_what_training_never_sees(languages, li
     assert {*texts.read()} == {tuple(pair[:2]) for pair in corpus.held_out}
     assert 100 < len(texts.read()) < 300
     write_files(tmp_path, {"tiny/parallel/x.en-es.tsv": "a\tb\n"})  # skipped; not an error
-    (tiny,) = SUITES[0].find(tmp_path / "tiny", 0)
+    (tiny,) = RETRIEVAL.find(tmp_path / "tiny", 0)
     with pytest.raises(NotApplicableError, match="fewer than 2"):
         tiny.load()
 
@@ -170,7 +173,7 @@ def test_hypotheses_of_xnli_are_joined_by_their_numbers(tmp_path):
     assert (texts.name, texts.languages) == ("xnli.dev.hypotheses", ("en", "es", "zh"))
     assert texts.read() == [("Two", "Dos", "二")]
     write_table(tmp_path / "similarity_search/europarl.tsv", "en es zh", ("One", "Uno", "一"))
-    assert {found.name for found in SUITES[2].find(tmp_path, 3)} == {
+    assert {found.name for found in SIMILARITY_SEARCH.find(tmp_path, 3)} == {
         "europarl",
         "xnli.dev.hypotheses",
     }
@@ -196,7 +199,7 @@ def test_rows_with_a_blank_text_are_neither_queries_nor_candidates(tmp_path, cap
     news = next(texts for texts in find_multilingual(tmp_path) if texts.name == "news")
     assert news.read() == [("Eins", "One", "Uno"), ("Sechs", "Six", "Seis")]
     # Two right pairs are found, whatever the vectors of the others would be.
-    dataset = next(found for found in SUITES[1].find(tmp_path, 0) if found.name == "x.en-es")
+    dataset = next(found for found in BITEXT.find(tmp_path, 0) if found.name == "x.en-es")
     vectors = {"One": [1, 0], "Uno": [1, 0], "Two": [0, 1], "Dos": [0, 1]}
     assert dataset.load()(looked_up(vectors))["error_rate"] == 0.0
 
@@ -206,11 +209,11 @@ def test_a_pool_has_no_second_sentences_of_pairs_that_mean_the_same(tmp_path):
     for code, texts in (("en", "ABCD"), ("es", "abcd")):
         rows = ((texts[0], texts[1], 4), (texts[2], texts[3], 3.9))
         write_table(tmp_path / f"sts/stsb.{code}.dev.tsv", columns, *rows)
-    pools = {dataset.name: dataset for dataset in SUITES[3].find(tmp_path, 0)}
+    pools = {dataset.name: dataset for dataset in MIXED_POOL.find(tmp_path, 0)}
     assert [path.name for path in pools["stsb.dev"].files] == ["stsb.en.dev.tsv", "stsb.es.dev.tsv"]
     assert pools["stsb.dev"].load().pairs == [("A", "a"), ("C", "c"), ("D", "d")]
     # The same texts are searched by the other languages' alone.
-    (search,) = SUITES[2].find(tmp_path, 0)
+    (search,) = SIMILARITY_SEARCH.find(tmp_path, 0)
     assert search.load().pairs == pools["stsb.dev"].load().pairs
     # At the end of a training, in the model's languages.
     write_table(tmp_path / "eval/sts/stsb.en.dev.tsv", columns, ("A", "B", 3))

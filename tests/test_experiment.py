@@ -14,7 +14,7 @@ from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.records import NLI_LABELS, InferencePair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
-from xling_tf.presets import all_presets, get_preset
+from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import resolution
 from xling_tf.trainer.experiment import (
@@ -181,7 +181,7 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
         scored = f"score\tsentence1\tsentence2\n5\t{language} a\t{language} b\n1\tc\td\n"
         (data / "similarity" / f"s.{language}.tsv").write_text(scored)
     inference = {}
-    for preset in all_presets():
+    for preset in PRESETS:
         # A model to start from has its vocabulary, so that nothing but the tasks decides what is
         # read.
         settings = ["data.targets=es", "initial.model=exported/any"]

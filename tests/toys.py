@@ -1,18 +1,12 @@
-"""A user-defined tokenizer, encoders and task; as a program, it runs training/main.py with them."""
+"""A tokenizer, an encoder and a task of a user's, for `--import toys`."""
 
 import json
-import runpy
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import keras
 import tensorflow as tf
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 from xling_tf.config import (
     ENCODERS,
@@ -139,14 +133,6 @@ class HypothesisOnly(Task):
         return in_batch_softmax(logits, batch.labels, excluded=False)
 
 
-def register() -> None:
-    """Registers the kinds in this process."""
-    TOKENIZERS.register("letters", LettersConfig, LetterTokenizer)
-    ENCODERS.register("max", MaxConfig, MaxEncoder)
-    TASKS.register("hypothesis_only", TaskConfig, HypothesisOnly)
-
-
-if __name__ == "__main__":
-    register()
-    sys.argv[0] = str(ROOT / "training" / "main.py")
-    runpy.run_path(sys.argv[0], run_name="__main__")
+TOKENIZERS.register("letters", LettersConfig, LetterTokenizer)
+ENCODERS.register("max", MaxConfig, MaxEncoder)
+TASKS.register("hypothesis_only", TaskConfig, HypothesisOnly)

@@ -26,8 +26,8 @@ from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.presets import E5, PUBLISHED, all_presets, get_preset
-from xling_tf.program import format_table, quiet_start, run, ways_to_try
+from xling_tf.presets import E5, PRESETS, PUBLISHED, get_preset
+from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.settings import apply_overrides, to_dict
 
@@ -61,6 +61,7 @@ _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Says what would be trained, and for how long, and exits."
 )
 _LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
+define_import()
 
 # Parameters of mallopt(3) that make malloc keep freed memory: a single arena (M_ARENA_MAX), as
 # others cannot grow beyond 64 MiB; no mmap for large tensors (M_MMAP_MAX); no trimming
@@ -76,9 +77,8 @@ _LESS_TELLING = re.compile("num_|precision_at_(3|10)|spearman|own_language")
 def main() -> None:
     """Runs the experiment that the flags describe."""
     if _LIST.value:
-        presets = all_presets()
-        width = max(map(len, presets))
-        for name, preset in presets.items():
+        width = max(map(len, PRESETS))
+        for name, preset in PRESETS.items():
             print(f"{name:{width}}  {preset.description}")
         return
     if _SHOW.value:

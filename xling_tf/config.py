@@ -9,25 +9,21 @@ settings.
 
 import math
 import re
+from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from itertools import combinations
 from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
-from xling_tf.errors import UserError, require_known
+from xling_tf.errors import UserError, as_user_error, require_known
 
 # Names of the prompt of documents; sentence-transformers takes the first that a model has.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
-
-
-def baselines() -> Any:
-    """Imports what only baselines need (kinds, presets, word vectors, a suite); None if missing."""
-    return import_module("xling_tf.baselines") if find_spec("xling_tf.baselines") else None
 
 
 class Check(NamedTuple):
@@ -75,61 +71,101 @@ class Section:
             raise UserError(f"{self._name}.{setting} must be {expected}, got {shown}")
 
 
-class Registry:
-    """The kinds of tokenizers, encoders or tasks by name; those of `baselines` join when one is
-    missing.
+@cache
+def further_kinds(registry: str) -> dict[str, EntryPoint]:
+    """Returns what installed packages add to a registry, by name; imports none of them."""
+    prefix = f"{registry}."
+    points = entry_points(group="xling_tf.kinds")
+    return {p.name.removeprefix(prefix): p for p in points if p.name.startswith(prefix)}
+
+
+class Registry(UserDict[str, Any]):
+    """What names stand for, such as presets or suites; a row "module:attribute" is imported on
+    first use.
+
+    Packages add rows by entry points of the group `xling_tf.kinds`. One that is named
+    "preset.mine" names the module whose import registers the preset "mine".
 
     Args:
-        setting: The setting whose value is such a name, for messages.
-        kinds: For each name, a dataclass of settings, and "module:Class", which is imported on
-            first use.
+        name: The first part of the names of entry points.
+        setting: The setting or flag whose value is a name of a row, for messages.
+        rows: The rows by name.
+    """
+
+    def __init__(self, name: str, setting: str, rows: Mapping[str, Any]) -> None:
+        self._name, self._setting = name, setting
+        super().__init__(rows)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data | further_kinds(self._name))
+
+    def __len__(self) -> int:
+        return len(self.data | further_kinds(self._name))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.data or name in further_kinds(self._name)
+
+    def __getitem__(self, name: str) -> Any:
+        return _imported(self._row(name))
+
+    def _row(self, name: str) -> Any:
+        if not isinstance(name, str) or name not in self.data:
+            require_known(self._setting, name, self, "`import` the module that registers it")
+            module = further_kinds(self._name)[name].value
+            with as_user_error(f"{module} cannot be imported for {name} ({{error}})", ImportError):
+                resolve_name(module)
+            if name not in self.data:
+                raise UserError(f"{module} does not register {name}, as its entry point says")
+        return self.data[name]
+
+
+class Kinds(Registry):
+    """The kinds of tokenizers, encoders or tasks by name.
+
+    A row is a dataclass of settings and a class; "module:Class" is imported on first use.
 
     Example:
         >>> ENCODERS.config_type("static")().hidden_dim
         512
     """
 
-    def __init__(self, setting: str, kinds: Mapping[str, tuple[type, str]]) -> None:
-        self._setting = setting
-        self._kinds: dict[str, tuple[type, Any]] = dict(kinds)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._kinds)
-
-    def register(self, name: str, config_type: type, implementation: type | str) -> None:
-        """Adds a kind: a frozen dataclass of its own, all with defaults, and a class."""
-        taken = {settings: other for other, (settings, _) in self._kinds.items() if other != name}
+    def register(self, name: str, config_type: type, implementation: type) -> None:
+        """Adds a kind: a dataclass of its own, whose settings have defaults, and a class."""
+        others = {other: row for other, row in self.data.items() if other != name}
         # Tasks share settings, because they are found by their names alone.
-        if (other := taken.get(config_type)) and not issubclass(config_type, TaskConfig):
+        if not issubclass(config_type, TaskConfig) and (
+            taken := _with_settings(others, config_type)
+        ):
             raise UserError(
-                f"{name} would be saved as {other}; register a subclass of the settings"
+                f"{name} would be saved as {taken[0]}; register a subclass of the settings"
             )
-        self._kinds[name] = config_type, implementation
+        self.data[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
         """Returns the name of a kind by its settings."""
-        return next(
-            name for name, (config_type, _) in self._kinds.items() if config_type is type(config)
-        )
+        return _with_settings(self.data, type(config))[0]
 
     def config_type(self, name: str) -> Any:
         """Returns the dataclass of a kind's settings; an unknown name raises a `UserError`."""
-        return self._find(name)[0]
+        return _imported(self._row(name)[0])
 
     def implementation(self, name: str) -> Any:
         """Returns the class of a kind; an unknown name raises a `UserError`."""
-        implementation = self._find(name)[1]
-        return resolve_name(implementation) if isinstance(implementation, str) else implementation
+        return _imported(self._row(name)[1])
 
     def implementation_of(self, config: object) -> Any:
         """Returns the class of a kind by its settings."""
         return self.implementation(self.name_of(config))
 
-    def _find(self, name: str) -> tuple[type, Any]:
-        if name not in self._kinds and (package := baselines()):
-            package.register()
-        require_known(self._setting, name, self._kinds)
-        return self._kinds[name]
+
+def _imported(value: Any) -> Any:
+    return resolve_name(value) if isinstance(value, str) else value
+
+
+def _with_settings(kinds: Mapping[str, tuple[Any, Any]], config_type: type) -> list[str]:
+    """Returns the names of the kinds with this dataclass of settings; imports nothing."""
+    same = (config_type, f"{config_type.__module__}:{config_type.__qualname__}")
+    return [name for name, (settings, _) in kinds.items() if settings in same]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,7 +445,11 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
         )
 
 
-TOKENIZERS = Registry(
+# What only a paper's baseline needs.
+_YU_2018, _RUECKLE_2018 = "xling_tf.baselines.yu2018", "xling_tf.baselines.rueckle2018"
+
+TOKENIZERS = Kinds(
+    "tokenizer",
     "tokenizer.kind",
     {
         "words": (WordsConfig, "xling_tf.tokenizers.words:WordTokenizer"),
@@ -420,7 +460,8 @@ TOKENIZERS = Registry(
         "wordpiece": (WordPieceConfig, "xling_tf.tokenizers.wordpiece:WordPieceTokenizer"),
     },
 )
-ENCODERS = Registry(
+ENCODERS = Kinds(
+    "encoder",
     "encoder.kind",
     {
         "transformer": (TransformerConfig, "xling_tf.encoders.transformer:TransformerEncoder"),
@@ -428,10 +469,13 @@ ENCODERS = Registry(
         "static": (StaticConfig, "xling_tf.encoders.static:StaticEncoder"),
         "bert": (BertConfig, "xling_tf.encoders.bert:BertEncoder"),
         "modernbert": (ModernBertConfig, "xling_tf.encoders.modernbert:ModernBertEncoder"),
+        "lstm": (f"{_YU_2018}:LstmConfig", f"{_YU_2018}.lstm:LstmEncoder"),
+        "p_mean": (f"{_RUECKLE_2018}:PowerMeanConfig", f"{_RUECKLE_2018}.p_mean:PowerMeanEncoder"),
     },
 )
 # If two tasks export a signature of the same name, the later task's is exported.
-TASKS = Registry(
+TASKS = Kinds(
+    "task",
     "a task's name",
     {
         "translation_ranking": (
@@ -448,8 +492,16 @@ TASKS = Registry(
         "distillation": (DistillationConfig, "xling_tf.tasks.distillation:Distillation"),
         "entailment_ranking": (InferenceConfig, "xling_tf.tasks.ranking:EntailmentRanking"),
         "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
+        "translation": (f"{_YU_2018}:TranslationConfig", f"{_YU_2018}.translation:Translation"),
+        "translation_detection": (TaskConfig, f"{_RUECKLE_2018}.detection:TranslationDetection"),
+        "inference_and_detection": (
+            TaskConfig,
+            f"{_RUECKLE_2018}.detection:InferenceAndDetection",
+        ),
     },
 )
+# Makes the word vectors of `initial.vectors` from translations.
+WORD_VECTORS = f"{_RUECKLE_2018}.word_vectors:vectors_from"
 
 
 @dataclass(frozen=True, kw_only=True)

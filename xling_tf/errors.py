@@ -97,10 +97,18 @@ def first_line(message: str) -> str:
     return _PATH.sub("...", _NODES.sub("", lines[0] if lines else ""))
 
 
-def require_known(setting: str, name: str, known: Collection[str]) -> None:
-    """Raises a `UserError`, which suggests the most similar name, unless the name is known."""
+def require_known(setting: str, name: str, known: Collection[str], otherwise: str = "") -> None:
+    """Raises a `UserError` unless the name is known.
+
+    Args:
+        setting: What expects the name.
+        name: The name.
+        known: All names; the message suggests the most similar one.
+        otherwise: Advice if none is similar.
+    """
     if isinstance(name, str) and name in known:
         return
     similar = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"; did you mean {similar[0]}?" if similar else ""
-    raise UserError(f"{setting} expects one of {', '.join(known)}, got {name!r}{hint}")
+    hint = f"did you mean {similar[0]}?" if similar else otherwise
+    message = f"{setting} expects one of {', '.join(known)}, got {name!r}"
+    raise UserError(f"{message}; {hint}" if hint else message)

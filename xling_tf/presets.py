@@ -16,6 +16,7 @@ from xling_tf.config import (
     NativeTaskConfig,
     OptimizerConfig,
     QuestionAnsweringConfig,
+    Registry,
     SentencePieceConfig,
     SimilarityConfig,
     StaticConfig,
@@ -24,9 +25,7 @@ from xling_tf.config import (
     TransformerConfig,
     TranslationRankingConfig,
     WordsConfig,
-    baselines,
 )
-from xling_tf.errors import require_known
 
 # How often corpora are drawn from relative to their size. A general encoder is for everyday
 # sentences, but most of the texts are from manuals and menus, which repeat themselves.
@@ -264,7 +263,7 @@ def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, E
     }
 
 
-PRESETS: dict[str, ExperimentConfig] = {
+_PRESETS: dict[str, Any] = {
     **_pairs("en-{}", _RECIPE, "the paper's six tasks and more, in minutes on 2 cores"),
     **_pairs("en-{}-static", _STATIC, "the average of words, for speed"),
     # For `export --to wheel`, whose client computes no hashes of words.
@@ -330,18 +329,19 @@ PRESETS: dict[str, ExperimentConfig] = {
         tasks={"question_answering": QuestionAnsweringConfig(weight=2, examples_per_batch=128)},
     ),
     "smoke": _SMOKE,
+    **{
+        f"seq2seq-{name}": f"xling_tf.baselines.yu2018:{name.replace('-', '_').upper()}"
+        for name in ("similarity", "contrastive", "weight-decay", "no-similarity")
+    },
+    **{
+        name: f"xling_tf.baselines.rueckle2018:{name.replace('-', '_').upper()}"
+        for name in ("p-mean", "infersent", "infersent-mt", "infersent-td", "infersent-mt-td")
+    },
 }
-
-
-def all_presets() -> Mapping[str, ExperimentConfig]:
-    """Returns all presets by name, those of the baselines included."""
-    if package := baselines():
-        package.register()
-    return PRESETS
+PRESETS = Registry("preset", "preset", _PRESETS)
 
 
 def get_preset(name: str) -> ExperimentConfig:
     """Returns a preset by its name; an unknown one raises a `UserError`."""
-    presets = PRESETS if name in PRESETS else all_presets()
-    require_known("preset", name, presets)
-    return presets[name]
+    preset: ExperimentConfig = PRESETS[name]
+    return preset

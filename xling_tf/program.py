@@ -10,10 +10,11 @@ import sys
 import threading
 import time
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
 from logging import ERROR, Formatter
@@ -25,7 +26,14 @@ from absl.flags import argparse_flags
 from tabulate import tabulate
 
 from xling_tf import __version__
-from xling_tf.errors import UserError, is_disk_full, is_out_of_memory, missing_package, one_line
+from xling_tf.errors import (
+    UserError,
+    as_user_error,
+    is_disk_full,
+    is_out_of_memory,
+    missing_package,
+    one_line,
+)
 from xling_tf.length_batches import available_cpus
 from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 
@@ -60,6 +68,15 @@ _MODULES = {
 }
 
 
+def define_import() -> None:
+    """Defines `--import`, whose modules `run` imports before it calls the program."""
+    flags.DEFINE_multi_string(
+        "import",
+        [],
+        "Module, here or installed, that registers kinds, presets or suites of yours. Repeatable.",
+    )
+
+
 def run(
     main: Callable[..., None],
     again: str,
@@ -89,6 +106,8 @@ def run(
             ):
                 if find_spec(module) is None:
                     raise missing_package(module, extra)
+            if "import" in flags.FLAGS and flags.FLAGS["import"].value:
+                _import(flags.FLAGS["import"].value)
             main(*argv[1:])
 
     _use_utf8()
@@ -105,6 +124,15 @@ def _use_utf8() -> None:
     if sys.getfilesystemencoding() != "utf-8":
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _import(modules: Sequence[str]) -> None:
+    sys.path.insert(0, str(Path.cwd()))
+    with quiet_start():
+        for module in modules:
+            message = f"--import {module}: it must be a module, here or installed ({{error}})"
+            with as_user_error(message, ImportError):
+                import_module(module)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Registry
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Kinds
 from xling_tf.errors import UserError, require_known
 
 # Sections whose fields depend on their kind.
@@ -83,12 +83,12 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
     return from_mapping(ExperimentConfig, values)
 
 
-def kind_to_dict(registry: Registry, settings: Any) -> dict[str, Any]:
+def kind_to_dict(registry: Kinds, settings: Any) -> dict[str, Any]:
     """Returns the settings of a tokenizer or encoder as a dictionary of its kind and fields."""
     return {_KIND: registry.name_of(settings), **dataclasses.asdict(settings)}
 
 
-def kind_from_dict(registry: Registry, values: Mapping[str, Any]) -> Any:
+def kind_from_dict(registry: Kinds, values: Mapping[str, Any]) -> Any:
     """Makes the settings of a tokenizer or encoder from a dictionary of its kind and fields."""
     fields = dict(values)
     return from_mapping(registry.config_type(fields.pop(_KIND, "")), fields)

@@ -247,42 +247,36 @@ def _find_multilingual(folder: Path) -> list[data.ParallelTexts]:
     return [*data.find_multilingual(folder), *find_translated_sts(folder)]
 
 
-SUITES = (
-    data.Suite(
-        name="retrieval",
-        title="Translation retrieval among 999 random others",
-        source="Chidambaram et al. 2019, sec. 3.4",
-        layout=data.BITEXT_LAYOUT,
-        find=lambda folder, seed: data.parallel_datasets(
-            data.find_bitexts(folder), partial(TranslationRetrieval, seed=seed)
-        ),
+RETRIEVAL = data.Suite(
+    name="retrieval",
+    title="Translation retrieval among 999 random others",
+    source="Chidambaram et al. 2019, sec. 3.4",
+    layout=data.BITEXT_LAYOUT,
+    find=lambda folder, seed: data.parallel_datasets(
+        data.find_bitexts(folder), partial(TranslationRetrieval, seed=seed)
     ),
-    data.Suite(
-        name="bitext",
-        title="Translation retrieval from a whole corpus",
-        source="Yang et al. 2019, sec. 5.2, Table 5",
-        layout=data.BITEXT_LAYOUT,
-        find=lambda folder, seed: data.parallel_datasets(
-            data.find_bitexts(folder), BitextRetrieval
-        ),
-    ),
-    data.Suite(
-        name="similarity_search",
-        title="Every language's sentences searched by every other's",
-        source="Yu et al. 2018, sec. 4, Table 2",  # on Europarl and WMT's newstest2012
-        layout=f"{_MULTILINGUAL_LAYOUT} (data/convert.py --format parallel_lines)",
-        find=lambda folder, seed: data.parallel_datasets(
-            _find_multilingual(folder), SimilaritySearch
-        ),
-    ),
-    data.Suite(
-        name="mixed_pool",
-        title="A translation among the sentences of all languages at once",
-        # This is LAReQA, whose candidates are answers in 11 languages.
-        source="compare Roy et al. 2020, sec. 2",
-        layout=_MULTILINGUAL_LAYOUT,
-        find=lambda folder, seed: data.parallel_datasets(
-            _find_multilingual(folder), MixedPoolRetrieval
-        ),
+)
+BITEXT = data.Suite(
+    name="bitext",
+    title="Translation retrieval from a whole corpus",
+    source="Yang et al. 2019, sec. 5.2, Table 5",
+    layout=data.BITEXT_LAYOUT,
+    find=lambda folder, seed: data.parallel_datasets(data.find_bitexts(folder), BitextRetrieval),
+)
+SIMILARITY_SEARCH = data.Suite(
+    name="similarity_search",
+    title="Every language's sentences searched by every other's",
+    source="Yu et al. 2018, sec. 4, Table 2",  # on Europarl and WMT's newstest2012
+    layout=f"{_MULTILINGUAL_LAYOUT} (data/convert.py --format parallel_lines)",
+    find=lambda folder, seed: data.parallel_datasets(_find_multilingual(folder), SimilaritySearch),
+)
+MIXED_POOL = data.Suite(
+    name="mixed_pool",
+    title="A translation among the sentences of all languages at once",
+    # This is LAReQA, whose candidates are answers in 11 languages.
+    source="compare Roy et al. 2020, sec. 2",
+    layout=_MULTILINGUAL_LAYOUT,
+    find=lambda folder, seed: data.parallel_datasets(
+        _find_multilingual(folder), MixedPoolRetrieval
     ),
 )

@@ -11,40 +11,33 @@ from typing import Any
 
 from absl import logging
 
-from xling_tf.config import baselines
+from xling_tf.config import Registry
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.evaluators import (
-    classification,
-    documents,
-    eigen_similarity,
-    inference,
-    reqa,
-    retrieval,
-    semantic_retrieval,
-    sts,
-    transfer,
-)
-from xling_tf.evaluators.data import Dataset, Suite
+from xling_tf.evaluators.data import Dataset
 from xling_tf.evaluators.encoding import Embedder, NotApplicableError
 from xling_tf.files import locked, read_json, require_writable_file, write_json
 from xling_tf.program import progress, provenance
 
-_FURTHER = baselines()
-SUITES: Mapping[str, Suite] = {
-    suite.name: suite
-    for suite in (
-        sts.SUITE,
-        transfer.SUITE,
-        *retrieval.SUITES,
-        inference.SUITE,
-        classification.SUITE,
-        semantic_retrieval.SUITE,
-        reqa.SUITE,
-        documents.SUITE,
-        eigen_similarity.SUITE,
-        *(_FURTHER.suites() if _FURTHER else ()),
-    )
+_ROWS = {
+    "sts": "sts:SUITE",
+    "senteval": "transfer:SUITE",
+    "retrieval": "retrieval:RETRIEVAL",
+    "bitext": "retrieval:BITEXT",
+    "similarity_search": "retrieval:SIMILARITY_SEARCH",
+    "mixed_pool": "retrieval:MIXED_POOL",
+    "nli": "inference:SUITE",
+    "classification": "classification:SUITE",
+    "semantic_retrieval": "semantic_retrieval:SUITE",
+    "reqa": "reqa:SUITE",
+    "documents": "documents:SUITE",
+    "eigen_similarity": "eigen_similarity:SUITE",
 }
+_ARGUMENT = "xling_tf.baselines.rueckle2018.argument:SUITE"
+SUITES = Registry(
+    "suite",
+    "suite",
+    {name: f"xling_tf.evaluators.{row}" for name, row in _ROWS.items()} | {"argument": _ARGUMENT},
+)
 
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "datasets")

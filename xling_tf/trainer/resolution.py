@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from absl import logging
 from xling_tf.config import (
     PRECISIONS,
     TOKENIZERS,
+    WORD_VECTORS,
     DataConfig,
     ExperimentConfig,
     ModelInfo,
-    baselines,
 )
 from xling_tf.corpora.store import CorpusStore, StoredRecords, join
 from xling_tf.encoders.base import WordVectors, encoder_settings
@@ -99,11 +100,9 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
             "initial.vectors needs translations, which determine the language of each word, got "
             "none; add parallel/<name>.<pair>.tsv to the data folder"
         )
-    if not (package := baselines()):
-        raise UserError("initial.vectors needs xling_tf.baselines, which this installation lacks")
     translations = {languages: join(part) for languages, part in parts.items()}
-    vectors: WordVectors = package.fit_vectors(
-        config.initial.vectors, translations, config.tokenizer, config.training.seed
+    vectors: WordVectors = resolve_name(WORD_VECTORS)(
+        translations, config.initial.vectors, config.tokenizer, config.training.seed
     )
     width, expected = sum(vectors.dims), getattr(config.encoder, "embedding_dim", None)
     if expected not in (None, width):

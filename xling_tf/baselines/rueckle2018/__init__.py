@@ -7,8 +7,6 @@ from typing import Annotated
 from xling_tf.baselines.yu2018 import OPTIMIZER, LstmConfig
 from xling_tf.config import (
     ALL_LANGUAGES,
-    ENCODERS,
-    TASKS,
     Check,
     DataConfig,
     EncoderConfig,
@@ -20,7 +18,7 @@ from xling_tf.config import (
     TrainingConfig,
     WordsConfig,
 )
-from xling_tf.presets import CORPUS_WEIGHTS, PRESETS
+from xling_tf.presets import CORPUS_WEIGHTS
 
 
 def _are_powers(texts: tuple[str, ...]) -> bool:
@@ -51,7 +49,7 @@ _VECTORS = InitialConfig(vectors=("bivcd:300",))
 
 
 # Sec. 5: only the word vectors are trained.
-_P_MEAN = ExperimentConfig(
+P_MEAN = ExperimentConfig(
     description="power means of word vectors learned from translations (Rücklé et al. 2018)",
     data=DataConfig(targets=(ALL_LANGUAGES,), corpus_weights=CORPUS_WEIGHTS),
     tokenizer=_TOKENIZER,
@@ -62,7 +60,7 @@ _P_MEAN = ExperimentConfig(
 # Sec. 5.1, on fixed word vectors (the paper: those that do best), with the sizes and the batches of
 # Conneau et al. 2017, sec. 3.3, and without dropout, as there. Adam, its rates and the budget are
 # ours. Tasks take turns, a step each; the paper mixes their examples.
-_INFERSENT = ExperimentConfig(
+INFERSENT = ExperimentConfig(
     description=(
         "InferSent: English inference on word vectors of all languages (Conneau et al. 2017)"
     ),
@@ -75,34 +73,18 @@ _INFERSENT = ExperimentConfig(
     training=TrainingConfig(minutes=60.0),
 )
 _DETECTION = TaskConfig(examples_per_batch=64)
-_PRESETS = {
-    "p-mean": _P_MEAN,
-    "infersent": _INFERSENT,
-    "infersent-mt": replace(
-        _INFERSENT,
-        description="InferSent MT: inference in each language that has it (Rücklé et al. 2018)",
-        tasks={"inference": InferenceConfig(examples_per_batch=64, in_targets=True)},
-    ),
-    "infersent-td": replace(
-        _INFERSENT,
-        description="InferSent TD: translations and unrelated sentences (Rücklé et al. 2018)",
-        tasks={"translation_detection": _DETECTION},
-    ),
-    "infersent-mt-td": replace(
-        _INFERSENT,
-        description="InferSent MT+TD: both, by one classifier of five classes (Rücklé et al. 2018)",
-        tasks={"inference_and_detection": _DETECTION},
-    ),
-}
-
-
-def register() -> None:
-    """Registers the kinds and the presets."""
-    ENCODERS.register("p_mean", PowerMeanConfig, f"{__name__}.p_mean:PowerMeanEncoder")
-    TASKS.register(
-        "translation_detection", TaskConfig, f"{__name__}.detection:TranslationDetection"
-    )
-    TASKS.register(
-        "inference_and_detection", TaskConfig, f"{__name__}.detection:InferenceAndDetection"
-    )
-    PRESETS.update(_PRESETS)
+INFERSENT_MT = replace(
+    INFERSENT,
+    description="InferSent MT: inference in each language that has it (Rücklé et al. 2018)",
+    tasks={"inference": InferenceConfig(examples_per_batch=64, in_targets=True)},
+)
+INFERSENT_TD = replace(
+    INFERSENT,
+    description="InferSent TD: translations and unrelated sentences (Rücklé et al. 2018)",
+    tasks={"translation_detection": _DETECTION},
+)
+INFERSENT_MT_TD = replace(
+    INFERSENT,
+    description="InferSent MT+TD: both, by one classifier of five classes (Rücklé et al. 2018)",
+    tasks={"inference_and_detection": _DETECTION},
+)

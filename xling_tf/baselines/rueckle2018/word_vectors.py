@@ -113,6 +113,13 @@ class Bitext(NamedTuple):
         return cls(sides, counts)
 
 
+def vectors_from(
+    translations: Mapping[str, Sequence[Any]], names: Sequence[str], config: WordsConfig, seed: int
+) -> WordVectors:
+    """Makes the spaces of these names from the translations of each language pair."""
+    return fit_vectors(names, Bitext.read(translations, config, seed), config, seed)
+
+
 def fit_vectors(
     names: Sequence[str], bitext: Bitext, config: WordsConfig, seed: int
 ) -> WordVectors:

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 from xling_tf.config import (
     ALL_LANGUAGES,
-    ENCODERS,
-    TASKS,
     Check,
     DataConfig,
     EncoderConfig,
@@ -21,7 +19,7 @@ from xling_tf.config import (
     WordsConfig,
     one_of,
 )
-from xling_tf.presets import CORPUS_WEIGHTS, PRESETS
+from xling_tf.presets import CORPUS_WEIGHTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,8 +96,4 @@ def _preset(name: str) -> ExperimentConfig:
     )
 
 
-def register() -> None:
-    """Registers the kinds and the presets."""
-    ENCODERS.register("lstm", LstmConfig, f"{__name__}.lstm:LstmEncoder")
-    TASKS.register("translation", TranslationConfig, f"{__name__}.translation:Translation")
-    PRESETS.update((f"seq2seq-{name}", _preset(name)) for name in _REGULARIZERS)
+SIMILARITY, CONTRASTIVE, WEIGHT_DECAY, NO_SIMILARITY = map(_preset, _REGULARIZERS)
