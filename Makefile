@@ -33,11 +33,11 @@ help: ## Lists the targets
 
 .PHONY: train
 train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; again: continues
-	$(BIN)/python training/main.py --preset $(PAIR) $(ARGS)
+	$(BIN)/python training/main.py --pair $(PAIR) $(ARGS)
 
 .PHONY: model
 model: $(RUNTIME) ## Trains five languages on the default corpora and makes a wheel of them, in dist
-	$(BIN)/python training/main.py --preset multilingual-static $(ARGS)
+	$(BIN)/python training/main.py --preset static --target es,fr,de,zh --set tokenizer.num_oov_buckets=1 $(ARGS)
 	$(BIN)/python export/main.py --model exported/multilingual-static --to wheel --output dist
 
 .PHONY: smoke

@@ -14,7 +14,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ named below its table, with the reason. "The data folder" is [the
 collection](../results.md#how-to-read-the-numbers).
 
 """
+_OF_SEED = "-seed-"  # training/main.py --seed 2 trains en-es-seed-2
 _LACKING = "that not all models have"
 
 
@@ -68,6 +69,9 @@ class Results:
             compare.
         trained_on: By suite and data set, the shares of its pairs, if it has any, and of its texts
             that the encoder was trained on, if that is known.
+        origin: What was trained; equal for runs that differ in their seed alone.
+        seed: The seed of the training, as far as the file or its name tells.
+        deviations: Of scores that are means over several seeds.
     """
 
     name: str
@@ -77,6 +81,9 @@ class Results:
     trained_on: Mapping[tuple[str, str], Mapping[str, float]]
     skipped: Mapping[str, str]
     provenance: Mapping[str, Any]
+    origin: Any
+    seed: str
+    deviations: Mapping[Key, float] = field(default_factory=dict)
 
     def interval(self, key: Key) -> Interval | None:
         """The 95% interval of a score for the choice of examples, if their number is known."""
@@ -102,7 +109,7 @@ def main(*names: str) -> None:
             values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False)
         )
         return
-    results = read_results([Path(name) for name in names])
+    results = over_seeds(read_results([Path(name) for name in names]))
     parts = sections(results)
     if values.markdown is not None:
         _write(values.markdown, render(parts, results, as_page=False))
@@ -200,8 +207,17 @@ def _results(content: Mapping[str, Any]) -> Results:
         for name, dataset in by_name.items()
     }
     others = ("complete", "scores", "datasets", "skipped")
+    name = str(content["system"]["name"])
+    base, _, seed = name.partition(_OF_SEED)
+    origin: Any = base, (content["system"].get("description") or {}).get("config")
+    if "config" in content:  # of a training
+        config = {**content["config"], "description": ""}
+        seed = config["training"]["seed"]
+        origin = {**config, "training": {**config["training"], "seed": 0}}, content.get("corpora")
     return Results(
-        name=str(content["system"]["name"]),
+        name=name,
+        origin=origin,
+        seed=str(seed),
         complete=bool(content["complete"]),
         scores=scores,
         accounts={
@@ -222,6 +238,37 @@ def _results(content: Mapping[str, Any]) -> Results:
         },
         skipped={str(name): str(reason) for name, reason in content["skipped"].items()},
         provenance={key: value for key, value in content.items() if key not in others},
+    )
+
+
+def over_seeds(results: Sequence[Results]) -> list[Results]:
+    """Returns one of results that differ in their seed alone: the means, with their deviations."""
+    groups: list[list[Results]] = []
+    for result in results:
+        same = (
+            group
+            for group in groups
+            if (group[0].origin, group[0].accounts) == (result.origin, result.accounts)
+            and all(other.seed != result.seed for other in group)
+        )
+        if (group := next(same, None)) is not None:
+            group.append(result)
+        else:
+            groups.append([result])
+    return [_mean(group) if len(group) > 1 else group[0] for group in groups]
+
+
+def _mean(group: Sequence[Results]) -> Results:
+    first = group[0]
+    keys = [key for key in first.scores if all(key in result.scores for result in group)]
+    values = {key: [result.scores[key] for result in group] for key in keys}
+    return replace(
+        first,
+        name=f"{first.name.partition(_OF_SEED)[0]} ({len(group)} seeds)",
+        complete=all(result.complete for result in group),
+        scores={key: float(np.mean(scores)) for key, scores in values.items()},
+        deviations={key: float(np.std(scores, ddof=1)) for key, scores in values.items()},
+        provenance={result.name: result.provenance for result in group},
     )
 
 
@@ -247,7 +294,7 @@ def sections(results: Sequence[Results]) -> list[Section]:
         rows = [
             Row(
                 ["⚠ " * bool(differ[key[1]]) + "† " * bool(seen[key[1]]) + key[1], label(key[2])],
-                marked(key[2], [result.scores.get(key) for result in results]),
+                _with_deviations(key, results),
             )
             for key in suite_keys
         ]
@@ -261,6 +308,15 @@ def sections(results: Sequence[Results]) -> list[Section]:
         chart = [key for key in first_scores(results) if key[0] == suite]
         parts.append(Section(title, source, tables, chart))
     return parts
+
+
+def _with_deviations(key: Key, results: Sequence[Results]) -> list[Cell]:
+    cells = marked(key[2], [result.scores.get(key) for result in results])
+    deviations = [result.deviations.get(key) for result in results]
+    return [
+        cell if by is None else cell._replace(text=f"{cell.text} ± {formatted(key[2], by)}")
+        for cell, by in zip(cells, deviations, strict=True)
+    ]
 
 
 def first_scores(results: Sequence[Results]) -> dict[Key, str]:

@@ -144,7 +144,7 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
     assert (config.initial.model, config.initial.average) == ("exported/x", 0.5)
     assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
     with pytest.raises(UserError, match="starts from a model"):
-        apply_overrides(get_preset("en-es-best"), ["initial.average=0", "initial.model="])
+        apply_overrides(get_preset("best"), ["initial.average=0", "initial.model="])
 
 
 def test_json_round_trip():

@@ -32,7 +32,7 @@ def test_there_is_little_to_choose_from():
     bounds = {
         "commands": 15,
         "flags": 100,
-        "presets": 42,  # goal: 20
+        "presets": 20,
         "public names": 20,
         "packages": 4,  # goal: 3
     }

@@ -34,7 +34,7 @@ def test_settings_shown_are_settings():
         settings = re.findall(r"--set (?!a\.b=)([\w.]+=[\w.,]+)", line)
         if settings and "--import" not in line:  # of kinds that tests of that page have
             # Some settings are valid only together, or only for the preset of their line.
-            (preset,) = re.findall(r"--(?:preset|pair) ([\w-]+)", line)[:1] or ["en-es"]
+            (preset,) = re.findall(r"--preset ([\w-]+)", line)[:1] or ["multi-task"]
             apply_overrides(get_preset(preset), settings)
 
 

@@ -144,7 +144,7 @@ def test_few_minutes_teach_one_layer(gflops, minutes, layers, monkeypatch):
     monkeypatch.setattr(
         resolution, "matmul_gflops", lambda dtype: gflops / 2 ** (dtype == "float32")
     )
-    config = apply_overrides(get_preset("en-es"), [f"training.minutes={minutes}"])
+    config = apply_overrides(get_preset("multi-task"), [f"training.minutes={minutes}"])
     assert fit_to_machine(config)[1] == layers
     deep = apply_overrides(config, ["encoder.num_layers=2"])
     assert fit_to_machine(deep)[1] is None
@@ -181,7 +181,7 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
         scored = f"score\tsentence1\tsentence2\n5\t{language} a\t{language} b\n1\tc\td\n"
         (data / "similarity" / f"s.{language}.tsv").write_text(scored)
     inference = {}
-    for preset in PRESETS:
+    for preset in (*PRESETS, "infersent-mt", "infersent-td", "infersent-mt-td"):
         # A model to start from has its vocabulary, so that nothing but the tasks decides what is
         # read.
         settings = ["data.targets=es", "initial.model=exported/any"]
@@ -205,6 +205,6 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
         assert inference[preset] == sorted(languages for kind, languages in read if kind == "nli")
     # Rücklé et al. 2018, sec. 5.1: MT learns inference in each language, TD translations, MT+TD
     # both.
-    assert inference["en-es"] == inference["infersent"] == ["en"]
+    assert inference["multi-task"] == inference["infersent"] == ["en"]
     assert inference["infersent-mt"] == inference["infersent-mt-td"] == ["en", "es"]
     assert inference["infersent-td"] == []

@@ -1,6 +1,7 @@
 """Presets: their tasks, and that each trains on the sample corpus, with few and narrow layers."""
 
 import itertools
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from testing import AtOnce
 
 from training.preset_lines import name_of_run
 from xling_tf.corpora.folder import SAMPLE_FOLDER
-from xling_tf.presets import get_preset
+from xling_tf.presets import FORMER_NAMES, get_preset, with_languages
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation
 from xling_tf.trainer.experiment import Run, plan_tasks, run_experiment
@@ -43,17 +44,18 @@ def added_tasks(target):
     ]
 
 
-def tasks_of(name):
-    preset = get_preset(name)
+def tasks_of(name, target="es"):
+    preset = with_languages(get_preset(name), "en", (target,))
     return [task.name for task in plan_tasks(preset, preset.data)]
 
 
 def test_every_pair_has_the_six_tasks_a_baseline_and_the_literal_recipe():
     # 2019, sec. 2.2: "six total tasks are used in training, as the first two tasks are mirrored".
     for target in ("es", "fr", "de", "zh"):
-        assert tasks_of(f"en-{target}") == [*six_tasks(target), *added_tasks(target)]
-        assert tasks_of(f"paper-en-{target}") == six_tasks(target)
-        assert tasks_of(f"translation-ranking-en-{target}") == [f"translation_ranking_en-{target}"]
+        assert tasks_of("multi-task", target) == [*six_tasks(target), *added_tasks(target)]
+        assert tasks_of("paper", target) == six_tasks(target)
+        ranking = f"translation_ranking_en-{target}"
+        assert tasks_of("translation-ranking", target) == [ranking]
     for name, left_out in {
         "no-snli": ["inference"],
         "no-wiki": ["quick_thought_en", "quick_thought_es"],
@@ -64,17 +66,39 @@ def test_every_pair_has_the_six_tasks_a_baseline_and_the_literal_recipe():
         assert found == [task for task in six_tasks("es") if task not in left_out]
 
 
-def test_another_language_of_a_preset_is_in_the_name_of_the_run():
-    names = {"translation-ranking-en-es": "translation-ranking-en-fr", "no-snli": "no-snli-en-fr"}
-    for preset, name in names.items():
-        config = apply_overrides(get_preset(preset), ["data.targets=fr"])
-        assert name_of_run(preset, config) == name
+REGULARIZERS = {
+    "similarity": ("similarity", 1.0),
+    "contrastive": ("contrastive", 1.0),
+    "weight-decay": ("weight_decay", 5e-5),
+    "no-similarity": ("none", 0.0),
+}
+
+
+def test_a_name_of_the_last_version_means_what_it_meant_then():
+    assert len(FORMER_NAMES) == 31
+    # Runs and exports keep the names that scripts have.
+    assert {name: name_of_run(name, get_preset(name)) for name in FORMER_NAMES} == dict(
+        zip(FORMER_NAMES, FORMER_NAMES, strict=True)
+    )
+    static = get_preset("static")
+    for target in ("es", "fr", "de", "zh"):
+        data = replace(static.data, targets=(target,))
+        assert get_preset(f"en-{target}-static") == replace(static, data=data)
+    data = replace(static.data, targets=("es", "fr", "de", "zh"), sampling_temperature=5.0)
+    tokenizer = replace(static.tokenizer, num_oov_buckets=1)
+    assert get_preset("multilingual-static") == replace(static, data=data, tokenizer=tokenizer)
+    for name, values in REGULARIZERS.items():
+        task = get_preset(f"seq2seq-{name}").task("translation")
+        assert (task.regularizer, task.alpha) == values
+    for name, task in {"td": "translation_detection", "mt-td": "inference_and_detection"}.items():
+        trained = get_preset(f"infersent-{name}").active_tasks
+        assert {key: each.examples_per_batch for key, each in trained.items()} == {task: 64}
 
 
 def test_the_literal_recipe_cycles_through_its_tasks():
     # 2019, sec. 3.2: "cycling through the different tasks [...] and performing an optimization step
     # for a single task"
-    paper = get_preset("paper-en-es")
+    paper = get_preset("paper")
     tasks = plan_tasks(paper, paper.data)
     assert make_schedule(tasks, {task.name: 1 for task in tasks}, paper).cycle == tuple(
         six_tasks("es")
@@ -134,16 +158,31 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
     ("name", "settings"),
     [
         # Without what the sample lacks, and the phase whose encoder is a part of the whole one.
-        ("en-es", [*NARROW, *SHALLOW, "tasks.distillation.weight=0", "training.bow_share=0"]),
+        ("multi-task", [*NARROW, *SHALLOW, "tasks.distillation.weight=0", "training.bow_share=0"]),
         ("multilingual", [*NARROW, "encoder.num_filters=4", "tokenizer.num_pieces=700"]),
-        ("seq2seq-contrastive", [*NARROW, "initial.vectors=bivcd:8"]),
-        ("infersent-mt-td", [*NARROW, "encoder.intermediate_dim=4", "initial.vectors=bivcd:8"]),
         (
-            "multilingual-best",
+            "seq2seq",
             [
-                "initial.model={start}",
-                "tasks.distillation.teacher={start}",
-                "data.targets=es,de",
+                *(*NARROW, "initial.vectors=bivcd:8"),
+                "tasks.translation.regularizer=contrastive",
+            ],
+        ),
+        (
+            "infersent",
+            [
+                *(*NARROW, "encoder.intermediate_dim=4", "initial.vectors=bivcd:8"),
+                *("tasks.inference.weight=0", "tasks.inference_and_detection.weight=1"),
+            ],
+        ),
+        (
+            "best",
+            [
+                *(
+                    "initial.model={start}",
+                    "tasks.distillation.teacher={start}",
+                    "data.targets=es,de",
+                    "data.sampling_temperature=5",
+                ),
                 "tasks.question_answering.miner={start}",
             ],
         ),

@@ -3,6 +3,8 @@
 import inspect
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import asdict
 
@@ -25,7 +27,9 @@ from xling_tf.trainer.experiment import Run
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--preset=en-xx", ["preset", "en-es", "paper-en-es", "smoke", "'en-xx'"]),
+        ("--preset=en-xx", ["preset", "multi-task", "infersent", "smoke", "'en-xx'"]),
+        ("--pair=en-es-fr", ["--pair", "en-es", "'en-es-fr'", "--target"]),
+        ("--pair=en-en", ["data.targets", "en"]),
         ("--set=tokenizer.max_token=3", ["tokenizer.max_token", "max_tokens"]),
         ("--piar=smoke", ["piar", "pair"]),
         ("--data=nowhere", ["nowhere", "docs/data.md"]),
@@ -39,9 +43,7 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, t
 
 
 def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
-    shown = run_program(
-        tmp_path, "training/main.py", "--show=multilingual-e5-best"
-    ).output.splitlines()
+    shown = run_program(tmp_path, "training/main.py", "--show=e5-best").output.splitlines()
     assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
     # The starting model's.
     assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)
@@ -57,11 +59,54 @@ def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
 )
 def test_a_limit_on_the_command_line_leaves_the_other_one(given, minutes, steps):
     code = (
-        "import sys, main; main.flags.FLAGS(sys.argv); c = main._config().training; "
+        "import sys, main; main.flags.FLAGS(sys.argv); c = main._experiment()[1].training; "
         "print(c.minutes, c.steps)"
     )
-    done = run_python(ROOT / "training", "-c", code, "--preset=multilingual-best", *given)
+    done = run_python(ROOT / "training", "-c", code, "--preset=best", *given)
     assert [float(number) for number in done.output.split()] == [minutes, steps]
+
+
+NAMES = """
+import main, sys
+for words in sys.stdin.read().splitlines():
+    main.flags.FLAGS.unparse_flags()
+    main.flags.FLAGS(["main.py", *words.split()])
+    name, config = main._experiment()
+    data, training = config.data, config.training
+    print(name, data.source, ",".join(data.targets), data.sampling_temperature, training.seed)
+"""
+
+
+def test_flags_name_languages_and_the_run_is_named_by_them(tmp_path):
+    expected = {
+        "": "en-es en es 0.0 1",
+        "--pair en-es": "en-es en es 0.0 1",
+        "--pair fr-pt_BR --preset static": "fr-pt_BR-static fr pt_BR 0.0 1",
+        "--source en --target es,fr,de,zh": "many en es,fr,de,zh 5.0 1",
+        "--preset best --target es,fr": "multilingual-best-en-es-fr en es,fr 5.0 1",
+        "--preset static --target all": "multilingual-static-en-all en all 5.0 1",
+        "--preset no-snli --target fr": "no-snli-en-fr en fr 0.0 1",
+        # Of all languages to begin with: it keeps its temperature.
+        "--preset seq2seq --target es,fr": "seq2seq-en-es-fr en es,fr 0.0 1",
+        "--preset e5-best": "multilingual-e5-best en es,fr,de,zh 5.0 1",
+        "--preset e5-best --pair en-de": "en-de-e5-best en de 5.0 1",
+        "--pair en-es --seed 1": "en-es en es 0.0 1",
+        "--preset paper --pair en-de --seed 2": "paper-en-de-seed-2 en de 0.0 2",
+        # Names of the last version, also as --pair.
+        "--preset en-fr-static": "en-fr-static en fr 0.0 1",
+        "--pair multilingual-static": "multilingual-static en es,fr,de,zh 5.0 1",
+        "--preset infersent-td --set data.targets=de": "infersent-td-en-de en de 0.0 1",
+        "--pair no-wiki": "no-wiki en es 0.0 1",
+    }
+    command = [sys.executable, "-c", NAMES]
+    done = subprocess.run(
+        command, cwd=ROOT / "training", input="\n".join(expected), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert dict(zip(expected, done.stdout.splitlines(), strict=True)) == expected
+    # One line for each old name.
+    assert done.stderr.count("--preset static --pair en-fr") == 1
+    assert done.stderr.count("--preset static --target es,fr,de,zh") == 1
 
 
 def defaults(function):

@@ -140,6 +140,46 @@ def test_results_that_do_not_compare_are_marked(tmp_path):
     assert (table.rows[0].names[0], table.notes) == ("⚠ stsb.en.dev", [f"⚠ stsb.en.dev: {warning}"])
 
 
+def training(seed, score, **settings):
+    values = {"retrieval/en-es/all": {"en-es/precision_at_1": score, "num_queries": 5000}}
+    config = {"description": f"{seed}", "training": {"seed": seed}, **settings}
+    corpora = {"parallel/x.en-es": 100}
+    return {"steps": 9, "minutes": 1.5, "scores": values, "config": config, "corpora": corpora}
+
+
+def test_runs_that_differ_in_their_seed_alone_are_one_model(tmp_path):
+    runs = {
+        "en-es": training(1, 0.97),
+        "en-es-seed-2": training(2, 0.98),
+        "again": training(2, 0.5),  # the same seed once more is another model
+        "third": training(3, 0.96),
+        "other": training(4, 0.9, encoder={"num_layers": 1}),
+        "elsewhere": training(5, 0.9) | {"corpora": {"parallel/x.en-es": 99}},
+    }
+    for name, content in runs.items():
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, content, "results")
+    read = report.read_results([tmp_path / name / "results.json" for name in runs])
+    read = report.over_seeds(read)
+    assert [r.name for r in read] == ["en-es (3 seeds)", "again", "other", "elsewhere"]
+    # The deviations of 96, 97 and 98 from their mean are -1, 0 and 1: sqrt(2 / 2) = 1.
+    key = "retrieval.en-es.all", "en-es, P@1"
+    assert cells(read, "training", *key)[0] == ("97.0 ± 1.0", True)
+    assert [text for text, _ in cells(read, "training", *key)[1:]] == ["50.0", "90.0", "90.0"]
+
+
+def test_evaluations_of_seeds_are_one_model_if_data_and_protocol_are_the_same(tmp_path):
+    made = []
+    for name, score in (("mine", 0.7), ("mine-seed-2", 0.8), ("mine-seed-3", 0.9)):
+        made.append(results(name))
+        made[-1]["scores"]["sts"]["stsb.en.dev"]["pearson_angular"] = score
+    made[2]["datasets"]["sts"]["stsb.en.dev"]["protocol"]["similarity"] = "cosine"
+    read = report.over_seeds(report.read_results([write(tmp_path, content) for content in made]))
+    assert [result.name for result in read] == ["mine (2 seeds)", "mine-seed-3"]
+    # The deviations of 0.7 and 0.8 from their mean are 0.05: sqrt(2 * 0.05 ** 2 / 1) = 0.0707.
+    assert cells(read, STS, "⚠ stsb.en.dev", "Pearson")[0] == ("0.750 ± 0.071", False)
+
+
 def test_trainings_stand_side_by_side(tmp_path):
     scores = {"retrieval/en-es/all": {"en-es/precision_at_1": 0.981, "num_queries": 5000}}
     training = {"steps": 1200, "minutes": 12.26, "scores": scores}

@@ -1,7 +1,8 @@
 """Trains a cross-lingual sentence encoder, exports and scores it.
 
-    python training/main.py --preset en-es
-    python training/main.py --preset en-es --data my_corpora --minutes 60
+    python training/main.py --pair en-es
+    python training/main.py --pair en-es --data my_corpora --minutes 60
+    python training/main.py --preset static --source en --target es,fr,de,zh
 
 The same command continues a training that was stopped or killed.
 """
@@ -18,7 +19,7 @@ from typing import Any
 # A bare checkout is enough: the package need not be installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from absl import flags
+from absl import flags, logging
 
 from training.curves import write_curves
 from training.preset_lines import name_of_run, setting_lines
@@ -26,13 +27,24 @@ from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
-from xling_tf.presets import E5, PRESETS, PUBLISHED, get_preset
+from xling_tf.presets import (
+    E5,
+    FORMER_NAMES,
+    PRESETS,
+    PUBLISHED,
+    get_preset,
+    with_languages,
+)
 from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.settings import apply_overrides, to_dict
 
-_PRESET = flags.DEFINE_string("preset", "en-es", "What to train; --list names the presets.")
-flags.DEFINE_alias("pair", "preset")
+_PRESET = flags.DEFINE_string("preset", "multi-task", "What to train; --list names the presets.")
+_PAIR = flags.DEFINE_string("pair", None, "Languages, such as en-es; or --source and --target.")
+_SOURCE = flags.DEFINE_string("source", None, "Source language; default the preset's, en.")
+_TARGET = flags.DEFINE_list(
+    "target", None, "Target language, or several: es,fr; or all, those of the data."
+)
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora; without it, the preset's default corpora."
 )
@@ -43,11 +55,14 @@ _MINUTES = flags.DEFINE_float(
 _STEPS = flags.DEFINE_integer(
     "steps", None, "Most steps of training; 0 for no limit.", lower_bound=0
 )
+_SEED = flags.DEFINE_integer(
+    "seed", None, "Random seed; the run's name ends in that of another than 1.", lower_bound=0
+)
 _RUN_DIR = flags.DEFINE_string(
-    "run_dir", None, "Folder of checkpoints and logs; default runs/<preset>."
+    "run_dir", None, "Folder of checkpoints and logs; default runs/<name>, as runs/en-es."
 )
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "Folder of the exported model; default exported/<preset>."
+    "output", None, "Folder of the exported model; default exported/<name>, as exported/en-es."
 )
 _INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
 _TEACHER = flags.DEFINE_string(
@@ -85,8 +100,7 @@ def main() -> None:
         print("\n".join(setting_lines(to_dict(get_preset(_SHOW.value)))))
         return
     _keep_freed_memory()
-    config = _config()
-    name = name_of_run(_PRESET.value, config)
+    name, config = _experiment()
     run_dir = Path(_RUN_DIR.value or f"runs/{name}")
     if config.initial.model and not run_dir.exists():  # a run that goes on has a copy
         _require_start(config.initial.model)
@@ -114,9 +128,17 @@ def _keep_freed_memory() -> None:
             mallopt(parameter, value)
 
 
-def _config() -> ExperimentConfig:
-    """Returns the preset with its overrides; reports mistakes before TensorFlow's slow start."""
-    preset = get_preset(_PRESET.value)
+def _experiment() -> tuple[str, ExperimentConfig]:
+    """Returns the run's name and the preset with its languages and overrides.
+
+    It reports mistakes before TensorFlow starts, which is slow.
+    """
+    name, languages = _named()
+    preset = get_preset(name)
+    if languages:
+        preset = with_languages(
+            preset, languages[0] or preset.data.source, languages[1] or preset.data.targets
+        )
     if _DATA.value is not None:
         require_data_folder(Path(_DATA.value))
     settings = []
@@ -128,10 +150,43 @@ def _config() -> ExperimentConfig:
         settings.append(f"tasks.distillation.weight={weight}")
     settings += _SET.value
     # Each replaces one of the preset's two limits: more steps than a preset has may hurt.
-    for limit, value in (("minutes", _MINUTES.value), ("steps", _STEPS.value)):
+    for setting, value in (
+        ("minutes", _MINUTES.value),
+        ("steps", _STEPS.value),
+        ("seed", _SEED.value),
+    ):
         if value is not None:
-            settings.append(f"training.{limit}={value}")
-    return apply_overrides(preset, settings)
+            settings.append(f"training.{setting}={value}")
+    config = apply_overrides(preset, settings)
+    run_name = name_of_run(name, config)
+    if _SEED.value not in (None, preset.training.seed):
+        run_name += f"-seed-{_SEED.value}"
+    return run_name, config
+
+
+def _named() -> tuple[str, tuple[str, tuple[str, ...]] | None]:
+    """Returns the preset's name, and source and targets ("" and () where a flag is not given)."""
+    name, pair = _PRESET.value, _PAIR.value
+    source, targets = _SOURCE.value or "", tuple(_TARGET.value or ())
+    # In the last version, --pair and --preset were the same flag.
+    is_name = pair in PRESETS or pair in FORMER_NAMES
+    if pair and is_name and pair != "-".join(get_preset(pair).data.languages):
+        name, pair = pair, None
+        logging.warning("--pair %s is now --preset %s: --pair names languages", name, name)
+    if name in FORMER_NAMES and name not in PRESETS:
+        now = FORMER_NAMES[name].flags
+        logging.warning("--preset %s is now %s; the old name goes with the next version", name, now)
+    if not pair:
+        return name, (source, targets) if source or targets else None
+    if source or targets:
+        raise UserError("--pair names both languages: leave out --source and --target")
+    codes = pair.split("-")
+    if len(codes) != 2:
+        raise UserError(
+            f"--pair must be two languages, such as en-es, got {pair!r}; "
+            "--source en --target es,fr names more, and --preset what to train"
+        )
+    return name, (codes[0], (codes[1],))
 
 
 def _require_start(model: str) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from xling_tf.config import ExperimentConfig
-from xling_tf.presets import get_preset
+from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
+from xling_tf.presets import FORMER_NAMES, MANY, get_preset
 from xling_tf.settings import BY_KIND, NONE
 
 
@@ -30,20 +30,35 @@ def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}={str(value).lower() if isinstance(value, bool) else value}"
 
 
+# What runs of these presets are called, for a pair of languages and for several.
+_NAMES = {
+    "multi-task": ("{}", "many"),
+    "static": ("{}-static", "multilingual-static"),
+    "best": ("{}-best", "multilingual-best"),
+    "e5-best": ("{}-e5-best", "multilingual-e5-best"),
+    "translation-ranking": ("translation-ranking-{}", "translation-ranking-many"),
+    "paper": ("paper-{}", "paper-many"),
+}
+
+
 def name_of_run(preset: str, config: ExperimentConfig) -> str:
-    """Returns a name for a run: the preset's, with the run's languages if they differ from the
-    preset's.
+    """Returns a name for a run, of its preset and languages.
 
     Example:
         >>> from dataclasses import replace
         >>> from xling_tf.config import DataConfig
-        >>> config = replace(get_preset("en-es"), data=DataConfig(targets=("it",)))
-        >>> name_of_run("en-es", config), name_of_run("many", config)
-        ('en-it', 'many-en-it')
+        >>> config = replace(get_preset("static"), data=DataConfig(targets=("it",)))
+        >>> [name_of_run(preset, config) for preset in ("multi-task", "static", "no-snli", "p-mean")]
+        ['en-it', 'en-it-static', 'no-snli-en-it', 'p-mean-en-it']
     """
-    default, languages = (
-        "-".join(data.languages) for data in (get_preset(preset).data, config.data)
-    )
-    if languages == default:
-        return preset
-    return preset.replace(default, languages) if default in preset else f"{preset}-{languages}"
+    targets, languages = config.data.targets, "-".join(config.data.languages)
+    if preset in FORMER_NAMES and FORMER_NAMES[preset].preset in _NAMES:
+        preset = FORMER_NAMES[preset].preset
+    if preset in _NAMES:
+        for_pair, preset = _NAMES[preset]
+        if len(targets) == 1 and targets != (ALL_LANGUAGES,):
+            return for_pair.format(languages)
+        usual = "-".join(("en", *MANY))
+    else:
+        usual = "-".join(get_preset(preset).data.languages)
+    return preset if languages == usual else f"{preset}-{languages}"

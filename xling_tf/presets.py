@@ -1,8 +1,11 @@
-"""Presets: experiments by name."""
+"""Presets: experiments by name, for any languages.
+
+A preset has the languages that it was measured with; `with_languages` names others.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from xling_tf.config import (
     ALL_LANGUAGES,
@@ -26,6 +29,7 @@ from xling_tf.config import (
     TranslationRankingConfig,
     WordsConfig,
 )
+from xling_tf.settings import apply_overrides
 
 # How often corpora are drawn from relative to their size. A general encoder is for everyday
 # sentences, but most of the texts are from manuals and menus, which repeat themselves.
@@ -49,7 +53,9 @@ _EVERYDAY_WEIGHTS = {**CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_
 PUBLISHED, E5 = "exported/use-multilingual", "exported/multilingual-e5-small"
 
 # The pairs of the paper (2019, sec. 3), each with English.
-_TARGETS = ("es", "fr", "de", "zh")
+MANY = ("es", "fr", "de", "zh")
+# Of presets for a pair, if they are given several (Arivazhagan et al. 2019, sec. 4.2).
+_TEMPERATURE = 5.0
 
 _OPTIMIZER = OptimizerConfig(
     name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.1, decay="linear"
@@ -59,6 +65,7 @@ _OPTIMIZER = OptimizerConfig(
 # for it in the task's own layers. The classifier of inference learns at four times the encoder's
 # rate.
 _RECIPE = ExperimentConfig(
+    description="the paper's six tasks and more, in minutes on 2 cores",
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
     tokenizer=WordsConfig(lowercase=True, min_word_count=3, common_words=30_000),
     encoder=TransformerConfig(num_layers=None, norm_first=True, bow_residual=True),
@@ -89,6 +96,7 @@ _RECIPE = ExperimentConfig(
 # The first phase of the recipe alone.
 _STATIC = replace(
     _RECIPE,
+    description="the average of words, for speed",
     encoder=StaticConfig(),
     similarity=replace(_RECIPE.similarity, matryoshka_dims=(64, 128, 256)),
     tasks={
@@ -106,6 +114,7 @@ _STATIC = replace(
 # Without a teacher, words that the corpora lack would keep their random vectors.
 _RANKING = replace(
     _RECIPE,
+    description="the paper's baseline: translation ranking alone; mines hard negatives",
     tokenizer=WordsConfig(lowercase=True, min_word_count=3),
     tasks={"translation_ranking": _RECIPE.task("translation_ranking")},
     optimizer=_OPTIMIZER,
@@ -117,6 +126,10 @@ _RANKING = replace(
 # per step, and does not say how its six tasks share the cycle. Here each has one step in six:
 # translation, replies in both languages, neighbours in both languages, and inference.
 _PAPER = ExperimentConfig(
+    description=(
+        "the literal recipe (2019, sec. 3.2): SGD, 30 million steps; "
+        "trained on dot products, exported at unit length and so ranked by cosine"
+    ),
     data=DataConfig(equal_batches=True),
     tasks={
         "translation_ranking": TranslationRankingConfig(hard_negatives=5),
@@ -162,7 +175,7 @@ _MULTILINGUAL = replace(
     data=DataConfig(
         targets=(ALL_LANGUAGES,),
         all_pairs=True,
-        sampling_temperature=5.0,
+        sampling_temperature=_TEMPERATURE,
         corpus_weights=CORPUS_WEIGHTS,
     ),
     tokenizer=SentencePieceConfig(num_pieces=128_000, max_tokens=256, sentence_marks=True),
@@ -200,6 +213,7 @@ _MULTILINGUAL_LARGE = replace(
 # data have any, teach semantic similarity.
 _BEST = replace(
     _RECIPE,
+    description="the published multilingual CNN, trained further",
     tokenizer=None,
     encoder=None,
     initial=InitialConfig(model=PUBLISHED, average=0.25),
@@ -224,7 +238,7 @@ _E5 = replace(
     _BEST,
     description="multilingual-e5-small, trained further in five languages",
     # Its weights are for everyday sentences: the model already tells long ones of manuals apart.
-    data=replace(_BEST.data, targets=_TARGETS, sampling_temperature=5.0),
+    data=replace(_BEST.data, targets=MANY, sampling_temperature=_TEMPERATURE),
     initial=InitialConfig(model=E5),
     similarity=SimilarityConfig(normalize=True, scale=50.0, margin=0.03, bidirectional=True),
     tasks={
@@ -251,97 +265,140 @@ def _variant(
     return replace(preset, description=description, tasks=tasks, **changed)
 
 
-# Arivazhagan et al. 2019, sec. 4.2
-_MANY = {"targets": _TARGETS, "sampling_temperature": 5.0}
+_YU_2018, _RUECKLE_2018 = "xling_tf.baselines.yu2018", "xling_tf.baselines.rueckle2018"
 
-
-def _pairs(name: str, preset: ExperimentConfig, description: str) -> dict[str, ExperimentConfig]:
-    """Makes a preset for each target, whose code replaces "{}" in the name."""
-    return {
-        name.format(code): _variant(preset, description, data={"targets": (code,)})
-        for code in _TARGETS
-    }
-
-
-_PRESETS: dict[str, Any] = {
-    **_pairs("en-{}", _RECIPE, "the paper's six tasks and more, in minutes on 2 cores"),
-    **_pairs("en-{}-static", _STATIC, "the average of words, for speed"),
-    # For `export --to wheel`, whose client computes no hashes of words.
-    "multilingual-static": _variant(
-        _STATIC,
-        "the average of words for English, Spanish, French, German and Chinese in one model",
-        data=_MANY,
-        tokenizer={"num_oov_buckets": 1},
-    ),
-    "many": _variant(
-        _RECIPE,
-        "English, Spanish, French, German and Chinese in one model (2019, footnote 1)",
-        data=_MANY,
-    ),
-    **_pairs(
-        "translation-ranking-en-{}",
-        _RANKING,
-        "the paper's baseline: translation ranking alone; mines hard negatives",
-    ),
-    # Variants of en-es; data.targets names another language.
-    "no-snli": _variant(
-        _RECIPE, "en-* without inference (2018, table 7)", tasks={"inference": None}
-    ),
-    "no-wiki": _variant(
-        _RECIPE, "en-* without quick thought (2018, table 7)", tasks={"quick_thought": None}
-    ),
-    "no-target-native": _variant(
-        _RECIPE,
-        "en-* without tasks in the target language alone (2018, tables 7 and 8)",
-        tasks={
-            name: replace(_RECIPE.task(name), in_targets=False)
-            for name in ("response_prediction", "quick_thought")
-        },
-    ),
-    "word-only": _variant(
-        _RECIPE,
-        "en-* on words without their n-grams (2019, sec. 5.1)",
-        tokenizer={"ngram_sizes": ()},
-    ),
-    "sentencepiece": replace(
-        _RECIPE,
-        description="en-* on SentencePiece's pieces (2019, sec. 5.1)",
-        tokenizer=SentencePieceConfig(lowercase=True),
-    ),
-    **_pairs(
-        "paper-en-{}",
-        _PAPER,
-        "the literal recipe (2019, sec. 3.2): SGD, 30 million steps; "
-        "trained on dot products, exported at unit length and so ranked by cosine",
-    ),
-    **_pairs("en-{}-best", _BEST, "the published multilingual CNN, trained further"),
-    "multilingual-best": _variant(
-        _BEST, "en-*-best for English, Spanish, French, German and Chinese in one model", data=_MANY
-    ),
-    "multilingual-e5-best": _E5,
-    "multilingual": _MULTILINGUAL,
-    "multilingual-large": _MULTILINGUAL_LARGE,
-    # The paper exports its large model with the layers for questions and answers, as every preset
-    # here does, and expects the two to diverge (sec. 4.2 and footnote 10).
-    "multilingual-qa": _variant(
-        _MULTILINGUAL_LARGE,
-        "multilingual-large, trained more for questions and answers (Yang, sec. 4.2)",
-        tasks={"question_answering": QuestionAnsweringConfig(weight=2, examples_per_batch=128)},
-    ),
-    "smoke": _SMOKE,
-    **{
-        f"seq2seq-{name}": f"xling_tf.baselines.yu2018:{name.replace('-', '_').upper()}"
-        for name in ("similarity", "contrastive", "weight-decay", "no-similarity")
+PRESETS = Registry(
+    "preset",
+    "preset",
+    {
+        "multi-task": _RECIPE,
+        "static": _STATIC,
+        "best": _BEST,
+        "e5-best": _E5,
+        "translation-ranking": _RANKING,
+        "no-snli": _variant(
+            _RECIPE, "multi-task without inference (2018, table 7)", tasks={"inference": None}
+        ),
+        "no-wiki": _variant(
+            _RECIPE,
+            "multi-task without quick thought (2018, table 7)",
+            tasks={"quick_thought": None},
+        ),
+        "no-target-native": _variant(
+            _RECIPE,
+            "multi-task without tasks in the target language alone (2018, tables 7 and 8)",
+            tasks={
+                name: replace(_RECIPE.task(name), in_targets=False)
+                for name in ("response_prediction", "quick_thought")
+            },
+        ),
+        "word-only": _variant(
+            _RECIPE,
+            "multi-task on words without their n-grams (2019, sec. 5.1)",
+            tokenizer={"ngram_sizes": ()},
+        ),
+        "sentencepiece": replace(
+            _RECIPE,
+            description="multi-task on SentencePiece's pieces (2019, sec. 5.1)",
+            tokenizer=SentencePieceConfig(lowercase=True),
+        ),
+        "paper": _PAPER,
+        "multilingual": _MULTILINGUAL,
+        "multilingual-large": _MULTILINGUAL_LARGE,
+        # The paper exports its large model with the layers for questions and answers, as every
+        # preset here does, and expects the two to diverge (sec. 4.2 and footnote 10).
+        "multilingual-qa": _variant(
+            _MULTILINGUAL_LARGE,
+            "multilingual-large, trained more for questions and answers (Yang, sec. 4.2)",
+            tasks={"question_answering": QuestionAnsweringConfig(weight=2, examples_per_batch=128)},
+        ),
+        "seq2seq": f"{_YU_2018}:SEQ2SEQ",
+        "p-mean": f"{_RUECKLE_2018}:P_MEAN",
+        "infersent": f"{_RUECKLE_2018}:INFERSENT",
+        "smoke": _SMOKE,
     },
+)
+
+
+class FormerName(NamedTuple):
+    """What a preset's name of the last version means now."""
+
+    preset: str
+    targets: tuple[str, ...] = ()  # () for those of the preset
+    settings: tuple[str, ...] = ()
+
+    @property
+    def flags(self) -> str:
+        """The flags of a training that mean the same."""
+        words = [] if self.preset == "multi-task" else [f"--preset {self.preset}"]
+        if self.targets:
+            targets = ",".join(self.targets)
+            words.append(f"--target {targets}" if "," in targets else f"--pair en-{targets}")
+        return " ".join([*words, *(f"--set {setting}" for setting in self.settings)])
+
+
+_DETECTION = "tasks.translation_detection", "tasks.inference_and_detection"
+FORMER_NAMES: Mapping[str, FormerName] = {
     **{
-        name: f"xling_tf.baselines.rueckle2018:{name.replace('-', '_').upper()}"
-        for name in ("p-mean", "infersent", "infersent-mt", "infersent-td", "infersent-mt-td")
+        name.format(code): FormerName(preset, (code,))
+        for name, preset in {
+            "en-{}": "multi-task",
+            "en-{}-static": "static",
+            "en-{}-best": "best",
+            "translation-ranking-en-{}": "translation-ranking",
+            "paper-en-{}": "paper",
+        }.items()
+        for code in MANY
+    },
+    "many": FormerName("multi-task", MANY),
+    "multilingual-static": FormerName("static", MANY, ("tokenizer.num_oov_buckets=1",)),
+    "multilingual-best": FormerName("best", MANY),
+    "multilingual-e5-best": FormerName("e5-best"),
+    "seq2seq-similarity": FormerName("seq2seq"),
+    **{
+        f"seq2seq-{name}": FormerName(
+            "seq2seq",
+            settings=(f"tasks.translation.regularizer={regularizer}", *alpha),
+        )
+        for name, regularizer, *alpha in (
+            ("contrastive", "contrastive"),
+            ("weight-decay", "weight_decay", "tasks.translation.alpha=5e-5"),
+            ("no-similarity", "none", "tasks.translation.alpha=0"),
+        )
+    },
+    "infersent-mt": FormerName("infersent", settings=("tasks.inference.in_targets=true",)),
+    **{
+        f"infersent-{name}": FormerName(
+            "infersent",
+            settings=(
+                "tasks.inference.weight=0",
+                f"{task}.weight=1",
+                f"{task}.examples_per_batch=64",
+            ),
+        )
+        for name, task in zip(("td", "mt-td"), _DETECTION, strict=True)
     },
 }
-PRESETS = Registry("preset", "preset", _PRESETS)
 
 
 def get_preset(name: str) -> ExperimentConfig:
-    """Returns a preset by its name; an unknown one raises a `UserError`."""
-    preset: ExperimentConfig = PRESETS[name]
-    return preset
+    """Returns a preset by its name, or by a former one; an unknown name raises a `UserError`."""
+    if name in PRESETS or name not in FORMER_NAMES:
+        preset: ExperimentConfig = PRESETS[name]
+        return preset
+    former = FORMER_NAMES[name]
+    preset = PRESETS[former.preset]
+    if former.targets:
+        preset = with_languages(preset, preset.data.source, former.targets)
+    return apply_overrides(preset, former.settings)
+
+
+def with_languages(
+    preset: ExperimentConfig, source: str, targets: tuple[str, ...]
+) -> ExperimentConfig:
+    """Returns a preset for other languages; one for a pair samples several by a temperature."""
+    data, several = preset.data, (ALL_LANGUAGES,)
+    is_for_pair = len(data.targets) == 1 and data.targets != several
+    if is_for_pair and (len(targets) > 1 or targets == several):
+        data = replace(data, sampling_temperature=_TEMPERATURE)
+    return replace(preset, data=replace(data, source=source, targets=targets))

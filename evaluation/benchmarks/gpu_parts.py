@@ -47,10 +47,10 @@ _DTYPES = ("float32", "bfloat16") if _GPUS else ("float32",)
 _PIECES = ("tokenizer.kind=sentencepiece", "tokenizer.num_pieces=8000", "tokenizer.max_tokens=128")
 # Presets and settings; the last model has the sizes of multilingual-e5-small.
 _MODELS: Mapping[str, tuple[str, ...]] = {
-    "static": ("en-es-static",),
-    "en-es": ("en-es", "encoder.num_layers=3"),
+    "static": ("static",),
+    "en-es": ("multi-task", "encoder.num_layers=3"),
     "cnn": ("multilingual", "data.targets=es", *_PIECES),
-    "bert": ("en-es", "encoder.kind=bert", *_PIECES),
+    "bert": ("multi-task", "encoder.kind=bert", *_PIECES),
 }
 _SECONDS = 3.0 if _GPUS else 0.5  # of a measurement of speed
 

@@ -1,14 +1,14 @@
 """Measures training and encoding beside the machine's matrix products and other libraries, by
 turns.
 
-    python evaluation/benchmarks/speed.py --preset en-es --data DIR
+    python evaluation/benchmarks/speed.py --data DIR
 
 Exported models, on the same sentences:
 
     python evaluation/benchmarks/speed.py --model exported/a,exported/b --texts FILE
 
 And other libraries, whose environment it makes; an import beside its origin, with --preset
-multilingual-e5-best --data DIR also its training:
+e5-best --data DIR also its training:
 
     make peers ARGS="--data DIR"
     make peers ARGS="--model exported/minilm --peer FOLDER --texts FILE"
@@ -51,7 +51,7 @@ from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
 
 _PRESET = flags.DEFINE_string(
-    "preset", "en-es", "Preset, which is trained on translation ranking alone."
+    "preset", "multi-task", "Preset, which is trained on translation ranking alone."
 )
 _STEPS = flags.DEFINE_integer("steps", 30, "Number of measured steps.", lower_bound=2)
 _DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")

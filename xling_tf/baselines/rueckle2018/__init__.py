@@ -14,7 +14,6 @@ from xling_tf.config import (
     InferenceConfig,
     InitialConfig,
     SimilarityConfig,
-    TaskConfig,
     TrainingConfig,
     WordsConfig,
 )
@@ -71,20 +70,4 @@ INFERSENT = ExperimentConfig(
     initial=_VECTORS,
     optimizer=replace(OPTIMIZER, embedding_learning_rate=0.0),
     training=TrainingConfig(minutes=60.0),
-)
-_DETECTION = TaskConfig(examples_per_batch=64)
-INFERSENT_MT = replace(
-    INFERSENT,
-    description="InferSent MT: inference in each language that has it (Rücklé et al. 2018)",
-    tasks={"inference": InferenceConfig(examples_per_batch=64, in_targets=True)},
-)
-INFERSENT_TD = replace(
-    INFERSENT,
-    description="InferSent TD: translations and unrelated sentences (Rücklé et al. 2018)",
-    tasks={"translation_detection": _DETECTION},
-)
-INFERSENT_MT_TD = replace(
-    INFERSENT,
-    description="InferSent MT+TD: both, by one classifier of five classes (Rücklé et al. 2018)",
-    tasks={"inference_and_detection": _DETECTION},
 )
