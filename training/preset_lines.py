@@ -48,8 +48,8 @@ def name_of_run(preset: str, config: ExperimentConfig) -> str:
         >>> from dataclasses import replace
         >>> from xling_tf.config import DataConfig
         >>> config = replace(get_preset("static"), data=DataConfig(targets=("it",)))
-        >>> [name_of_run(preset, config) for preset in ("multi-task", "static", "no-snli", "p-mean")]
-        ['en-it', 'en-it-static', 'no-snli-en-it', 'p-mean-en-it']
+        >>> [name_of_run(preset, config) for preset in ("multi-task", "static", "no-snli")]
+        ['en-it', 'en-it-static', 'no-snli-en-it']
     """
     targets, languages = config.data.targets, "-".join(config.data.languages)
     if preset in FORMER_NAMES and FORMER_NAMES[preset].preset in _NAMES:
