@@ -70,7 +70,7 @@ OPTIMIZER = OptimizerConfig(
 # - The "L2 norm on the encoder weights" is its square, as usual, without the word vectors.
 # - Self-attention has one hop, so that vectors keep the paper's 1024 numbers.
 SEQ2SEQ = ExperimentConfig(
-    description="translation from the vector by LSTMs (Yu et al. 2018), similarity",
+    description="translation from the vector by LSTMs (Yu et al. 2018)",
     data=DataConfig(targets=(ALL_LANGUAGES,), all_pairs=True, corpus_weights=CORPUS_WEIGHTS),
     tokenizer=WordsConfig(max_words=85_000, ngram_sizes=(), num_oov_buckets=1, lowercase=True),
     encoder=LstmConfig(),
