@@ -23,7 +23,7 @@ from absl import flags, logging
 
 from xling_tf.corpora.folder import discover
 from xling_tf.files import replacing_folder, require_writable_folder
-from xling_tf.program import progress, run
+from xling_tf.program import define_languages, progress, run
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
@@ -71,8 +71,7 @@ def fetch_snli(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("source", "en", "Source language.")
-    flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
+    define_languages()
     flags.DEFINE_string(
         "raw", "data/raw", "Folder for the text of the packages, with a folder for each."
     )

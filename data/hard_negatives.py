@@ -27,7 +27,7 @@ from xling_tf.corpora.readers import MINED_FOLDER, mined_path
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.files import read_json_dict, require_writable_folder, write_json
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.program import define_languages, progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
 from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -119,8 +119,7 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
 if __name__ == "__main__":
     flags.DEFINE_string("model", None, "Exported model that measures similarity.", required=True)
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
-    flags.DEFINE_string("source", "en", "Source language.")
-    flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.")
+    define_languages()
     flags.DEFINE_integer(
         "top", NUM_NEGATIVES, "Maximum number of negatives of a pair.", lower_bound=1
     )

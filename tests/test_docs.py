@@ -22,6 +22,7 @@ def test_commands_have_programs_and_their_flags():
             source = (ROOT / program).read_text(encoding="utf-8")
             names = {*re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"', source), "help"}
             names |= {"import"} if "define_import()" in source else set()
+            names |= {"source", "target"} if "define_languages()" in source else set()
             unknown = set(re.findall(r"--(\w+)", rest)) - names
             # prepare_raw.py takes those of Apache Beam, too.
             assert program == "data/prepare_raw.py" or not unknown, (

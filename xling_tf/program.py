@@ -68,12 +68,20 @@ _MODULES = {
 }
 
 
+def define_languages() -> None:
+    """Defines `--source` and `--target` of programs that read corpora."""
+    program = sys.argv[0]  # whose help lists them
+    flags.DEFINE_string("source", "en", "Source language.", module_name=program)
+    flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.", module_name=program)
+
+
 def define_import() -> None:
     """Defines `--import`, whose modules `run` imports before it calls the program."""
     flags.DEFINE_multi_string(
         "import",
         [],
         "Module, here or installed, that registers kinds, presets or suites of yours. Repeatable.",
+        module_name=sys.argv[0],  # the program, whose help lists it
     )
 
 
