@@ -17,16 +17,10 @@ from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import resolution
-from xling_tf.trainer.experiment import (
-    Run,
-    _read_corpora,
-    _trained_on,
-    _with_examples,
-    find_corpora,
-    plan_tasks,
-    run_experiment,
-)
+from xling_tf.trainer.context import Run, find_corpora, plan_tasks, read_corpora
+from xling_tf.trainer.experiment import _with_examples, run_experiment
 from xling_tf.trainer.resolution import Resolved, fit_to_machine
+from xling_tf.trainer.start import trained_on
 
 
 @pytest.fixture
@@ -44,9 +38,9 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run):
-    store = _read_corpora(run, run.config.data, is_chief=True)
+    store = read_corpora(run, run.config.data, is_chief=True)
     tasks = tiny_model(run.config).tasks
-    known = _trained_on(run.config, tasks, store)
+    known = trained_on(run.config, tasks, store)
     for corpus in store.corpora:
         is_used = any(
             (corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks
@@ -57,12 +51,12 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
                 assert share == expected, corpus.title
     names = {corpus.name for corpus in store.corpora}
     weightless = apply_overrides(run.config, [f"data.corpus_weights.{name}=0" for name in names])
-    assert not len(_trained_on(weightless, tasks, store).texts)
+    assert not len(trained_on(weightless, tasks, store).texts)
     # Vectors of words are learnt from translations.
     vectors = apply_overrides(weightless, ["initial.vectors=bivcd:8", "tokenizer.ngram_sizes="])
     parallel = [c.train for c in store.corpora if c.kind == "parallel"]
     pairs = [tuple(record)[:2] for records in parallel for record in records]
-    assert _trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
+    assert trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
 
 
 def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_path):
@@ -71,7 +65,7 @@ def test_contradictions_are_learnt_from_too_and_neutral_sentences_are_not(tmp_pa
     ]
     store = open_store(tmp_path / "store", [corpus_of("nli", pairs, split="train")], accept)
     config = tiny_config("tasks.entailment_ranking.weight=1", "tasks.inference.weight=0")
-    known = _trained_on(config, tiny_model(config).tasks, store)
+    known = trained_on(config, tiny_model(config).tasks, store)
     for label, share in zip(NLI_LABELS, (1, 0, 1), strict=True):
         hypotheses = [
             pair.hypothesis for pair in store.corpora[0].train if pair.hypothesis.startswith(label)
@@ -110,8 +104,8 @@ def test_a_training_needs_a_budget(run):
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
-    store = _read_corpora(run, run.config.data, is_chief=True)
-    run.folder.start(
+    store = read_corpora(run, run.config.data, is_chief=True)
+    run.folder.begin(
         run.config, store.contents(), Resolved(precision="float32", model={}, files={})
     )
     before = content(run.run_dir)
@@ -120,7 +114,7 @@ def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     path.write_text(f"{first}!\n{rest}", encoding="utf-8")
     with pytest.raises(UserError, match=r"everyday\.en-es=320 records, \w+, not 320"):
-        _read_corpora(run, run.config.data, is_chief=True)
+        read_corpora(run, run.config.data, is_chief=True)
     assert content(run.run_dir) == before
 
 

@@ -28,7 +28,8 @@ from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer import experiment
-from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.context import Run
+from xling_tf.trainer.experiment import run_experiment
 
 SAMPLE = Path(__file__).parents[1] / "xling_tf" / "corpora" / "sample"
 INF = float("inf")

@@ -18,7 +18,8 @@ from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.presets import FORMER_NAMES, get_preset, with_languages
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation
-from xling_tf.trainer.experiment import Run, plan_tasks, run_experiment
+from xling_tf.trainer.context import Run, plan_tasks
+from xling_tf.trainer.experiment import run_experiment
 from xling_tf.trainer.loop import Trainer, make_schedule
 
 

@@ -21,7 +21,7 @@ from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.serving.app import ServerConfig
 from xling_tf.serving.batching import BatchingParameters
-from xling_tf.trainer.experiment import Run
+from xling_tf.trainer.context import Run
 
 
 @pytest.mark.parametrize(

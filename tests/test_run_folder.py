@@ -59,7 +59,7 @@ DATA = {"parallel/tatoeba.en-es": 100, "nli/snli.en.train": 7}
 @pytest.fixture
 def run(tmp_path):
     folder = RunFolder(tmp_path)
-    folder.start(REQUEST, DATA, RESOLVED)
+    folder.begin(REQUEST, DATA, RESOLVED)
     return folder
 
 

@@ -20,7 +20,8 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.search.neighbours import cosine_similarity
 from xling_tf.settings import apply_overrides
-from xling_tf.trainer.teacher import Teacher, start_words
+from xling_tf.trainer.start import words_from_teacher
+from xling_tf.trainer.teacher import Teacher
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -124,7 +125,7 @@ def words_of_teacher(model, folder, examples):
     words = model.tokenizer.vocabulary
     teach = random_vectors(dim=DIM)
     teacher = Teacher(Embedder(name="teacher", sentences=teach, checksum="one"), DIM, is_fixed=True)
-    start_words(model, teacher, folder, examples)
+    words_from_teacher(model, teacher, folder, examples)
     table = model.encoder.embedding.words.table.numpy()
     assert not table[len(words) :].any()
     return table[: len(words)] @ model.encoder.input_projection.kernel.numpy(), teach(list(words))

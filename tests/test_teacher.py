@@ -11,7 +11,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import teacher as module
-from xling_tf.trainer.experiment import plan_tasks
+from xling_tf.trainer.context import plan_tasks
 from xling_tf.trainer.input_pipeline import TaskExamples
 from xling_tf.trainer.teacher import Teacher, open_teachers, with_negatives, with_vectors
 
@@ -48,7 +48,7 @@ def make_teacher(encode: Callable[[list[str]], np.ndarray], checksum: str = "one
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Four texts at a time."""
-    monkeypatch.setattr(module, "_CHUNK", 4)
+    monkeypatch.setattr(module, "CHUNK", 4)
 
 
 @pytest.fixture

@@ -25,16 +25,11 @@ from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.search.neighbours import cosine_similarity
 from xling_tf.tasks.base import Anchor
 from xling_tf.trainer.checkpoints import Checkpoints
+from xling_tf.trainer.context import Run
 from xling_tf.trainer.distribution import Workers, make_strategy
-from xling_tf.trainer.experiment import (
-    Run,
-    average_with_start,
-    make_tasks,
-    read_start,
-    run_experiment,
-    start_weights,
-)
+from xling_tf.trainer.experiment import make_tasks, run_experiment
 from xling_tf.trainer.resolution import START, resolve
+from xling_tf.trainer.start import average_with_start, check_init, weights_from_model
 from xling_tf.weights import arrays
 
 
@@ -46,12 +41,12 @@ def start(folder, run_dir, *overrides):
     store = open_store(
         run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept
     )
-    read_start(run)
+    check_init(run)
     resolved = run.folder.resolved() or resolve(config, config.data, store, run_dir)
-    run.folder.start(config, store.contents(), resolved)
+    run.folder.begin(config, store.contents(), resolved)
     model = Model.from_config(resolved.model, resolved.files.__getitem__)
     _, new_heads = make_tasks(config, config.data, model)
-    start_weights(Workers(make_strategy()), run_dir, model, new_heads)
+    weights_from_model(Workers(make_strategy()), run_dir, model, new_heads)
     return model, list(new_heads)
 
 

@@ -16,8 +16,8 @@ from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import experiment
+from xling_tf.trainer.context import Run
 from xling_tf.trainer.distribution import Cluster, Workers, make_strategy, read_cluster
-from xling_tf.trainer.experiment import Run
 
 STEPS = 12
 SETTINGS = (
@@ -85,7 +85,7 @@ def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
     (tmp_path / "run").mkdir()
     run = Run(name="smoke", config=config, run_dir=tmp_path / "run", output=tmp_path / "model")
-    experiment._train(run, config.data, Workers(two_replicas()))
+    experiment._run(run, config.data, Workers(two_replicas()))
     lines = metrics(stages["finished"][0].run_dir)
     for line, other in zip(lines, metrics(tmp_path / "run"), strict=True):
         assert (line["sentences"], line["tokens"]) == (other["sentences"], other["tokens"])

@@ -221,7 +221,8 @@ def _program(name: str, *arguments: str) -> Iterator[None]:
 
 def _run(name: str, config: ExperimentConfig, run_dir: Path) -> dict[str, Any] | None:
     from training.plan import plan
-    from xling_tf.trainer.experiment import Run, run_experiment
+    from xling_tf.trainer.context import Run
+    from xling_tf.trainer.experiment import run_experiment
 
     output = Path(_OUTPUT.value or f"exported/{name}")
     run = Run(

@@ -12,13 +12,8 @@ from xling_tf.files import folder_bytes
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import find_model
-from xling_tf.trainer.experiment import (
-    SCORING_SECONDS,
-    SCORING_SHARE,
-    Run,
-    find_corpora,
-    plan_tasks,
-)
+from xling_tf.trainer.context import Run, find_corpora, plan_tasks
+from xling_tf.trainer.experiment import SCORING_SECONDS, SCORING_SHARE
 from xling_tf.trainer.resolution import resolve
 
 _CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one

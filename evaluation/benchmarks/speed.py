@@ -186,7 +186,8 @@ def _measure_trained() -> dict[str, Any]:
 
 def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> dict[str, Any]:
     """Trains and exports the preset: its steps' sentences, tokens, seconds and precision."""
-    from xling_tf.trainer.experiment import Run, run_experiment
+    from xling_tf.trainer.context import Run
+    from xling_tf.trainer.experiment import run_experiment
     from xling_tf.trainer.fine_tuning import PairCorpus
 
     languages = _SOURCE.value, _TARGET.value

@@ -33,7 +33,8 @@ from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import find_model, is_foreign
 from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.settings import apply_overrides, to_dict
-from xling_tf.trainer.experiment import Run, run_experiment
+from xling_tf.trainer.context import Run
+from xling_tf.trainer.experiment import run_experiment
 
 # A tenth of the pairs is held out, and training needs several pairs to compare.
 _MIN_PAIRS = 8

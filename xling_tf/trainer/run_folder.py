@@ -53,7 +53,7 @@ class RunFolder:
         with self._damage_of(_REQUEST):
             return Resolved(**request["resolved"], files=files)
 
-    def start(self, config: ExperimentConfig, data: Mapping[str, Any], resolved: Resolved) -> None:
+    def begin(self, config: ExperimentConfig, data: Mapping[str, Any], resolved: Resolved) -> None:
         """Saves everything. The request is written last, and marks the run as started."""
         for name, content in resolved.files.items():
             self.write(name, content)

@@ -1,0 +1,143 @@
+"""What a run knows before its model is made: what was asked and decided, its data, its workers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xling_tf.config import TASKS, DataConfig, ExperimentConfig
+from xling_tf.corpora.folder import load_corpora
+from xling_tf.corpora.records import Corpus
+from xling_tf.corpora.store import CorpusStore, open_store, transient_store
+from xling_tf.errors import UserError
+from xling_tf.files import require_writable_folder
+from xling_tf.program import progress
+from xling_tf.savedmodel.module import require_replaceable
+from xling_tf.settings import to_dict
+from xling_tf.tasks.base import Task
+from xling_tf.trainer.distribution import Workers
+from xling_tf.trainer.resolution import Resolved, resolve
+from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.teacher import Teacher, open_teachers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """The arguments of an experiment, the same in all workers of TF_CONFIG; the first uses the
+    folders.
+    """
+
+    name: str  # of the preset
+    config: ExperimentConfig  # the preset with its overrides
+    # Corpora as read, checkpoints, logs and `results.json`; a run that was started there continues.
+    run_dir: Path
+    output: Path  # the exported model
+    data: Path | None = None  # the data folder; None for the preset's default corpora
+    corpora: Sequence[Corpus] | None = None  # in place of those of `data`
+    cache: Path | None = None  # where runs share a teacher's vectors; None for the run folder
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run folder, with the decisions that a restart needs."""
+        return RunFolder(self.run_dir)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """A run, as `open_context` makes it once: nothing here changes until its end."""
+
+    asked: Run
+    config: ExperimentConfig  # that of `asked`
+    data: DataConfig  # with the languages of the data in place of "all"
+    store: CorpusStore  # the corpora
+    resolved: Resolved  # decided by the data and the machine
+    workers: Workers
+    teachers: dict[str, Teacher]  # by name; making the examples takes each out, for its memory
+
+    @property
+    def folder(self) -> RunFolder:
+        """The run folder."""
+        return self.asked.folder
+
+    def teacher_folder(self, teacher: Teacher) -> Path | None:
+        """Returns the cache of a teacher's vectors; None, for a temporary one, beside the chief."""
+        if self.asked.cache and teacher.is_fixed:
+            return self.asked.cache
+        return self.asked.run_dir / "teacher" if self.workers.is_chief else None
+
+
+def require_usable_folders(run: Run) -> None:
+    """Raises a `UserError` now, not after hours of training, if a folder cannot be used."""
+    run_dir = run.run_dir.resolve()
+    if run.output.resolve() in (run_dir, *run_dir.parents):
+        raise UserError(
+            f"the export to {run.output} would replace the run folder, {run.run_dir}; "
+            "give another output or run_dir"
+        )
+    require_replaceable(run.output)
+    names = {path.name for path in run_dir.iterdir()} if run_dir.is_dir() else set()
+    if names and not names & {"lock", "corpora"}:
+        raise UserError(f"{run.run_dir} has files, but none of a run; give another run_dir")
+    require_writable_folder(run.run_dir, "give another run_dir")
+
+
+def open_context(run: Run, data: DataConfig, workers: Workers) -> RunContext:
+    """Opens the teachers and the corpora, and decides vocabulary, sizes and precision."""
+    teachers = open_teachers(plan_tasks(run.config, data), data.source)
+    store = read_corpora(run, data, is_chief=workers.is_chief)
+    checksums = [teacher.system.checksum for teacher in teachers.values()]
+    workers.require_same(
+        {"config": to_dict(run.config), "data": store.contents(), "teachers": checksums}
+    )
+    with progress("deciding on vocabulary and sizes"):
+        resolved = workers.from_chief(
+            lambda: run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
+        )
+    return RunContext(
+        asked=run,
+        config=run.config,
+        data=data,
+        store=store,
+        resolved=resolved,
+        workers=workers,
+        teachers=teachers,
+    )
+
+
+def plan_tasks(config: ExperimentConfig, data: DataConfig) -> list[Task]:
+    """Makes the tasks of a config, without their heads, to ask what they need."""
+    return [
+        task
+        for name in config.active_tasks
+        for task in TASKS.implementation(name).mirrored(name, config, data, {})
+    ]
+
+
+def find_corpora(run: Run, data: DataConfig) -> Sequence[Corpus]:
+    """Returns the corpora that the tasks, and a new tokenizer, learn from."""
+    config, corpora = run.config, run.corpora
+    if corpora is None:
+        tasks = plan_tasks(config, data)
+        with_targets = any(task.kind == "nli" and task.languages != data.source for task in tasks)
+        corpora = load_corpora(
+            run.data,
+            data,
+            with_mined=any(task.hard_negatives for task in tasks),
+            target_inference=with_targets,
+        )
+        kinds = {"parallel", *(task.kind for task in tasks)}
+        if not config.initial.model:  # a tokenizer also learns from texts that no task uses
+            kinds |= {"documents", "conversations", "nli"}
+        corpora = [corpus for corpus in corpora if corpus.kind in kinds]
+    return corpora
+
+
+def read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
+    """Opens the corpora; the chief stores them in its run folder, for restarts."""
+    corpora = find_corpora(run, data)
+    if not is_chief:
+        return transient_store(corpora)
+    return open_store(
+        run.run_dir / "corpora",
+        corpora,
+        lambda store: run.folder.require_same(run.config, store.contents()),
+    )
