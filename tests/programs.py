@@ -19,10 +19,10 @@ PROGRAM = ROOT / "training" / "main.py"
 PEERS = ROOT / ".peers" / "bin" / "python"
 # The one with older packages on top of it, for loaders of exports.
 LOADERS = ROOT / ".peers" / "loaders" / "bin" / "python"
-# Translation ranking alone, in one phase.
+# Translation ranking alone, in one stage.
 ONE_TASK = (
     *(f"tasks.{task}.weight=0" for task in ("response_prediction", "quick_thought", "inference")),
-    "training.bow_share=0",
+    "stages.average.share=0",
 )
 
 

@@ -17,8 +17,8 @@ def make(folder, **more):
 
 
 def save_three(folder):
-    """Checkpoints of steps 10, 20, 30, whose variables hold the step, and an old version's rate."""
-    checkpoints, (vector, number) = make(folder, **{"tables/learning_rate": tf.Variable(0.1)})
+    """Checkpoints of steps 10, 20, 30, whose variables hold the step."""
+    checkpoints, (vector, number) = make(folder)
     for step in (10, 20, 30):
         vector.assign([float(step)] * 50)
         number.assign(step)

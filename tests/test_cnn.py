@@ -49,7 +49,7 @@ def test_a_text_has_one_vector_whatever_its_company_and_each_variable_a_name():
 def test_without_its_convolutions_it_is_an_average_of_words():
     model = random_model()
     encoder, (words, tokens, lengths) = model.encoder, model.tokenizer(tf.constant(TEXTS))
-    average = encoder.bow_encoder
+    average = encoder.average_part
     trained = {id(v) for v in average.dense_variables}
     of_branches = [v for branch in encoder.branches for v in branch.trainable_variables]
     assert of_branches

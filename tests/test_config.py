@@ -38,7 +38,7 @@ def override(*overrides):
         "encoder.kind=cnn",
         "similarity.matryoshka_dims=64,512",
         "tasks.distillation.weight=1",
-        "training.bow_share=0.5",
+        "stages.average.share=0.5",
         "initial.average=0.5",
         # A setting of another kind, and settings of a model that has its own.
         "encoder.kind=static encoder.bow_residual=true",

@@ -81,7 +81,7 @@ class Replica:
         trainer = Trainer(**parts, workers=Workers(strategy), run_dir=folder)
         self.variables = [*model.encoder.trainable_variables, *task.variables()]
         self._batches = iter([make_batch(model, examples, batch) for batch in batches])
-        self._step = trainer._compile(trainer._phases[0], task)
+        self._step = trainer._compile(trainer._stages[0], task)
 
     def step(self):
         # As from the trainer's iterator, each replica takes the next batch. (The destructor of such

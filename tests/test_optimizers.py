@@ -6,7 +6,7 @@ from testing import two_replicas
 
 from xling_tf.config import OptimizerConfig
 from xling_tf.trainer.distribution import make_strategy
-from xling_tf.trainer.optimizers import Optimizers
+from xling_tf.trainer.optimizers import TABLES, Optimizers
 
 
 def make_table(rows=5, dim=2):
@@ -20,7 +20,7 @@ def slices(values, indices):
 def make(name, **kwargs):
     table, dense = make_table(), keras.Variable([1.0, 2.0])
     config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0, **kwargs)
-    return Optimizers(config, [table], [dense]), table, dense
+    return Optimizers(config, [table], {"encoder": [dense]}), table, dense
 
 
 def apply(optimizers, table, dense, values, indices):
@@ -74,14 +74,15 @@ def test_a_row_that_is_seen_late_or_rarely_moves_by_the_rate():
 def test_sgd_by_hand_and_a_rate_for_the_tables():
     table, dense, average = make_table(), keras.Variable([1.0, 2.0]), keras.Variable([1.0])
     config = OptimizerConfig(learning_rate=0.1, embedding_learning_rate=1.0)
-    optimizers = Optimizers(config, [table], [dense], bow=[average])
+    optimizers = Optimizers(config, [table], {"encoder": [dense], "average": [average]})
     gradients = [slices([[1, 2], [1, 0]], [3, 3]), tf.constant([10.0, -10.0])]
     optimizers.apply(gradients, [table, dense])
     assert dense.numpy().tolist() == [0, 3]  # 1 - 0.1 * 10, 2 + 0.1 * 10
     assert table.numpy().tolist() == [[0, 0], [0, 0], [0, 0], [-2, -2], [0, 0]]
     # Half of the rates; tables and average learn at a fifth of that.
     gradients = [slices([[1, 1]], [0]), tf.constant([1.0, 1.0]), tf.constant([1.0])]
-    optimizers.apply(gradients, [table, dense, average], 0.5, bow_rate=0.2)
+    rates = {TABLES: 0.2, "average": 0.2}
+    optimizers.apply(gradients, [table, dense, average], 0.5, rates=rates)
     assert dense.numpy() == pytest.approx([-0.05, 2.95])
     assert average.numpy() == pytest.approx([0.99])
     assert table.numpy()[0] == pytest.approx([-0.1, -0.1])
@@ -117,7 +118,7 @@ def test_clipping_shortens_the_dense_gradient_and_tells_the_norm_before():
     # Of two dense gradients, (3, 4) and (12,): norm 13, clipped to 6.5, so half of each is left.
     table, first, second = make_table(), keras.Variable([0.0, 0.0]), keras.Variable([0.0])
     config = OptimizerConfig(learning_rate=1.0, embedding_learning_rate=1.0, clip_norm=6.5)
-    optimizers = Optimizers(config, [table], [first, second])
+    optimizers = Optimizers(config, [table], {"encoder": [first, second]})
     gradients = [slices([[0, 84]], [3]), tf.constant([3.0, 4.0]), tf.constant([12.0])]
     norm = optimizers.apply(gradients, [table, first, second])
     assert first.numpy() == pytest.approx([-1.5, -2])
@@ -133,7 +134,8 @@ def test_the_first_step_of_a_head_is_that_of_step_1_however_late_it_starts():
     # 0.1 / sqrt(0.02 / 0.87) = 0.66 of it.
     encoder, head, other = (keras.Variable([0.0]) for _ in range(3))
     config = OptimizerConfig(name="adam", learning_rate=0.1)
-    optimizers = Optimizers(config, [], [encoder], {"other": (1, [other]), "head": (2, [head])})
+    heads = {"other": (1, [other]), "head": (2, [head])}
+    optimizers = Optimizers(config, [], {"encoder": [encoder]}, heads)
     for _ in range(100):
         optimizers.apply([tf.constant([1.0]), tf.constant([1.0])], [encoder, other])
     assert head.numpy() == 0
@@ -148,7 +150,7 @@ def test_the_weight_of_a_loss_reaches_words_and_heads_that_only_its_task_trains(
         """How far a step of a task moves rows 3 and 0, the encoder and the head."""
         table, encoder, head = make_table(), keras.Variable([0.0]), keras.Variable([0.0])
         config = OptimizerConfig(name=name, learning_rate=0.1, embedding_learning_rate=1.0)
-        optimizers = Optimizers(config, [table], [encoder], {"head": (2, [head])})
+        optimizers = Optimizers(config, [table], {"encoder": [encoder]}, {"head": (2, [head])})
         # Another task, of weight 1, reads row 0 and the encoder at every step.
         for _ in range(20):
             optimizers.apply([slices([[4, 4]], [0]), tf.constant([4.0])], [table, encoder])

@@ -20,7 +20,8 @@ from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation
 from xling_tf.trainer.context import Run, plan_tasks
 from xling_tf.trainer.experiment import run_experiment
-from xling_tf.trainer.loop import Trainer, make_schedule
+from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.stages import make_schedule
 
 
 def six_tasks(target):
@@ -112,7 +113,7 @@ SHORT = (
     "training.precision=float32",
     "training.minutes=0",
     "training.steps=3",
-    "training.bow_steps=0",
+    "stages.average.min_steps=0",
 )
 NARROW = ("encoder.embedding_dim=8", "encoder.hidden_dim=8", "encoder.intermediate_dim=8")
 SHALLOW = ("encoder.num_layers=1", "encoder.num_heads=2")
@@ -158,8 +159,8 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        # Without what the sample lacks, and the phase whose encoder is a part of the whole one.
-        ("multi-task", [*NARROW, *SHALLOW, "tasks.distillation.weight=0", "training.bow_share=0"]),
+        # Without what the sample lacks, and the stage whose encoder is a part of the whole one.
+        ("multi-task", [*NARROW, *SHALLOW, "tasks.distillation.weight=0", "stages.average.share=0"]),
         ("multilingual", [*NARROW, "encoder.num_filters=4", "tokenizer.num_pieces=700"]),
         (
             "seq2seq",
@@ -194,8 +195,8 @@ def test_it_trains_is_served_and_computes_with_floats_on_gpus(
 ):
     compile_step, missing = Trainer._compile, []
 
-    def watched(trainer, phase, task):
-        step = compile_step(trainer, phase, task)
+    def watched(trainer, stage, task):
+        step = compile_step(trainer, stage, task)
         missing.append(missing_kernels(step.graph))
         return step
 

@@ -98,6 +98,16 @@ def test_anything_else_may_not_and_both_values_are_named(run, override, data, me
         run.require_same(changed(override), {**DATA, **data})
 
 
+def test_a_run_of_another_version_is_refused(run):
+    request = json.loads((run.path / "request.json").read_text())
+    del request["format"]
+    request["config"]["training"]["bow_share"] = 0.4
+    (run.path / "request.json").write_text(json.dumps(request))
+    for call in (run.resolved, lambda: run.require_same(REQUEST, DATA)):
+        with pytest.raises(UserError, match=r"another version of xling_tf.* another run_dir"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("vocabulary.txt", b"hola\n"), *(("request.json", garbage) for garbage in GARBAGE)],

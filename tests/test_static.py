@@ -27,10 +27,10 @@ pytestmark = pytest.mark.usefixtures("without_graphs")
 
 STATIC = tiny_config("encoder.kind=static", "encoder.hidden_dim=8")
 TEXTS = ["a hello a", "b", "", "hola mundo unseen"]
-TWO_PHASES = tiny_config(
+TWO_STAGES = tiny_config(
     "encoder.bow_residual=true",
-    "training.bow_share=0.5",
-    "training.bow_batch=3",
+    "stages.average.share=0.5",
+    "stages.average.examples_per_batch=3",
     "training.steps=8",
     "optimizer.decay=linear",
 )
@@ -54,7 +54,7 @@ def test_it_is_the_mean_of_the_words_also_where_they_are_tabulated():
 
 
 def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
-    model = tiny_model(TWO_PHASES)
+    model = tiny_model(TWO_STAGES)
     features = model.tokenizer(tf.constant(TEXTS))
     before = unit_length(model.encoder.static(features)).numpy()
     assert encode(model, TEXTS) == pytest.approx(before, abs=1e-6)
@@ -66,10 +66,11 @@ def test_a_transformer_starts_as_the_average_and_learns_what_to_add():
 
 
 @pytest.mark.parametrize(("least", "steps"), [(6, 6), (9, 8)])
-def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_path):
-    config = apply_overrides(TWO_PHASES, [f"training.bow_steps={least}", "training.bow_rate=0"])
+def test_the_first_stage_trains_the_average_and_heads_alone(least, steps, tmp_path):
+    settings = [f"stages.average.min_steps={least}", "stages.whole.earlier_rate=0"]
+    config = apply_overrides(TWO_STAGES, settings)
     trainer = make_trainer(tmp_path, config, EXAMPLES)
-    encoder = trainer._phases[-1].encoder
+    encoder = trainer._stages[-1].encoder
     static = {id(v) for v in encoder.static.trainable_variables}
     average = [v for v in encoder.trainable_variables if id(v) in static]
     later = [v for v in encoder.trainable_variables if id(v) not in static]
@@ -77,9 +78,9 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
     seen = []
     step = trainer._train_step
 
-    def watched(phase):
+    def watched(stage):
         before = [v.numpy() for v in average]
-        result = step(phase)
+        result = step(stage)
         moved = any((v.numpy() != start[id(v)]).any() for v in later)
         learnt = any((v.numpy() != old).any() for v, old in zip(average, before, strict=True))
         seen.append((result.task.name, moved, learnt))
@@ -90,25 +91,25 @@ def test_the_first_phase_trains_the_average_and_heads_alone(least, steps, tmp_pa
     assert [moved for _, moved, _ in seen] == [False] * steps + [True] * (8 - steps)
     assert [learnt for *_, learnt in seen] == [True] * steps + [False] * (8 - steps)
     assert {task for task, *_ in seen[:4]} == set(EXAMPLES)
-    # The rates fall in each phase from its begin to its end; what is left of the budget ends it
+    # The rates fall in each stage from its begin to its end; what is left of the budget ends it
     # too.
     rates = [line["learning_rate"] for line in read_lines(tmp_path / "metrics.jsonl")]
     shares = [n / steps for n in range(steps)] + [0, 1 / 2][: 8 - steps]
     assert rates == pytest.approx([rates[0] * (1 - share) for share in shares])
 
 
-def test_a_restart_in_either_phase_changes_nothing(tmp_path):
-    config = apply_overrides(TWO_PHASES, ["training.bow_steps=5"])
+def test_a_restart_in_either_stage_changes_nothing(tmp_path):
+    config = apply_overrides(TWO_STAGES, ["stages.average.min_steps=5"])
     examples = {"inference": EXAMPLES["inference"]}
     whole = make_trainer(tmp_path / "whole", config, examples)
     whole.train()
     for stop in (2, 6):
         part = make_trainer(tmp_path / "part", config, examples)
 
-        def interrupted(phase, part=part, step=part._train_step, stop=stop):
+        def interrupted(stage, part=part, step=part._train_step, stop=stop):
             if part.step == stop:
                 raise KeyboardInterrupt
-            return step(phase)
+            return step(stage)
 
         part._train_step = interrupted
         with pytest.raises(KeyboardInterrupt):

@@ -13,8 +13,9 @@ from testing import TWO_TASKS, find_task, make_trainer, tiny_config, tiny_model
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import ALONE, Workers, make_strategy
-from xling_tf.trainer.loop import Trainer, _stop_requests, make_schedule
+from xling_tf.trainer.loop import Trainer, _stop_requests
 from xling_tf.trainer.schedule import Schedule, learning_rate_factor
+from xling_tf.trainer.stages import make_schedule
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -69,26 +70,26 @@ def test_the_chiefs_clock_and_the_signal_of_any_decide_for_all(seconds, stops, f
 
 def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_path, monkeypatch):
     compile_step, train_step = Trainer._compile, Trainer._train_step
-    settings = ["encoder.bow_residual=true", "training.bow_share=0.4", "optimizer.name=adam"]
+    settings = ["encoder.bow_residual=true", "stages.average.share=0.4", "optimizer.name=adam"]
     settings += ["optimizer.warmup=0.5", "training.steps=0", "training.minutes=0.1"]
 
     def rates(delay):
         """Learning rates if each look at the clock takes half a second, and a graph `delay`."""
         clock, compiled, steps = itertools.count(), [], []
 
-        def slow_compile(trainer, phase, task):
+        def slow_compile(trainer, stage, task):
             assert not steps, "a graph is made within the budget"
-            compiled.append((phase.name, task.name))
-            return compile_step(trainer, phase, task)
+            compiled.append((stage.name, task.name))
+            return compile_step(trainer, stage, task)
 
-        def recorded_step(trainer, phase):
-            # The trainer is as it was made: no weight has changed, and no step counts.
+        def recorded_step(trainer, stage):
+            # What the trainer was made with: no weight has changed, and no step counts.
             if not steps:
                 for name, variable in trainer.model.weights.items():
                     np.testing.assert_array_equal(variable.numpy(), start[name])
                 state = trainer._optimizers.named_variables
                 assert not any(np.any(variable.numpy()) for variable in state.values())
-            steps.append(train_step(trainer, phase))
+            steps.append(train_step(trainer, stage))
             return steps[-1]
 
         monkeypatch.setattr("time.monotonic", lambda: next(clock) / 2 + delay * len(compiled))
@@ -98,11 +99,11 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
         start = {name: variable.numpy() for name, variable in trainer.model.weights.items()}
         assert trainer.train()
         tasks = ["translation_ranking_en-es", "inference"]
-        assert compiled == [(phase, task) for phase in ("bow", "whole") for task in tasks]
+        assert compiled == [(stage, task) for stage in ("average", "whole") for task in tasks]
         return [step.learning_rate for step in steps]
 
     at_once = rates(0)
-    # The first step is taken to last a second: of the first phase's .4 of six seconds, half of
+    # The first step is taken to last a second: of the first stage's .4 of six seconds, half of
     # which is the rise to .1, 1 / 1.2.
     assert at_once[0] == pytest.approx(0.1 / 1.2)
     assert len(at_once) > 2
@@ -112,10 +113,10 @@ def test_making_graphs_takes_no_time_from_the_budget_and_changes_no_weight(tmp_p
 def test_no_operation_runs_by_itself_between_two_steps(tmp_path):
     trainer, operations = make_trainer(tmp_path), []
     trainer._compile = lambda *_: lambda batch, factor: None
-    trainer._phases[0].next_batch = lambda _: None
+    trainer._stages[0].next_batch = lambda _: None
     op_callbacks.add_op_callback(watch := lambda kind, *_: operations.append(kind))
     for trainer.step in range(3):
-        trainer._train_step(trainer._phase())
+        trainer._train_step(trainer._stage())
     op_callbacks.remove_op_callback(watch)
     assert not operations
 

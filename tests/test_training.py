@@ -107,7 +107,7 @@ def run(
 
 @pytest.fixture(scope="module")
 def stages(tmp_path_factory):
-    """The same command killed in the first phase, stopped in the second, and run to its end."""
+    """The same command killed in the first stage, stopped in the second, and run to its end."""
     folder = tmp_path_factory.mktemp("resume")
     killed = run(folder, stop=signal.SIGKILL, at=8)
     stopped = run(folder, stop=signal.SIGTERM, at=40)

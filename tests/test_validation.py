@@ -1,8 +1,18 @@
 """Scores of a trained model on held-out examples."""
 
+import itertools
+
 import numpy as np
 import pytest
-from testing import EXAMPLES, TWO_TASKS, corpus, make_batch, make_examples, tiny_model
+from testing import (
+    EXAMPLES,
+    TWO_TASKS,
+    corpus,
+    make_batch,
+    make_examples,
+    tiny_config,
+    tiny_model,
+)
 
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
@@ -40,6 +50,27 @@ def test_batches_of_any_lengths_have_one_size(monkeypatch):
     monkeypatch.setattr(module, "_BATCHES", 4)
     model = tiny_model(apply_overrides(CONFIG, ["tasks.translation_ranking.examples_per_batch=5"]))
     assert held_out_scores(model, model.tasks, held_out)[RANKING]["num_examples"] == 20
+
+
+def test_tasks_leave_half_of_the_time_and_the_first_is_always_scored(monkeypatch):
+    # Scoring a task takes two seconds of the clock, which is looked at once before each other one.
+    clock, config = itertools.count(0, 2), tiny_config("data.targets=es,fr,de")
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    model = tiny_model(config)
+    names = [task.name for task in model.tasks if task.kind == "parallel"]
+    held_out = dict.fromkeys(names, EXAMPLES[RANKING])
+    assert len(names) == 3
+
+    def scored(seconds):
+        nonlocal clock
+        clock = itertools.count(0, 2)
+        suites = evaluate(model, model.tasks, ("en", "es"), None, held_out, [], None, seconds)
+        return [name.removeprefix("task/") for name in suites]
+
+    # After the first, the clock says 2 and 4.
+    assert scored(0) == scored(4) == names[:1]
+    assert scored(8) == names[:2]
+    assert scored(60) == names
 
 
 def score_retrieval(store, seconds=60):

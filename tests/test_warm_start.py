@@ -101,7 +101,7 @@ def test_a_restart_needs_no_model_to_start_from(exports, tmp_path):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("training.bow_share=0.5", r"a transformer with .* set training.bow_share=0"),
+        ("stages.average.share=0.5", r"a transformer with .* set stages.average.share=0"),
         # Its vectors have 8 numbers.
         ("similarity.matryoshka_dims=4,8", "below the width of the vectors, 8, got 4,8"),
     ],

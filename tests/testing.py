@@ -278,6 +278,7 @@ def make_trainer(
     examples: Mapping[str, Examples] = EXAMPLES,
     *,
     workers: Workers | None = None,
+    **options: Any,
 ) -> Any:
     """A trainer of a new model, its `model`, always the same, on tasks that have examples."""
     keras.utils.set_random_seed(1)
@@ -289,7 +290,7 @@ def make_trainer(
     trained = {task.group for task in model.tasks}
     model.heads = {name: heads for name, heads in model.heads.items() if name in trained}
     parts = {"model": model, "tasks": model.tasks, "config": config, "examples": examples}
-    trainer: Any = Trainer(**parts, workers=workers, run_dir=folder)
+    trainer: Any = Trainer(**parts, workers=workers, run_dir=folder, **options)
     trainer.model = model
     return trainer
 

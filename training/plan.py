@@ -13,7 +13,7 @@ from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.trainer.context import Run, find_corpora, plan_tasks
-from xling_tf.trainer.experiment import SCORING_SECONDS, SCORING_SHARE
+from xling_tf.trainer.experiment import scoring_seconds
 from xling_tf.trainer.resolution import resolve
 
 _CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one
@@ -48,7 +48,7 @@ def plan(run: Run) -> str:
         for key in sorted({key[:2] for key in counts})
     ]
     steps, minutes = config.training.steps, config.training.minutes
-    scoring = max(SCORING_SECONDS / 60, SCORING_SHARE * minutes)
+    scoring = scoring_seconds(60 * minutes) / 60
     limits = [f"{steps} steps"] if steps else []
     limits += [f"{minutes:g} minutes, and {scoring:g} for scores"] if minutes else []
     sizes = {

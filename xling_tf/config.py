@@ -235,7 +235,7 @@ class EncoderConfig(Section, name="encoder"):
 
     @property
     def has_average(self) -> bool:
-        """True if the encoder has an average of words, trained first for `training.bow_share`."""
+        """True if the encoder has an average of words, which a stage can train alone."""
         return False
 
 
@@ -631,21 +631,34 @@ class TrainingConfig(Section, name="training"):
 
     minutes: NotNegative = 0.0  # minutes of training, summed over restarts; 0 for no limit
     steps: Count = 0  # 0 for no limit
-    # Share of the budget for the first phase, "bow" (bag of words), which trains the average of
-    # words and the heads on it; needs a transformer with encoder.bow_residual, or a CNN.
-    bow_share: Annotated[
-        float,
-        _SHARE._replace(
-            expected="below 1 (for the average of words alone, set encoder.kind=static)"
-        ),
-    ] = 0.0
-    bow_steps: Count = 0  # minimum number of steps of this phase, at the later phase's expense
-    bow_batch: Positive = 1024  # examples per batch of this phase
-    bow_rate: NotNegative = 1.0  # multiplies the average's learning rates in the later phase
     seed: Count = 1
     # "auto" takes the faster one on this machine.
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"
     checkpoint_minutes: NotNegative = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageConfig(Section, name="stages.*"):
+    """A stage of the training, in which learning rates rise and fall as `OptimizerConfig` says."""
+
+    # Share of the steps and minutes; None (auto) for an equal part of what other stages leave, 0
+    # leaves the stage out.
+    share: Annotated[
+        float | None, Check("from 0 to 1, or auto", lambda share: share is None or 0 <= share <= 1)
+    ] = None
+    min_steps: Count = 0  # least number of steps, at the expense of later stages
+    # What is trained of the encoder, besides its tables and the tasks' heads: an average of words
+    # needs a transformer with encoder.bow_residual, or a CNN.
+    part: Annotated[str, one_of("whole", "average")] = "whole"
+    tasks: tuple[str, ...] = ()  # empty for all
+    examples_per_batch: Count = 0  # of each task; 0 for the tasks' own
+    # Multiplies the learning rates of the tables and layers that an earlier stage has trained.
+    earlier_rate: NotNegative = 1.0
+
+
+def _default_stages() -> dict[str, StageConfig]:
+    average = StageConfig(share=0.0, part="average", examples_per_batch=1024)
+    return {"average": average, "whole": StageConfig()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -663,8 +676,11 @@ class ExperimentConfig:
     initial: InitialConfig = InitialConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig = TrainingConfig()
+    # What is trained one after the other, by names of one's own.
+    stages: Mapping[str, StageConfig] = field(default_factory=_default_stages)
 
     def __post_init__(self) -> None:
+        self._check_stages()
         tokenizer, encoder, vectors = self.tokenizer, self.encoder, self.initial.vectors
         if self.initial.model:
             if tokenizer is not None or encoder is not None:
@@ -686,10 +702,47 @@ class ExperimentConfig:
             "files such as my.{}.vec for this encoder, or bivcd:300, learned from the translations"
         )
         self.initial.require(not encoder.needs_vectors or bool(vectors), "vectors", expected)
-        is_valid = not self.training.bow_share or encoder.has_average
-        expected = "0 without an average of words (of a CNN, or of encoder.bow_residual=true)"
-        self.training.require(is_valid, "bow_share", expected)
+        for name, stage in self.active_stages.items():
+            if stage.part == "average" and not encoder.has_average:
+                raise UserError(
+                    f"stages.{name}.part=average needs a CNN, or encoder.bow_residual=true; set "
+                    f"stages.{name}.share=0 to leave the stage out"
+                )
         self.similarity.require_below(getattr(encoder, "hidden_dim", math.inf))
+
+    def _check_stages(self) -> None:
+        shares, tasks = self.stage_shares, [*self.active_tasks]
+        if abs(sum(shares.values()) - 1) > 1e-6 or min(shares.values()) <= 0:
+            given = ", ".join(f"stages.{name}.share={s.share}" for name, s in self.stages.items())
+            raise UserError(
+                f"the shares of all stages must add up to 1, got {given or 'no stages'}; "
+                "`auto` is what the others leave"
+            )
+        trained = set[str]()
+        for name, stage in self.active_stages.items():
+            for task in stage.tasks:
+                require_known(f"stages.{name}.tasks", task, [*TASKS])
+            trained.update(stage.tasks or tasks)
+            if tasks and {*tasks}.isdisjoint(stage.tasks or tasks):
+                raise UserError(f"stages.{name}.tasks needs a task whose weight is above 0")
+        if untrained := [task for task in tasks if task not in trained]:
+            raise UserError(f"tasks.{untrained[0]} is in no stage; set its weight to 0, or name it")
+
+    @property
+    def stage_shares(self) -> dict[str, float]:
+        """The shares of the budget of the stages that are trained, by name, in their order."""
+        left = 1 - sum(stage.share or 0 for stage in self.stages.values())
+        parts = sum(stage.share is None for stage in self.stages.values())
+        return {
+            name: left / parts if stage.share is None else stage.share
+            for name, stage in self.stages.items()
+            if stage.share != 0
+        }
+
+    @property
+    def active_stages(self) -> dict[str, StageConfig]:
+        """The settings of the stages that are trained, in their order."""
+        return {name: self.stages[name] for name in self.stage_shares}
 
     @property
     def active_tasks(self) -> dict[str, TaskConfig]:

@@ -121,8 +121,8 @@ class Model:
         )
         errors = (AttributeError, LookupError, OSError, OverflowError, TypeError, ValueError)
         with as_user_error(message, *errors, tf.errors.OpError):
-            tokenizer_config = kind_from_dict(TOKENIZERS, _without_former(config["tokenizer"]))
-            encoder = _without_former(config["encoder"])
+            tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
+            encoder = config["encoder"]
             require_types(ENCODERS.config_type(encoder["kind"]), encoder)
             for setting in (*vars(tokenizer_config).items(), *encoder.items()):
                 _require_size(*setting)
@@ -289,13 +289,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             "model again"
         )
     return config
-
-
-def _without_former(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out earlier versions' settings whose values are what this version always does."""
-    # An imported model, which read no contexts, had the length of its sentences for them.
-    defaults = {"max_context_tokens": (256, settings.get("max_tokens")), "dropout": (0.0,)}
-    return {name: value for name, value in settings.items() if value not in defaults.get(name, ())}
 
 
 def _require_size(name: str, value: Any) -> None:

@@ -22,6 +22,7 @@ from xling_tf.config import (
     Registry,
     SentencePieceConfig,
     SimilarityConfig,
+    StageConfig,
     StaticConfig,
     TaskConfig,
     TrainingConfig,
@@ -60,7 +61,13 @@ _TEMPERATURE = 5.0
 _OPTIMIZER = OptimizerConfig(
     name="adam", learning_rate=5e-4, embedding_learning_rate=3e-3, warmup=0.1, decay="linear"
 )
-# docs/research/experiments.md has the measurements behind the phases, the initial word vectors and
+# An average of words learns faster than what is trained on it, and hardly changes afterwards.
+_STAGES = {
+    "average": StageConfig(share=0.4, min_steps=150, part="average", examples_per_batch=1024),
+    "whole": StageConfig(earlier_rate=0.1),
+}
+_ONE_STAGE = ExperimentConfig().stages
+# docs/research/experiments.md has the measurements behind the stages, the initial word vectors and
 # the learning rates. A task's `loss_weight` is for the encoder and the words; `head_rate` makes up
 # for it in the task's own layers. The classifier of inference learns at four times the encoder's
 # rate.
@@ -90,10 +97,11 @@ _RECIPE = ExperimentConfig(
     },
     # Twice that of the average alone: most rows are also read for losses of small weights.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=6e-3),
-    training=TrainingConfig(minutes=30.0, bow_share=0.4, bow_steps=150, bow_rate=0.1),
+    training=TrainingConfig(minutes=30.0),
+    stages=_STAGES,
 )
 
-# The first phase of the recipe alone.
+# What the first stage of the recipe trains, alone.
 _STATIC = replace(
     _RECIPE,
     description="the average of words, for speed",
@@ -109,6 +117,7 @@ _STATIC = replace(
     },
     optimizer=_OPTIMIZER,
     training=TrainingConfig(minutes=10.0),
+    stages=_ONE_STAGE,
 )
 
 # Without a teacher, words that the corpora lack would keep their random vectors.
@@ -162,13 +171,17 @@ _SMOKE = replace(
         "inference": InferenceConfig(examples_per_batch=32),
     },
     optimizer=replace(_OPTIMIZER, learning_rate=3e-3),
-    training=TrainingConfig(steps=150, precision="float32", bow_share=0.3, bow_batch=64),
+    training=TrainingConfig(steps=150, precision="float32"),
+    stages={
+        "average": StageConfig(share=0.3, part="average", examples_per_batch=64),
+        "whole": StageConfig(),
+    },
 )
 
 # The models of Yang et al. 2019, with the constants of sec. 3.2 and 4.2. The paper gives no budget,
-# batch sizes or learning rates; ours are for hours on a CPU. Not in the paper: a first phase trains
-# an average of words (docs/settings.md, "Two phases"), and the transformer's outputs are added to
-# this average.
+# batch sizes or learning rates; ours are for hours on a CPU. Not in the paper: a first stage trains
+# an average of words (docs/settings.md, "Stages"), and the transformer's outputs are added to this
+# average.
 _MULTILINGUAL = replace(
     _RECIPE,
     description="the published multilingual CNN's tasks and sizes, for the languages of the data",
@@ -188,9 +201,10 @@ _MULTILINGUAL = replace(
     # Measured (docs/research/experiments.md, "How should `multilingual` start"): the entries of
     # this table are five times as large as those of the recipe's encoders.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=0.05),
-    # No minimum of steps for the first phase: without the second, the convolutions would stay
+    training=replace(_RECIPE.training, minutes=60.0),
+    # No minimum of steps for the first stage: without the second, the convolutions would stay
     # random.
-    training=replace(_RECIPE.training, minutes=60.0, bow_steps=0),
+    stages={**_STAGES, "average": replace(_STAGES["average"], min_steps=0)},
 )
 _MULTILINGUAL_LARGE = replace(
     _MULTILINGUAL,
@@ -206,6 +220,7 @@ _MULTILINGUAL_LARGE = replace(
     },
     optimizer=_OPTIMIZER,
     training=replace(_RECIPE.training, minutes=60.0),
+    stages=_STAGES,
 )
 
 # Trains the published weights further, to beat them; docs/research/experiments.md has the
@@ -230,6 +245,7 @@ _BEST = replace(
     optimizer=replace(_OPTIMIZER, learning_rate=3e-4, embedding_learning_rate=0.0, warmup=0.05),
     # More steps memorise the 33,000 questions: 8,193 steps find fewer answers than 1,500.
     training=TrainingConfig(steps=1500, minutes=60.0),
+    stages=_ONE_STAGE,
 )
 
 # Trains multilingual-e5-small (Wang et al. 2024) further, without towers and with its prompts, so

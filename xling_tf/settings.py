@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Kinds
+from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Kinds, StageConfig
 from xling_tf.errors import UserError, require_known
 
 # Sections whose fields depend on their kind.
@@ -14,6 +14,12 @@ BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 NONE = ("auto", "none")
+_FORMER = {
+    "training.bow_share": "stages.average.share",
+    "training.bow_steps": "stages.average.min_steps",
+    "training.bow_batch": "stages.average.examples_per_batch",
+    "training.bow_rate": "stages.whole.earlier_rate",
+}
 
 
 def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> ExperimentConfig:
@@ -46,6 +52,8 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
             raise UserError(
                 f"a setting must be name=value, as in tokenizer.max_tokens=32, got {override!r}"
             )
+        if name in _FORMER:
+            raise UserError(f"{name} is now {_FORMER[name]}; set that to {value}")
         pairs.append((name, value))
     applied_first = (*(f"{section}.{_KIND}" for section in BY_KIND), "initial.model")
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
@@ -80,6 +88,9 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
     values["tasks"] = {
         name: from_mapping(TASKS.config_type(name), task) for name, task in tasks.items()
     }
+    if "stages" in values:
+        stages = values["stages"].items()
+        values["stages"] = {name: from_mapping(StageConfig, stage) for name, stage in stages}
     return from_mapping(ExperimentConfig, values)
 
 
@@ -113,6 +124,10 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
         task, *rest = rest
         hint = TASKS.config_type(task)
         current = current.setdefault(task, dataclasses.asdict(hint(weight=0)))
+    elif first == "stages" and rest:
+        stage, *rest = rest
+        require_known(f"setting {name}", stage, current)
+        hint, current = StageConfig, current[stage]
     if not isinstance(current, dict):
         if rest:
             raise UserError(f"{name}: {first} has no fields; leave out .{'.'.join(rest)}")

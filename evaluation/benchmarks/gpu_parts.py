@@ -118,7 +118,7 @@ def _train(trainer: Trainer, count: int) -> list[Any]:
     """Starts steps as `Trainer.train` does, then waits for them; returns their results."""
     steps = []
     for _ in range(count):
-        steps.append(trainer._train_step(trainer._phase()))
+        steps.append(trainer._train_step(trainer._stage()))
         trainer.step += 1
     return trainer._read(steps)
 

@@ -22,9 +22,9 @@ MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
 _OTHER_TASKS = [task for task in TASKS if task != "translation_ranking"]
-# Settings of a training on translation ranking alone; a preset's first phase trains another
+# Settings of a training on translation ranking alone; a preset's first stage trains another
 # encoder.
-RANKING_ALONE = ("training.bow_share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
+RANKING_ALONE = ("stages.average.share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 
 def write_figures(output: str, measure: Callable[[], Mapping[str, Any]]) -> None:

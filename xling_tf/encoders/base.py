@@ -50,9 +50,6 @@ class TokenEncoder(keras.Model, ABC):
     # sentences. More groups compute less on padding, but the graph has a copy of the encoder for
     # each.
     length_groups: ClassVar[int] = 1
-    # False if the layers are those of another part of an encoder, too; true if not, and if the
-    # encoder, as a `bow_encoder`, has `assign_teacher_words`.
-    is_separate: ClassVar[bool] = True
     # Name in `importers.bert.FAMILIES` of the same architecture in transformers; "" if there is
     # none.
     transformers_family: ClassVar[str] = ""
@@ -107,15 +104,18 @@ class TokenEncoder(keras.Model, ABC):
         return self.encode(self.embed_words(words, training), tokens, lengths, training)
 
     @property
-    def bow_encoder(self) -> Any:
-        """The part of the encoder that averages words, which the first phase of a training trains
-        alone.
+    def static_part(self) -> Any:
+        """The `StaticEncoder` whose average other layers start from; None if there is none."""
+        return None
+
+    @property
+    def average_part(self) -> Any:
+        """The part that averages words, which a stage of a training can train alone, or None.
 
         It has what a task uses of an encoder: `embed_words`, `encode`, `average`,
-        `dense_variables`, `hidden_dim`, `length_groups` and `is_separate`. None if the encoder has
-        no such part.
+        `dense_variables`, `hidden_dim` and `length_groups`.
         """
-        return None
+        return self.static_part
 
     @property
     def table_variables(self) -> list[keras.Variable]:

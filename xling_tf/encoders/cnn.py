@@ -66,8 +66,8 @@ class CnnEncoder(TokenEncoder):
         )
 
     @property
-    def bow_encoder(self) -> "_WithoutConvolutions":
-        """See `TokenEncoder.bow_encoder`."""
+    def average_part(self) -> "_WithoutConvolutions":
+        """See `TokenEncoder.average_part`."""
         return _WithoutConvolutions(self)
 
     def embed_words(self, words: Any, training: bool = False) -> Tensor:
@@ -101,7 +101,6 @@ class _WithoutConvolutions:
     """A CNN as if its convolutions were zero: an average of words, several times as fast."""
 
     length_groups = 1
-    is_separate = False
 
     def __init__(self, cnn: CnnEncoder) -> None:
         self._cnn, self.hidden_dim = cnn, cnn.hidden_dim

@@ -52,7 +52,7 @@ class StaticEncoder(TokenEncoder):
         )
 
     @property
-    def bow_encoder(self) -> "StaticEncoder":
+    def static_part(self) -> "StaticEncoder":
         """The encoder itself."""
         return self
 

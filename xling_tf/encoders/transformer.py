@@ -75,8 +75,8 @@ class TransformerEncoder(TokenEncoder):
         return self.static.embedding
 
     @property
-    def bow_encoder(self) -> StaticEncoder | None:
-        """See `TokenEncoder.bow_encoder`."""
+    def static_part(self) -> StaticEncoder | None:
+        """See `TokenEncoder.static_part`."""
         return self.static if self.bow_residual else None
 
     def example_words(self) -> Any:

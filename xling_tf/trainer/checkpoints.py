@@ -92,14 +92,8 @@ class Checkpoints:
                     f"{path} cannot be opened ({error.strerror}); make it readable"
                 ) from error
             values = {name: read_weights(path / name) for name in state.pop("digests")}
-            # Those of earlier versions hold the learning rates, too.
-            read = {
-                name: v
-                for name, v in _joined(values).items()
-                if not name.endswith("/learning_rate")
-            }
             # All files at once: nothing is assigned unless everything fits.
-            assign_weights(_joined(self._parts), read, str(path))
+            assign_weights(_joined(self._parts), _joined(values), str(path))
             return state
         return None
 

@@ -22,9 +22,7 @@ from xling_tf.trainer.teacher import Teacher, open_teachers
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """The arguments of an experiment, the same in all workers of TF_CONFIG; the first uses the
-    folders.
-    """
+    """An experiment's arguments, the same in all workers; only the first writes to folders."""
 
     name: str  # of the preset
     config: ExperimentConfig  # the preset with its overrides

@@ -55,9 +55,6 @@ from xling_tf.trainer.start import (
 from xling_tf.trainer.teacher import Teacher, with_negatives, with_vectors
 from xling_tf.trainer.validation import evaluate, fit_same_meaning
 
-# Scores get this share of the training's time, or these seconds.
-SCORING_SHARE, SCORING_SECONDS = 0.2, 60.0
-
 
 class Trained(NamedTuple):
     """What a run trains, and on which examples."""
@@ -66,6 +63,11 @@ class Trained(NamedTuple):
     tasks: list[Task]  # those that have examples
     examples: dict[str, TaskExamples]  # by task
     new_heads: dict[str, Heads]  # by task, the heads that are not the starting model's
+
+
+def scoring_seconds(training_seconds: float) -> float:
+    """Returns the seconds that the scores get after a training."""
+    return max(60.0, 0.2 * training_seconds)
 
 
 def run_experiment(run: Run) -> dict[str, Any] | None:
@@ -167,8 +169,8 @@ def _with_teacher(ctx: RunContext, trained: Trained, name: str, teacher: Teacher
                 examples[task.name].train, teacher, folder, ctx.config.training.seed
             )
             examples[task.name] = examples[task.name]._replace(train=train)
-    has_average = getattr(model.encoder.bow_encoder, "is_separate", False)
-    if learners and model.tokenizer.known_words and has_average and not ctx.config.initial.model:
+    is_new = model.encoder.static_part is not None and not ctx.config.initial.model
+    if learners and model.tokenizer.known_words and is_new:
         if workers.is_chief:
             pairs = [examples[task.name].train for task in learners]
             words_from_teacher(model, teacher, folder, pairs)
@@ -238,7 +240,7 @@ def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
     minutes = (time.monotonic() - STARTED) / 60
     logging.info("%s holds the model; now it is scored", run.output)
-    seconds = max(SCORING_SECONDS, SCORING_SHARE * trainer.seconds)
+    seconds = scoring_seconds(trainer.seconds)
     held_out = {task: examples.held_out for task, examples in trained.examples.items()}
     scores = evaluate(
         model, trained.tasks, data.languages, encode, held_out, corpora, run.data, seconds

@@ -303,11 +303,16 @@ class TrainingInput:
         workers: Workers,
     ) -> None:
         self.task = task
-        self._examples = examples
         self._graphs = graphs
+        self._config = config
         self._strategy = workers.strategy
         self._replicas = workers.replicas
-        self._sampler = make_sampler(examples, task, config)
+        self.set_examples(examples)
+
+    def set_examples(self, examples: Examples) -> None:
+        """Replaces the examples, for streams that are still to come."""
+        self._examples = examples
+        self._sampler = make_sampler(examples, self.task, self._config)
 
     def spec(self) -> Any:
         """Returns the type of the batches."""

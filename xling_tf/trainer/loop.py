@@ -1,14 +1,11 @@
 """The training loop: a compiled step for each task, checkpoints, and exact resumption."""
 
-import copy
-import dataclasses
 import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -17,17 +14,17 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Anchor, Batch, Task
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import Workers
-from xling_tf.trainer.input_pipeline import Examples, TrainingInput, batch_graphs
+from xling_tf.trainer.input_pipeline import Examples
 from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.optimizers import Optimizers
-from xling_tf.trainer.schedule import Schedule, learning_rate_factor, sampling_weights
+from xling_tf.trainer.schedule import Budget, learning_rate_factor
+from xling_tf.trainer.stages import Stage, encoder_groups, make_stages
 
 # From a batch and a factor of the learning rates to the sums of losses and hits, the numbers of
 # examples and tokens, and the norm of the gradients.
@@ -35,8 +32,6 @@ TrainStep = Callable[[Batch, Any], tf.Tensor]
 # Number of steps that are started before their measurements are read. Reading waits until the
 # device has finished them, so that a GPU with a single step would often be idle.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
-_SAMPLED = 2**16  # number of examples that `Task.prepare` sees
-_PARTS = {"bow": "average of words", "whole": "whole model"}  # what a phase trains
 
 
 class DispatchedStep(NamedTuple):
@@ -48,80 +43,21 @@ class DispatchedStep(NamedTuple):
     measurements: tf.Tensor
 
 
-class Phase:
-    """A share of the training budget, in which an encoder is trained on some tasks.
+class Trainer:
+    """Trains a model in stages, one task per step.
+
+    The chief's clock measures the budget. The model must be built under the strategy's scope.
 
     Args:
-        name: "bow" or "whole".
-        encoder: The encoder, or the part of it, that is trained.
-        inputs: The batches of each task, by its name.
-        schedule: The task of each step.
-        end: Share of the budget at which the phase ends, if it has had `min_steps` steps by then.
-        min_steps: Minimum number of steps; shortens the later phases if the budget is small.
-        bow_rate: Multiplies the learning rates of the average of words.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        encoder: TokenEncoder,
-        inputs: Mapping[str, TrainingInput],
-        schedule: Schedule,
-        *,
-        end: float = 1.0,
-        min_steps: int = 0,
-        bow_rate: float = 1.0,
-    ) -> None:
-        self.name = name
-        self.encoder = encoder
-        self.inputs, self._schedule = inputs, schedule
-        self.tasks = {name: part.task for name, part in inputs.items()}
-        self.begin, self.end, self.min_steps = 0.0, end, min_steps
-        self.bow_rate = bow_rate
-        self.steps = 0
-        self._streams: dict[str, Iterator[Batch]] = {}
-        self._is_closed = threading.Event()
-
-    @property
-    def task(self) -> Task:
-        """The task of the next step."""
-        return self.tasks[self._schedule.task(self.steps)]
-
-    def progress(self, progress: float, ahead: int = 0) -> float:
-        """The share of the phase that is over at `progress` of the budget, `ahead` steps on."""
-        share = (progress - self.begin) / (self.end - self.begin)
-        if self.min_steps:
-            share = max(min(share, (self.steps + ahead) / self.min_steps), progress)
-        return min(1.0, share)
-
-    def next_batch(self, name: str) -> Any:
-        """Returns the next batch of the task of this name."""
-        if name not in self._streams:
-            count = self._schedule.count(name, self.steps)
-            self._streams[name] = self.inputs[name].stream(count, self._is_closed)
-        return self.inputs[name].next_batch(self._streams[name])
-
-    def close(self) -> None:
-        """Drops the batches that were read in advance.
-
-        The destructor of a stream holds Python's global lock while it waits for TensorFlow's
-        threads. On a single core these may be busy reading other streams, which needs the lock. So
-        all streams are emptied before any is dropped.
-        """
-        self._is_closed.set()
-        for stream in self._streams.values():
-            for _ in stream:
-                pass
-        self._streams.clear()
-        self._is_closed = threading.Event()
-
-
-class Trainer:
-    """Trains a model on its tasks, one task per step.
-
-    With `training.bow_share`, a first phase trains the average of words, and the heads on it, in
-    batches of `training.bow_batch`, for at least `training.bow_steps` steps if the budget allows.
-    The chief's clock measures the budget. The model must be built under the strategy's scope.
+        model: The model.
+        tasks: Those that have examples.
+        config: The settings.
+        examples: Those of each task, by its name.
+        workers: All processes that train together.
+        run_dir: Folder of checkpoints and logs.
+        new_examples: Returns examples in place of some tasks', by name, such as ones whose wrong
+            texts are mined anew. It is called with the name of each stage when that begins, and,
+            for the same result, when a restart continues it; its time is not part of the budget.
     """
 
     def __init__(
@@ -133,18 +69,23 @@ class Trainer:
         examples: Mapping[str, Examples],
         workers: Workers,
         run_dir: Path,
+        new_examples: Callable[[str], Mapping[str, Examples]] | None = None,
     ) -> None:
         self.step, self.seconds = 0, 0.0
         # On the monotonic clock, less the time that earlier processes have trained.
         self._begin = 0.0
         self._tasks = tasks
         self._config, self._optimizer_config = config.training, config.optimizer
+        training = config.training
+        self._budget = Budget(training.steps or math.inf, 60 * training.minutes or math.inf)
         self._workers = workers
         self._run_dir = run_dir
         self._steps_ahead = _STEPS_TO_READ[
             "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
         ]
-        self._phases = _make_phases(model, tasks, config, examples, workers)
+        self._stages = make_stages(model, tasks, config, examples, workers)
+        self._last_stage: Stage | None = None
+        self._new_examples = new_examples
         self._steps: dict[tuple[str, str], TrainStep] = {}
         with workers.strategy.scope():
             self._optimizers = _make_optimizers(model, tasks, config)
@@ -168,8 +109,8 @@ class Trainer:
         first_step = self.step
         with ExitStack() as stack:
             stop = stack.enter_context(_stop_requests())
-            for phase in self._phases:
-                stack.callback(phase.close)
+            for stage in self._stages:
+                stack.callback(stage.close)
             if self._progress() < 1:
                 with progress("making the graphs of training steps"):
                     self._run_graphs_once()
@@ -194,8 +135,9 @@ class Trainer:
         if self.step > first_step:
             self._save()
         finished = self._progress() >= 1
-        if finished and self._tasks:
-            self._warn_of_idle_phases()
+        for stage in self._stages if finished and self._tasks else ():
+            if not stage.steps:
+                logging.warning("stage %s had no step: the budget was too small", stage.name)
         return finished
 
     def _take_steps(self) -> list[StepResult]:
@@ -203,57 +145,54 @@ class Trainer:
         left = self._config.steps - self.step if self._config.steps else self._steps_ahead
         dispatched = []
         for _ in range(min(self._steps_ahead, left)):
-            dispatched.append(self._train_step(self._phase()))
+            dispatched.append(self._train_step(self._stage()))
             self.step += 1
         return self._read(dispatched)
 
-    def _warn_of_idle_phases(self) -> None:
-        for phase in self._phases:
-            if not phase.steps:
-                logging.warning(
-                    "the budget was too small for the %s: it had no step", _PARTS[phase.name]
-                )
-
     def _agree(self, stop: bool) -> bool:
-        """Sets `seconds` by the chief's clock in all workers; True if any must stop."""
+        """Sets `seconds` by the chief's clock in all workers; returns True if any must stop."""
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
         self.seconds, stops = self._workers.add_up([seconds, float(stop)])
         return stops > 0
 
-    def _progress(self, ahead: int = 0) -> float:
-        """Returns the used share of the steps or of the minutes, whichever is larger; 1 without
-        tasks.
+    def _used(self, ahead: int = 0) -> Budget:
+        """What is used of the budget, `ahead` steps from now: average ones, or of a second each."""
+        seconds_per_step = self.seconds / self.step if self.step else 1.0
+        return Budget(self.step + ahead, self.seconds + ahead * seconds_per_step)
 
-        `ahead` adds that many steps of average duration; before the first step, a second each.
-        """
-        if not self._tasks:
-            return 1.0
-        steps, minutes = self._config.steps, self._config.minutes
-        seconds = self.seconds + ahead * (self.seconds / self.step if self.step else 1.0)
-        step_share = (self.step + ahead) / steps if steps else 0.0
-        time_share = seconds / 60 / minutes if minutes else 0.0
-        return min(1.0, max(step_share, time_share))
+    def _progress(self) -> float:
+        """Returns the used share of the steps or of the minutes; 1 without tasks."""
+        return self._used().share_of(self._budget) if self._tasks else 1.0
 
-    def _phase_index(self) -> int:
-        """Returns the position of the phase of the last step, or 0 before the first step."""
-        return max((i for i, phase in enumerate(self._phases) if phase.steps), default=0)
+    def _stage_index(self) -> int:
+        """Returns the position of the stage of the last step, or 0 before the first step."""
+        return max((i for i, stage in enumerate(self._stages) if stage.steps), default=0)
 
-    def _phase(self) -> Phase:
-        """Returns the next step's phase: the current one, or, if that is over, the next."""
-        progress, index = self._progress(), self._phase_index()
-        if self._phases[index].progress(progress) >= 1 and index + 1 < len(self._phases):
-            self._phases[index].close()
-            index += 1
-        phase = self._phases[index]
-        if not phase.steps:
-            phase.begin = progress
-            if len(self._phases) > 1:
-                logging.info("the %s is trained from step %d on", _PARTS[phase.name], self.step)
-        return phase
+    def _stage(self) -> Stage:
+        """Returns the stage of the next step: the current one, or if that is over, a later one."""
+        used, stages = self._used(), self._stages[self._stage_index() :]
+        for stage in stages:
+            if not stage.steps:
+                stage.begin = used
+            if stage is stages[-1] or stage.progress(self._budget, used) < 1:
+                break
+            stage.close()
+        if stage is not self._last_stage:
+            self._enter(stage)
+        return stage
+
+    def _enter(self, stage: Stage) -> None:
+        self._last_stage = stage
+        if len(self._stages) > 1:
+            logging.info("stage %s, from step %d on", stage.name, self.step)
+        if self._new_examples:
+            before = time.monotonic()
+            for task, examples in self._new_examples(stage.name).items():
+                stage.inputs[task].set_examples(examples)
+            self._begin += time.monotonic() - before
 
     def _run_graphs_once(self) -> None:
-        """Makes the graphs of this phase and the later ones, and runs each once, without learning
-        anything.
+        """Makes the graphs of this stage and later ones, and runs each once, but learns nothing.
 
         Making a graph takes seconds, as does its first run, in which TensorFlow optimizes it and
         loads its kernels. Later, this time would be part of the budget, and so change the learning
@@ -262,17 +201,17 @@ class Trainer:
         """
         state = self._optimizers.named_variables.values()
         values = [variable.numpy() for variable in state]
-        for phase in self._phases[self._phase_index() :]:
-            for task in phase.tasks.values():
-                if (phase.name, task.trace_key) not in self._steps:
-                    self._read([self._dispatch(phase, task, 0.0)])
-            phase.close()
+        for stage in self._stages[self._stage_index() :]:
+            for task in stage.tasks.values():
+                if (stage.name, task.trace_key) not in self._steps:
+                    self._read([self._dispatch(stage, task, 0.0)])
+            stage.close()
         for variable, value in zip(state, values, strict=True):
             variable.assign(value)
 
-    def _compile(self, phase: Phase, task: Task) -> TrainStep:
+    def _compile(self, stage: Stage, task: Task) -> TrainStep:
         """Makes the graph function that trains one batch of a task on every replica."""
-        encoder = phase.encoder
+        encoder = stage.encoder
         variables = [*self._optimizers.tables, *encoder.dense_variables, *task.variables()]
         values = [variable.value for variable in variables]
 
@@ -286,13 +225,15 @@ class Trainer:
                 # whole batch.
                 loss_weight = task.config.loss_weight
                 loss = loss_weight / context.all_reduce("sum", count) * tf.reduce_sum(losses)
-            rates = {"loss_weight": loss_weight, "bow_rate": phase.bow_rate}
-            norm = self._optimizers.apply(tape.gradient(loss, values), variables, factor, **rates)
+            gradients, rates = tape.gradient(loss, values), stage.rates
+            norm = self._optimizers.apply(
+                gradients, variables, factor, loss_weight=loss_weight, rates=rates
+            )
             tokens = tf.cast(tf.reduce_sum(batch.features.lengths), tf.float32)
             sums = tf.stack([tf.reduce_sum(losses), tf.reduce_sum(hits), count, tokens])
             return tf.concat([context.all_reduce("sum", sums), norm[None]], axis=0)
 
-        signature = [phase.inputs[task.name].spec(), tf.TensorSpec([], tf.float32)]
+        signature = [stage.inputs[task.name].spec(), tf.TensorSpec([], tf.float32)]
 
         @tf.function(input_signature=signature, autograph=False)
         def train_step(batch: Batch, factor: tf.Tensor) -> tf.Tensor:
@@ -303,21 +244,21 @@ class Trainer:
         # The concrete function, because TensorFlow would warn about repeated retracing.
         return train_step.get_concrete_function()
 
-    def _train_step(self, phase: Phase) -> DispatchedStep:
-        begin = phase.progress(self._progress())
-        end = phase.progress(self._progress(ahead=1), ahead=1)
+    def _train_step(self, stage: Stage) -> DispatchedStep:
+        begin = stage.progress(self._budget, self._used())
+        end = stage.progress(self._budget, self._used(ahead=1))
         config = self._optimizer_config
         factor = learning_rate_factor(begin, end, warmup=config.warmup, decay=config.decay)
-        dispatched = self._dispatch(phase, phase.task, factor)
-        phase.steps += 1
+        dispatched = self._dispatch(stage, stage.task, factor)
+        stage.steps += 1
         return dispatched
 
-    def _dispatch(self, phase: Phase, task: Task, factor: float) -> DispatchedStep:
-        """Starts a step with learning rates multiplied by `factor`, an argument of its graph."""
-        key = phase.name, task.trace_key  # tasks of several languages share a graph
+    def _dispatch(self, stage: Stage, task: Task, factor: float) -> DispatchedStep:
+        """Starts a step, whose graph multiplies the learning rates by its argument `factor`."""
+        key = stage.name, task.trace_key  # tasks of several languages share a graph
         if key not in self._steps:
-            self._steps[key] = self._compile(phase, task)
-        measurements = self._steps[key](phase.next_batch(task.name), tf.constant(factor))
+            self._steps[key] = self._compile(stage, task)
+        measurements = self._steps[key](stage.next_batch(task.name), tf.constant(factor))
         return DispatchedStep(
             self.step, task, factor * self._optimizer_config.learning_rate, measurements
         )
@@ -351,8 +292,8 @@ class Trainer:
     def _save(self) -> None:
         """Writes a checkpoint in the chief."""
         if self._workers.is_chief:
-            phases = {phase.name: [phase.steps, phase.begin] for phase in self._phases}
-            state = {"step": self.step, "seconds": self.seconds, "phases": phases}
+            stages = {stage.name: [stage.steps, *stage.begin] for stage in self._stages}
+            state = {"step": self.step, "seconds": self.seconds, "stages": stages}
             self._checkpoints.save(self.step, state)
 
     def _restore(self) -> None:
@@ -361,77 +302,22 @@ class Trainer:
         if state is not None:
             self._workers.share(self._checkpoints.variables)
             self.step, self.seconds = state["step"], state["seconds"]
-            for phase in self._phases:
-                phase.steps, phase.begin = state["phases"][phase.name]
+            for stage in self._stages:
+                stage.steps, *begin = state["stages"][stage.name]
+                stage.begin = Budget(*begin)
             logging.info("continuing at step %d, after %.1f minutes", self.step, self.seconds / 60)
 
 
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
-    """Makes the optimizers of the tables and of each part that counts its own steps."""
-    encoder = model.encoder
-    # Layers that other parts share are a group of their own only where a first phase trains them.
-    has_average = config.training.bow_share or getattr(encoder.bow_encoder, "is_separate", False)
-    bow = encoder.bow_encoder.dense_variables if has_average else []
-    # Layers that the bow phase does not train count their own steps, as each head does.
-    later = [variable for variable in encoder.dense_variables if id(variable) not in map(id, bow)]
+    """Makes the optimizers of the tables and of all that counts its own steps."""
+    groups = encoder_groups(model.encoder, config)
+    shared = {name: group.variables for name, group in groups.items()}
     heads = {
         f"{task.group}/{name}": (task.config.head_rate, head.trainable_variables)
         for task in tasks
         for name, head in task.heads.items()
     }
-    return Optimizers(config.optimizer, encoder.table_variables, later, heads, bow)
-
-
-def _make_phases(
-    model: Model,
-    tasks: Sequence[Task],
-    config: ExperimentConfig,
-    examples: Mapping[str, Examples],
-    workers: Workers,
-) -> list[Phase]:
-    training, encoder, graphs = config.training, model.encoder, batch_graphs(model.tokenizer)
-
-    def make(name: str, encoder: TokenEncoder, tasks: Sequence[Task], **options: Any) -> Phase:
-        inputs = {
-            t.name: TrainingInput(t, examples[t.name], graphs, config, workers) for t in tasks
-        }
-        for task in tasks:
-            task.prepare(model.tokenizer, inputs[task.name].sample(_SAMPLED))
-        schedule = make_schedule(
-            tasks, {task.name: len(examples[task.name]) for task in tasks}, config
-        )
-        return Phase(name, encoder, inputs, schedule, **options)
-
-    if not training.bow_share:
-        return [make("whole", encoder, tasks)]
-    bow_tasks = [copy.copy(task) for task in tasks]
-    for task in bow_tasks:
-        task.config = dataclasses.replace(task.config, examples_per_batch=training.bow_batch)
-    return [
-        make(
-            "bow",
-            encoder.bow_encoder,
-            bow_tasks,
-            end=training.bow_share,
-            min_steps=training.bow_steps,
-        ),
-        make("whole", encoder, tasks, bow_rate=training.bow_rate),
-    ]
-
-
-def make_schedule(
-    tasks: Sequence[Task], sizes: Mapping[str, float], config: ExperimentConfig
-) -> Schedule:
-    """Makes the schedule of the tasks, given each one's number of training examples."""
-    weights: dict[str, int] = {}
-    for _, group in groupby(tasks, key=lambda task: (task.group, type(task))):
-        mirrored = list(group)
-        counts = [sizes[task.name] for task in mirrored]
-        steps = sampling_weights(
-            mirrored[0].config.weight, counts, config.data.sampling_temperature
-        )
-        weights.update(zip([task.name for task in mirrored], steps, strict=True))
-    return Schedule.from_weights(weights)
+    return Optimizers(config.optimizer, model.encoder.table_variables, shared, heads)
 
 
 @contextmanager

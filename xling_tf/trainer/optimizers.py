@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import keras
@@ -113,7 +114,7 @@ _KINDS: Mapping[str, tuple[Callable[[float], Any], Callable[[float], Any]]] = {
         lambda rate: RowwiseRMSprop(lambda: rate),
     ),
 }
-_SHARED = "bow", "encoder"  # groups of variables that all tasks train
+TABLES = "tables"  # name of the group of the embedding tables
 
 
 class Optimizers:
@@ -125,26 +126,25 @@ class Optimizers:
 
     Args:
         tables: Embedding tables, which are not trained if their learning rate is 0.
-        encoder: Dense variables that all tasks share.
+        encoder: Groups, by name, of dense variables that all tasks share.
         heads: Dense variables of each head by its name, with the multiple of the learning rate.
-        bow: Dense variables of the average of words, which all tasks share too; a group of its own.
     """
 
     def __init__(
         self,
         config: OptimizerConfig,
         tables: Sequence[keras.Variable],
-        encoder: Sequence[keras.Variable],
+        encoder: Mapping[str, Sequence[keras.Variable]],
         heads: Mapping[str, tuple[float, Sequence[keras.Variable]]] | None = None,
-        bow: Sequence[keras.Variable] = (),
     ) -> None:
         self._config = config
         self.tables = list(tables) if config.embedding_learning_rate else []
         make_dense, make_tables = _KINDS[config.name]
         self._groups: dict[str, tuple[Any, list[keras.Variable]]] = {
-            "tables": (make_tables(config.embedding_learning_rate), self.tables)
+            TABLES: (make_tables(config.embedding_learning_rate), self.tables)
         }
-        groups = {"bow": (1.0, bow), "encoder": (1.0, encoder), **(heads or {})}
+        self._shared = {*encoder}
+        groups = {**{name: (1.0, group) for name, group in encoder.items()}, **(heads or {})}
         for name, (multiple, group) in groups.items():
             if group:
                 self._groups[name] = make_dense(multiple * config.learning_rate), list(group)
@@ -167,7 +167,7 @@ class Optimizers:
         factor: tf.Tensor | float = 1.0,
         *,
         loss_weight: float = 1.0,
-        bow_rate: float = 1.0,
+        rates: Mapping[str, float] = MappingProxyType({}),
     ) -> tf.Tensor:
         """Sums the gradients of the replicas, clips them, and updates the tables, then the dense
         variables.
@@ -181,7 +181,7 @@ class Optimizers:
             variables: The tables, then dense variables.
             factor: Multiplies all learning rates.
             loss_weight: The weight of the loss.
-            bow_rate: Multiplies the learning rates of the tables and of the average of words.
+            rates: Multiplies the learning rates of the groups of these names; `TABLES` is one.
 
         Returns:
             The norm of all gradients before clipping.
@@ -207,9 +207,10 @@ class Optimizers:
             positions = [
                 i for i, variable in enumerate(variables) if id(variable) in map(id, group)
             ]
-            multiple = bow_rate * factor if name in ("tables", "bow") else factor
+            multiple = rates[name] * factor if name in rates else factor
             # The gradients of what tasks share differ in their weights, as they should.
-            groups.append((optimizer, positions, multiple, 1.0 if name in _SHARED else loss_weight))
+            weight = 1.0 if name in self._shared else loss_weight
+            groups.append((optimizer, positions, multiple, weight))
         context.merge_call(partial(_update, groups=groups), args=([*tables, *dense], values))
         return tf.linalg.global_norm([*tables, dense_norm])
 

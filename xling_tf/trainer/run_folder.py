@@ -17,6 +17,7 @@ from xling_tf.trainer.resolution import Resolved
 _CHANGEABLE = ("description", "training.minutes", "training.steps", "training.checkpoint_minutes")
 
 _REQUEST = "request.json"
+_FORMAT = 2  # of the request and the checkpoints; raised when older ones cannot be continued
 
 
 class RunFolder:
@@ -31,8 +32,7 @@ class RunFolder:
         if saved is None:
             return
         for name, old, new in differences({part: saved[part] for part in request}, request):
-            is_former = new is None and not old  # an unused setting of an earlier version
-            if name not in _CHANGEABLE and not is_former:
+            if name not in _CHANGEABLE:
                 raise UserError(
                     f"{self.path} holds a run with {name}={old}, not {new}: continue it with the "
                     "settings and data of its start, or start another in another run_dir or after "
@@ -58,6 +58,7 @@ class RunFolder:
         for name, content in resolved.files.items():
             self.write(name, content)
         request = {
+            "format": _FORMAT,
             "config": to_dict(config),
             "data": data,
             "resolved": {"precision": resolved.precision, "model": resolved.model},
@@ -80,7 +81,12 @@ class RunFolder:
                 isinstance(request[part], dict) for part in ("config", "data", "files", "resolved")
             ):
                 raise ValueError("a part has another type")
-            return request
+        if request.get("format") != _FORMAT:
+            raise UserError(
+                f"{self.path} holds a run of another version of xling_tf, which cannot go on: "
+                "start another in another run_dir or after deleting this folder"
+            )
+        return request
 
     def _damage_of(self, name: str) -> AbstractContextManager[None]:
         message = (

@@ -2,6 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Budget(NamedTuple):
+    """Steps and seconds: what a training has used, or its limits, which may be infinite.
+
+    Example:
+        >>> Budget(30, 8.0).share_of(Budget(40, math.inf))
+        0.75
+    """
+
+    steps: float
+    seconds: float
+
+    def less(self, other: "Budget") -> "Budget":
+        """Returns the difference."""
+        return Budget(self.steps - other.steps, self.seconds - other.seconds)
+
+    def share_of(self, limit: "Budget") -> float:
+        """Returns the share of the steps or of the seconds, whichever is larger; at most 1."""
+        shares = (used / most if most > 0 else 1.0 for used, most in zip(self, limit, strict=True))
+        return min(1.0, max(shares))
 
 
 @dataclass(frozen=True)

@@ -46,13 +46,13 @@ def check_init(run: Run) -> None:
         return
     model = Model.from_pretrained(start)
     run.config.similarity.require_below(model.encoder.hidden_dim)
-    if run.config.training.bow_share and not getattr(
-        model.encoder.bow_encoder, "is_separate", False
-    ):
-        raise UserError(
-            "training.bow_share needs a starting model that is a transformer with "
-            f"encoder.bow_residual, not {start}; set training.bow_share=0"
-        )
+    for name, stage in run.config.active_stages.items():
+        # A trained CNN is no average of words without its convolutions.
+        if stage.part == "average" and model.encoder.static_part is None:
+            raise UserError(
+                f"stages.{name}.part=average needs a starting model that is a transformer with "
+                f"encoder.bow_residual, not {start}; set stages.{name}.share=0"
+            )
     model.save_pretrained(run.run_dir / START)
 
 
@@ -69,9 +69,7 @@ def initial_weights(ctx: RunContext, model: Model, new_heads: Iterable[str]) -> 
 def weights_from_model(
     workers: Workers, run_dir: Path, model: Model, new_heads: Iterable[str]
 ) -> None:
-    """Assigns the weights that training starts from, read by the chief; those of new heads stay
-    random.
-    """
+    """Assigns the weights that training starts from, read by the chief; new heads stay random."""
     variables = {
         name: variable.value for name, variable in _without(new_heads, model.weights).items()
     }
@@ -104,9 +102,7 @@ def _without(heads: Iterable[str], weights: Mapping[str, Any]) -> dict[str, Any]
 
 
 def begin_run(ctx: RunContext, model: Model, tasks: Sequence[Task]) -> None:
-    """Saves what a restart needs; until then, the folder accepts other settings, to correct
-    mistakes.
-    """
+    """Saves what a restart needs; until then, the folder accepts corrected settings."""
     folder, config = ctx.folder, ctx.config
     is_begun = (folder.path / TRAINED_ON).exists() and folder.resolved() is not None
     if is_begun or not ctx.workers.is_chief:
@@ -157,7 +153,7 @@ def words_from_teacher(
         folder: Cache of the teacher's vectors; None for a temporary one.
         pairs: Translations with the teacher's vectors of the sources, of unit length.
     """
-    bow, vocabulary = model.encoder.bow_encoder, model.tokenizer.known_words
+    static, vocabulary = model.encoder.static_part, model.tokenizer.known_words
     encode = cached(teacher.system, folder or folder_of_this_process(), show_progress=True)
     words = chunks(np.array(vocabulary, object), CHUNK)
     with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
@@ -170,19 +166,19 @@ def words_from_teacher(
     contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
     if counts.any():
         share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
-        # 0 for a single sentence.
+        # A single sentence has length 0.
         length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)
         contexts *= share * np.float32(np.linalg.norm(centred, axis=1).mean() / length)
         centred *= 1 - share
         centred += contexts
-    dim = bow.embedding_dim
+    dim = static.embedding_dim
     _, directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)  # in ascending order
     components = np.zeros((vectors.shape[1], dim))
     components[:, : min(dim, vectors.shape[1])] = directions[:, ::-1][:, :dim]
     rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
-    is_same_space = vectors.shape[1] == bow.hidden_dim
-    projection = components.T if is_same_space else np.eye(dim, bow.hidden_dim)
-    bow.assign_teacher_words(rows, projection, ngram_scale=_NGRAM_SCALE)
+    is_same_space = vectors.shape[1] == static.hidden_dim
+    projection = components.T if is_same_space else np.eye(dim, static.hidden_dim)
+    static.assign_teacher_words(rows, projection, ngram_scale=_NGRAM_SCALE)
 
 
 def _contexts(
