@@ -2,10 +2,12 @@
 
 What happens, in this order:
 
-1. `open_context`: the teachers and the corpora are opened, vocabulary and sizes are decided;
-2. `build`: the model with its first weights, its tasks and their examples are made;
-3. `fit`: the tasks are trained;
-4. `finish`: the model is exported, then scored.
+1. `run_experiment` checks the folders, locks the run's, and waits for all workers;
+2. `check_init` copies the model that a new run starts from, if there is one;
+3. `open_context` opens the teachers and the corpora, and decides vocabulary and sizes;
+4. `build` makes the model with its first weights, its tasks and their examples;
+5. `fit` trains, stage by stage;
+6. `finish` exports the model, then scores it.
 
 Started again, a run takes what it has decided from its folder, and continues at its newest
 checkpoint.
