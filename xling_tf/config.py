@@ -713,10 +713,13 @@ class ExperimentConfig:
     def _check_stages(self) -> None:
         shares, tasks = self.stage_shares, [*self.active_tasks]
         if abs(sum(shares.values()) - 1) > 1e-6 or min(shares.values()) <= 0:
-            given = ", ".join(f"stages.{name}.share={s.share}" for name, s in self.stages.items())
+            given = [
+                f"stages.{name}.share={'auto' if stage.share is None else stage.share}"
+                for name, stage in self.stages.items()
+            ]
             raise UserError(
-                f"the shares of all stages must add up to 1, got {given or 'no stages'}; "
-                "`auto` is what the others leave"
+                f"the shares of all stages must add up to 1, got {', '.join(given) or 'no stages'};"
+                " auto is what the others leave"
             )
         trained = set[str]()
         for name, stage in self.active_stages.items():

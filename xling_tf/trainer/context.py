@@ -41,7 +41,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class RunContext:
-    """A run, as `open_context` makes it once: nothing here changes until its end."""
+    """A run that begins or goes on, as `open_context` makes it, once."""
 
     asked: Run
     config: ExperimentConfig  # that of `asked`
