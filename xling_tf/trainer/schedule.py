@@ -9,7 +9,7 @@ class Budget(NamedTuple):
     """Steps and seconds: what a training has used, or its limits, which may be infinite.
 
     Example:
-        >>> Budget(30, 8.0).share_of(Budget(40, math.inf))
+        >>> Budget(30, 8.0).share_of(Budget(40, float("inf")))
         0.75
     """
 
