@@ -130,10 +130,8 @@ def make_stages(
             name, encoder, inputs, schedule, end=end, min_steps=settings.min_steps, rates=rates
         )
         stages.append(stage)
-        earlier |= {
-            TABLES,
-            *(group for group, (trained_by, _) in groups.items() if name in trained_by),
-        }
+        trained = [key for key, group in groups.items() if name in group.stages]
+        earlier.update([TABLES, *trained])
     return stages
 
 
