@@ -92,7 +92,8 @@ def test_kinds_of_packages_are_listed_without_their_import_and_imported_when_use
     assert "a_module" not in sys.modules
 
     config = apply_overrides(
-        get_preset("mine"), ["tokenizer.ngram_sizes=", "encoder.kind=wide", "training.bow_share=0"]
+        get_preset("mine"),
+        ["tokenizer.ngram_sizes=", "encoder.kind=wide", "stages.average.share=0"],
     )
     assert config.encoder.hidden_dim == 7
     assert ENCODERS.name_of(config.encoder) == "wide"

@@ -160,7 +160,10 @@ def missing_kernels(graph: tf.Graph) -> set[str]:
     ("name", "settings"),
     [
         # Without what the sample lacks, and the stage whose encoder is a part of the whole one.
-        ("multi-task", [*NARROW, *SHALLOW, "tasks.distillation.weight=0", "stages.average.share=0"]),
+        (
+            "multi-task",
+            [*NARROW, *SHALLOW, "tasks.distillation.weight=0", "stages.average.share=0"],
+        ),
         ("multilingual", [*NARROW, "encoder.num_filters=4", "tokenizer.num_pieces=700"]),
         (
             "seq2seq",
