@@ -75,7 +75,7 @@ def test_static_models_are_averages_without_marks_around_the_sentence(tmp_path):
 
 def test_the_length_from_which_model2vec_cuts_texts_is_told(tmp_path, caplog):
     folder = write_static(tmp_path, {"embeddings": TABLE}, model_type="model2vec", max_length=4)
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="absl"):
         Model.from_pretrained(folder)
     # The lengths of WORDS are 1, 1, 3, 3, 3, 5, 5, 5 and 5.
     assert "first 12 characters of a text, this model its first 4 tokens" in caplog.text

@@ -309,8 +309,7 @@ def ways_to_try(folder: Path) -> str:
 
 Or on a page in the browser:
 
-    xling-tf serve --model {shlex.quote(str(folder))}
-"""
+    xling-tf serve --model {shlex.quote(str(folder))}"""
 
 
 @contextmanager

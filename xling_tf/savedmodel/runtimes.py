@@ -126,7 +126,8 @@ class Pieces:
         with as_user_error(message, OSError, RuntimeError, DecodeError):
             serialized = vocabulary.read_bytes()
             require_charsmaps(model_proto(serialized))
-            self._model = processor(model_proto=serialized)
+            self._model = processor()
+            self._model.LoadFromSerializedProto(serialized)
         self._settings = settings
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
