@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from xling_tf.model import Model
 
 _DONE = """{output}, {size:.0f} MB: {summary}. {try_it}
+
 Train it further with training/main.py --init {quoted}, or learn from it with --teacher {quoted}
 """
 # Beginnings of the texts of licences, with their names at Hugging Face.
