@@ -21,6 +21,7 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime-installed
 DEV := $(VENV)/.dev-installed
 EVALUATION := $(VENV)/.evaluation-installed
+EXPORT := $(VENV)/.export-installed
 SERVING := $(VENV)/.serving-installed
 PEERS := .peers/.installed
 
@@ -39,6 +40,11 @@ train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; ag
 model: $(RUNTIME) ## Trains five languages on the default corpora and makes a wheel of them, in dist
 	$(BIN)/python training/main.py --preset static --target es,fr,de,zh --set tokenizer.num_oov_buckets=1 $(ARGS)
 	$(BIN)/python export/main.py --model exported/multilingual-static --to wheel --output dist
+
+.PHONY: published
+published: $(EXPORT) ## Packs the encoder that Google published for 16 languages as a wheel, in dist
+	$(BIN)/python export/import_model.py
+	$(BIN)/python export/main.py --model exported/use-multilingual --to wheel --output dist
 
 .PHONY: smoke
 smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network
@@ -110,6 +116,11 @@ $(RUNTIME): requirements.txt | $(BIN)/pip
 $(EVALUATION): pyproject.toml | $(RUNTIME)
 	@echo 'Installing the extra evaluation into $(VENV).'
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[evaluation]'
+	@touch $@
+
+$(EXPORT): pyproject.toml | $(RUNTIME)
+	@echo 'Installing the extra export into $(VENV).'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[export]'
 	@touch $@
 
 $(SERVING): pyproject.toml | $(RUNTIME)
