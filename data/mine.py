@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.client.search import MIN_MARGIN
 from xling_tf.program import progress, run
-from xling_tf.search.search import MIN_MARGIN
 
 _SOURCE = flags.DEFINE_string(
     "source_vectors", None, "Folder of the sources' vectors.", required=True

@@ -20,13 +20,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
 
+from xling_tf.client.texts import describe
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.store import StoredCorpus, transient_store
 from xling_tf.errors import UserError, require_known
-from xling_tf.inputs import describe
 from xling_tf.program import progress, run
 
 # Translates texts from the first language to the second, each to one text.

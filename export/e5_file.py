@@ -8,13 +8,13 @@ import numpy as np
 import sentencepiece
 from numpy.typing import DTypeLike, NDArray
 
+from xling_tf.client.piece_models import CONTROL, NORMAL, UNKNOWN, model_proto
 from xling_tf.config import BertConfig, ModelInfo, SentencePieceConfig, SimilarityConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import as_user_error
 from xling_tf.importers.bert import FAMILIES, WORDS, arranged, require_size
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import LIMITS
-from xling_tf.tokenizers.piece_models import CONTROL, NORMAL, UNKNOWN, model_proto
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.weights import assign_weights, to_be_replaced
 

@@ -19,8 +19,8 @@ from typing import Any, get_args
 
 from absl import flags
 
+from xling_tf.client.quantization import Precision
 from xling_tf.program import progress, quiet_start, run
-from xling_tf.search.quantization import Precision
 
 _MODEL = flags.DEFINE_string(
     "model", None, "The exported model, as xling_tf.load takes it.", required=True

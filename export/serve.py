@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.client.batches import available_cpus
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.length_batches import available_cpus
 from xling_tf.program import quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 

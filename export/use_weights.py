@@ -12,11 +12,12 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names
+from xling_tf.files import SAVED_MODEL, first_names
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model

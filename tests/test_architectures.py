@@ -13,6 +13,7 @@ from testing import add_noise, require_gradients
 from tricky_texts import sample_sentences
 
 import xling_tf
+from xling_tf.client.piece_models import CONTROL, model_proto
 from xling_tf.config import SentencePieceConfig
 from xling_tf.encoders import modernbert
 from xling_tf.encoders.base import build_encoder
@@ -23,7 +24,6 @@ from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.bert import FAMILIES, read_bert
 from xling_tf.model import Model
 from xling_tf.tokenizers.base import TokenFeatures
-from xling_tf.tokenizers.piece_models import CONTROL, model_proto
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 
 TEXTS = [

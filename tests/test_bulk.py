@@ -22,9 +22,9 @@ from serving_models import DIM, hashed, save_hashed
 from xling_tf.bulk import vector_files
 from xling_tf.bulk.record_batches import encode_batches, model_archive, vectors_of
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
+from xling_tf.client.quantization import quantize_units
 from xling_tf.errors import UserError
 from xling_tf.files import write_json
-from xling_tf.search.quantization import quantize_units
 from xling_tf.sentence_encoder import SentenceEncoder
 
 

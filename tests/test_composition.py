@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
-from xling_tf.savedmodel import word_averages
+from xling_tf.client import words
 from xling_tf.tokenizers.composition import composed
 from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
 
@@ -76,7 +76,7 @@ def test_the_cut_is_the_same_in_every_form_and_runtime(text):
     pages = [page.decode() for page in readable(tf.constant(encoded), 2).numpy()]
     assert len(set(pages)) == 1
     assert len(pages[0].encode()) in range(2 * BYTES_PER_TOKEN - 3, 2 * BYTES_PER_TOKEN + 1)
-    assert [word_averages.readable(form, 2 * BYTES_PER_TOKEN) for form in forms] == pages
+    assert [words.readable(form, 2 * BYTES_PER_TOKEN) for form in forms] == pages
 
 
 def test_bytes_that_are_no_characters_become_spaces():

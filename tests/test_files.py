@@ -260,7 +260,7 @@ with replacing_folder(folder / "b") as temporary:
     (temporary / "c.txt").write_text("c")
 with locked(folder):
     pass
-import xling_tf, xling_tf.sentence_encoder, xling_tf.savedmodel.runtimes
+import xling_tf, xling_tf.sentence_encoder, xling_tf.client.runtimes
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
     assert (tmp_path / "a.txt").read_text("utf-8") == "a"

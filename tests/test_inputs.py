@@ -5,11 +5,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from testing import response_encoder
+from testing import encode_responses
 
+from xling_tf.client.texts import as_texts, is_single
 from xling_tf.errors import UserError
 from xling_tf.evaluators.encoding import Embedder
-from xling_tf.inputs import as_texts, is_single
 from xling_tf.sentence_encoder import SentenceEncoder
 
 TEXTS = ["Mañana", "", "\0a"]
@@ -89,9 +89,9 @@ def test_every_client_takes_one_text_as_one():
         assert encoder.encode(text).tolist() == [4, -4]
         assert system(text).tolist() == system.encode_responses(text, text).tolist() == [4, -4]
         for context in (None, text):
-            answers = response_encoder(lengths)
-            assert answers.encode(text, context).tolist() == [4, -4]
-            assert answers.encode([text, "a"], context).tolist() == [[4, -4], [1, -1]]
+            assert encode_responses(lengths, text, context).tolist() == [4, -4]
+            vectors = encode_responses(lengths, [text, "a"], context)
+            assert vectors.tolist() == [[4, -4], [1, -1]]
     assert encoder.encode([]).shape == (0, 2)
     assert system(tf.constant(["a", "bc"])).tolist() == [[1, -1], [2, -2]]
     for call in (encoder.encode, system):

@@ -18,9 +18,9 @@ from pyarrow import parquet
 
 from xling_tf.bulk import mining
 from xling_tf.bulk.mining import describe_mining, mine_translations, mining_blocks
+from xling_tf.client.quantization import quantize_units
+from xling_tf.client.search import bitext_mining
 from xling_tf.errors import UserError
-from xling_tf.search.quantization import quantize_units
-from xling_tf.search.search import bitext_mining
 
 SMALL = mining._PROGRAM_BYTES / 2**30 + 3e-4  # GiB: room for a shard of some vectors
 

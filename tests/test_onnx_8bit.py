@@ -169,7 +169,7 @@ def test_the_vector_of_a_text_is_the_same_beside_any_texts(kind, tmp_path):
     model = make_model(kind)
     source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
     sentence_transformers.export(source, tmp_path)
-    from xling_tf.savedmodel.onnx_client import open_model
+    from xling_tf.client.runtimes import open_model
 
     files = [tmp_path / "onnx" / name for name in ("model.onnx", "model_quantized.onnx")]
     (_, exact), (_, encode) = (open_model(file, tmp_path / "tokenizer.json") for file in files)

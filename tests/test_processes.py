@@ -125,7 +125,7 @@ def test_a_forked_process_must_load_its_own_model(loaded, hub_folder):
         lambda: model.module(),
         lambda: xling_tf.Model.from_pretrained(hub_folder),
         lambda: loaded.encode("a"),
-        lambda: loaded.question_encoder.encode("a"),
+        lambda: loaded.encode_query("a"),
         lambda: loaded.call("inference", premise="a", hypothesis="b"),
         lambda: xling_tf.load(hub_folder),
         lambda: layer(np.array(["a"])),
@@ -187,14 +187,14 @@ def test_pickle_and_process_pools_carry_a_model_by_its_name(
     again = pickle.loads(pickle.dumps(relative))
     assert again._arguments == (str(hub_folder), "bfloat16")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        for part in (loaded, loaded.question_encoder, loaded.response_encoder):
-            vector = pool.apply(part.encode, [SENTENCES[0]])
-            assert vector == pytest.approx(part.encode(SENTENCES[0]), abs=1e-6)
+        for encode in (loaded.encode, loaded.encode_query, loaded.encode_document):
+            vector = pool.apply(encode, [SENTENCES[0]])
+            assert vector == pytest.approx(encode(SENTENCES[0]), abs=1e-6)
 
 
 def test_a_forked_worker_reads_its_task_and_says_why_it_cannot_encode(loaded, hub_loaded):
     """Workers that died as they read their tasks would be replaced by a forked pool forever."""
-    task = pickle.dumps(loaded.response_encoder.encode)
+    task = pickle.dumps(loaded.encode_document)
     assert in_fork(lambda: callable(pickle.loads(task))) == "True"
     assert "spawn" in in_fork(lambda: pickle.loads(task)(["Hola"]))
     with pytest.raises(UserError, match="by its model's name"):

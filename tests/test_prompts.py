@@ -54,7 +54,7 @@ def test_every_signature_and_the_client_put_the_prompt_before_texts(tmp_path):
         (encoder.encode(SENTENCES, prompt_name="topic"), "topic"),
         (encoder.encode(SENTENCES, prompt=""), None),
         (encoder.encode_query(SENTENCES), "query"),
-        (encoder.question_encoder.encode(sentences=SENTENCES), "query"),
+        (encoder.encode_query(sentences=SENTENCES), "query"),
         (encoder.encode_document(SENTENCES), "passage"),
     ):
         np.testing.assert_allclose(vectors, unit[name], atol=1e-6)

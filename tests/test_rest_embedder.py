@@ -77,8 +77,8 @@ def test_live_is_loaded_is_rest(hub_model, hub_folder):
     assert (ours.name, ours.description["config"]["encoder"]["kind"]) == ("tiny", "transformer")
     client = xling_tf.load(hub_folder)
     sides = (
-        client.question_encoder.encode(SENTENCES),
-        client.response_encoder.encode(SENTENCES, batch_size=4),
+        client.encode_query(SENTENCES),
+        client.encode_document(SENTENCES, batch_size=4),
     )
     inferred = client.call("inference", premise=SENTENCES, hypothesis=turned, batch_size=4)
     found = [of_module(hub.load(str(hub_folder))), of_embedder(ours)]

@@ -17,11 +17,11 @@ from programs import run_program
 from testing import SENTENCES, TINY
 from tricky_texts import FRAGMENTS
 
+from xling_tf.client.runtimes import Pieces, WordPieces, Words
+from xling_tf.client.texts import is_blank
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
-from xling_tf.inputs import is_blank
-from xling_tf.savedmodel.runtimes import Pieces, WordPieces, Words
 from xling_tf.savedmodel.saved_models import checksum, load_saved_model
 from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
@@ -142,8 +142,8 @@ def test_vectors_are_those_of_the_saved_model_in_any_company(kind, name, request
     assert encoder.encode([]).shape == (0, TINY.encoder.hidden_dim)
     np.testing.assert_allclose(encoder.encode(TEXTS[0]), expected[0], atol=1e-5)
     np.testing.assert_array_equal(encoder.encode("b", prompt="a "), encoder.encode("a b"))
-    with pytest.raises(UserError, match="'query'"):  # the export has the default prompt alone
-        encoder.encode(["a"], prompt_name="query")
+    with pytest.raises(UserError, match="'topic'"):
+        encoder.encode(["a"], prompt_name="topic")
     with pytest.raises(UserError, match="no signature raw"):
         encoder.encode(["a"], normalize_embeddings=False)
     if name == "litert":  # no operation beyond its own: those of TensorFlow are named Flex there
@@ -198,7 +198,7 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"model\.onnx must be a converted model"):
         load(folder)
     (folder / "runtime.json").write_text('{"format": 99}')
-    with pytest.raises(UserError, match="in format 1, but is in 99"):
+    with pytest.raises(UserError, match="in format 2, but is in 99"):
         load(folder)
     monkeypatch.setitem(sys.modules, "farmhash", None)  # importing it fails
     with pytest.raises(UserError, match=r"needs pyfarmhash, .*'xling_tf\[runtime\]'"):
@@ -213,7 +213,7 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
         {"runtime": None},
         {"runtime": "torch"},
         {"runtime": ["onnx"]},
-        {"prompt": 3},
+        {"prompts": 3},
         {"vocabulary": None},
         {"vocabulary": 3},
         {"vocabulary": "missing.txt"},

@@ -8,9 +8,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xling_tf.errors import UserError
-from xling_tf.search import search
-from xling_tf.search.neighbours import (
+from xling_tf.client import search
+from xling_tf.client.neighbours import (
     Neighbours,
     as_vectors,
     cosine_similarity,
@@ -19,8 +18,9 @@ from xling_tf.search.neighbours import (
     truncated,
     unit_vectors,
 )
-from xling_tf.search.quantization import quantize_units
-from xling_tf.search.search import best_pairs, bitext_mining, paraphrase_mining, semantic_search
+from xling_tf.client.quantization import quantize_units
+from xling_tf.client.search import best_pairs, bitext_mining, paraphrase_mining, semantic_search
+from xling_tf.errors import UserError
 
 
 def units(*degrees):

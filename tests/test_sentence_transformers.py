@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from encode_functions import numbers
 from programs import run_peers
-from testing import response_encoder
+from testing import encode_responses
 
 from xling_tf.errors import UserError
 from xling_tf.sentence_encoder import SentenceEncoder
@@ -103,7 +103,7 @@ def test_lengths_are_those_of_the_model_or_one():
         encoder.encode(TEXTS, normalize_embeddings=False, precision="int8")
     for false in (False, np.False_, 0):
         with pytest.raises(UserError, match="normalize_embeddings=False"):
-            response_encoder(unit, 1).encode(TEXTS, normalize_embeddings=false)
+            encode_responses(numbers, TEXTS, takes_contexts=False, normalize_embeddings=false)
 
 
 SIGNATURES = """

@@ -9,11 +9,11 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
+from xling_tf.client.piece_models import model_proto, require_charsmap
+from xling_tf.client.runtimes import Pieces
 from xling_tf.config import SentencePieceConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
-from xling_tf.savedmodel.runtimes import Pieces
-from xling_tf.tokenizers.piece_models import model_proto, require_charsmap
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer, draw_balanced
 
 CONFIG = SentencePieceConfig(num_pieces=200, max_tokens=12, lowercase=True)

@@ -15,10 +15,10 @@ from testing import (
     tiny_model,
 )
 
+from xling_tf.client.neighbours import cosine_similarity
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.encoder import ExportedEncoder
-from xling_tf.search.neighbours import cosine_similarity
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer.start import words_from_teacher
 from xling_tf.trainer.teacher import Teacher

@@ -17,13 +17,13 @@ from raw_files import write_json_files
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 from tricky_texts import FRAGMENTS, sample_sentences
 
+from xling_tf.client.piece_models import model_proto, piece_pairs
+from xling_tf.client.runtimes import Pieces
 from xling_tf.config import TOKENIZERS, SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.importers.tokenizer_files import added_tokens, read_tokenizer
-from xling_tf.savedmodel.runtimes import Pieces
 from xling_tf.tokenizers.base import Tokenizer as OurTokenizer
-from xling_tf.tokenizers.piece_models import model_proto, piece_pairs
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 

@@ -18,11 +18,11 @@ from testing import (
     tiny_model,
 )
 
+from xling_tf.client.neighbours import cosine_similarity
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
 from xling_tf.model import CHECKPOINTS, Model
-from xling_tf.search.neighbours import cosine_similarity
 from xling_tf.tasks.base import Anchor
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.context import Run

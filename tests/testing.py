@@ -6,19 +6,19 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.client.backends import Backend
+from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.config import TOKENIZERS, ExperimentConfig, ModelInfo
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.model import Model
-from xling_tf.sentence_encoder import InnerEncoder
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.words import WordTokenizer
@@ -379,9 +379,21 @@ def numpy_ranking(
     return np.array(losses)
 
 
-def response_encoder(function, num_inputs=2):
-    """The encoder of answers of a model whose signature is `function`."""
-    whole = SimpleNamespace(
-        _encoder=lambda name: (function, num_inputs), _truncate_dim=None, prompts={}
-    )
-    return InnerEncoder(whole, "response_encoder")
+class Responses(Backend):
+    """A model whose documents are encoded by `function`, with contexts if it takes them."""
+
+    roles = ("document",)
+
+    def __init__(self, function, takes_contexts):
+        self._function, self.takes_contexts = function, takes_contexts
+
+    def embed(self, texts, role, *contexts):
+        assert role == "document"
+        return self._function(texts, *contexts)
+
+
+def encode_responses(function, *columns, takes_contexts=True, **options):
+    """The vectors of documents by a function."""
+    encoder = SentenceEncoder(Responses(function, takes_contexts))
+    contexts = dict(zip(["contexts"], columns[1:], strict=False))
+    return encoder.encode_document(columns[0], **contexts, **options)

@@ -20,12 +20,12 @@ _MODULES = {
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
     "calibrate": "exporters.base",
-    "bitext_mining": "search.search",
+    "bitext_mining": "client.search",
     "fine_tune": "trainer.fine_tuning",
     "load": "sentence_encoder",
     "mine_hard_negatives": "search.hard_negatives",
-    "paraphrase_mining": "search.search",
-    "semantic_search": "search.search",
+    "paraphrase_mining": "client.search",
+    "semantic_search": "client.search",
 }
 __all__ = [*_MODULES]
 _WITH_KERAS = ("KerasEncoder", "Model", "calibrate", "fine_tune")

@@ -18,10 +18,9 @@ from itertools import combinations
 from pkgutil import resolve_name
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
+from xling_tf.client.settings import role_prompts
 from xling_tf.errors import UserError, as_user_error, require_known
 
-# Names of the prompt of documents; sentence-transformers takes the first that a model has.
-DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 PRECISIONS = ("float32", "mixed_bfloat16")
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
 
@@ -529,12 +528,7 @@ class ModelInfo:
     @property
     def role_prompts(self) -> dict[str, str]:
         """The prompts of any input, of queries and documents: "default", "query", "document"."""
-        documents = (self.prompts[name] for name in DOCUMENT_PROMPTS if name in self.prompts)
-        return {
-            "default": self.prompts.get(self.default_prompt_name or "", ""),
-            "query": self.prompts.get("query", ""),
-            "document": next(documents, ""),
-        }
+        return role_prompts(self.prompts, self.default_prompt_name)
 
 
 @dataclass(frozen=True, kw_only=True)

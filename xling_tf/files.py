@@ -26,8 +26,6 @@ except ImportError:  # Windows has no such locks
 
 # The file that makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
-# The file that makes a folder a model for LiteRT or ONNX Runtime.
-RUNTIME_SETTINGS = "runtime.json"
 # Files in a data folder that are not data and need no warning: notes, the pipelines' report, and
 # other files of SNLI's and MultiNLI's archives.
 NOTES = re.compile(

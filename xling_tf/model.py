@@ -13,14 +13,15 @@ import keras
 import tensorflow as tf
 
 from xling_tf import __version__
+from xling_tf.client.settings import RUNTIME_SETTINGS
+from xling_tf.client.texts import Texts, as_texts
 from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.errors import UserError, as_user_error, require_known
-from xling_tf.files import RUNTIME_SETTINGS, SAVED_MODEL, first_names, read_json, replacing_folder
+from xling_tf.files import SAVED_MODEL, first_names, read_json, replacing_folder
 from xling_tf.importers.base import read_model
-from xling_tf.inputs import Texts, as_texts
 from xling_tf.layers.pooling import unit_length
-from xling_tf.processes import start_tensorflow
+from xling_tf.processes import require_not_forked, start_tensorflow
 from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
 from xling_tf.savedmodel.saved_models import LIMITS, find_model, is_foreign, model_name
@@ -189,12 +190,12 @@ class Model:
         """Encodes texts, after the default prompt if there is one.
 
         Args:
-            texts: A `[texts]` tensor, or texts in any form that `xling_tf.inputs.as_texts` takes.
+            texts: A `[texts]` tensor, or texts in any form that `client.texts.as_texts` takes.
 
         Returns:
             `[texts, hidden_dim]` unit vectors.
         """
-        start_tensorflow()
+        require_not_forked()
         # In a tensor, any bytes are a text.
         tensor: Any = texts if tf.is_tensor(texts) else None
         is_ready = (

@@ -26,6 +26,7 @@ from absl.flags import argparse_flags
 from tabulate import tabulate
 
 from xling_tf import __version__
+from xling_tf.client.batches import available_cpus
 from xling_tf.errors import (
     UserError,
     as_user_error,
@@ -34,7 +35,6 @@ from xling_tf.errors import (
     missing_package,
     one_line,
 )
-from xling_tf.length_batches import available_cpus
 from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 
 STARTED = time.monotonic()  # programs import this module before TensorFlow

@@ -2,62 +2,38 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from functools import cached_property, partial
+from functools import partial
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from xling_tf.errors import UserError, first_line, require_known
-from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.inputs import (
-    Texts,
-    as_texts,
-    describe,
-    is_blank,
-    is_single,
-    require_as_many,
-    require_prompt,
-    require_unused,
-)
-from xling_tf.processes import start_tensorflow
-from xling_tf.savedmodel.calls import call_in_batches, device, in_bfloat16, string_tensor, unpickled
-from xling_tf.savedmodel.runtimes import RuntimeModel
+from xling_tf.client import encoder as client
+from xling_tf.client.backends import Backend
+from xling_tf.client.batches import compute_in_batches
+from xling_tf.client.encoder import as_columns
+from xling_tf.client.neighbours import require_positive
+from xling_tf.client.runtimes import RuntimeModel, open_folder
+from xling_tf.client.settings import RUNTIME_SETTINGS
+from xling_tf.client.texts import Texts, require_unused
+from xling_tf.errors import UserError, first_line
+from xling_tf.processes import require_not_forked, start_tensorflow
+from xling_tf.savedmodel.backends import as_backend, string_tensor
 from xling_tf.savedmodel.saved_models import (
     find_model,
     is_model_folder,
     load_saved_model,
     read_info,
 )
-from xling_tf.search.neighbours import cosine_similarity, require_positive, truncated, unit_vectors
-from xling_tf.search.quantization import PRECISIONS, Precision, quantize_units
 
 _BATCH_SIZE = 2048
-# Attributes of sentence-transformers, which there change how texts are encoded or compared.
-_UNSETTABLE = (
-    "prompts",
-    "default_prompt_name",
-    "truncate_dim",
-    "similarity_fn_name",
-    "similarity",
-    "similarity_pairwise",
-    "max_seq_length",
-    "tokenizer",
-    "processor",
-    "device",
-    "dtype",
-    "backend",
-    "batch_size",
-    "precision",
-    "normalize_embeddings",
-    "modules",
-)
 
 
-class SentenceEncoder:
+class SentenceEncoder(client.SentenceEncoder):
     """Encodes sentences with an exported model, or with any function from a string tensor to
     vectors.
 
@@ -71,10 +47,11 @@ class SentenceEncoder:
 
     Args:
         model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`;
-            or a folder that `Model.save_pretrained` wrote, whose signatures are traced anew.
-            Exports for ONNX Runtime and LiteRT, which have `encode` but no signatures, work without
-            TensorFlow. Or a `Model`, whose later changes count; or a function from `[n]` strings to
-            `[n, dim]` vectors.
+            or a folder that `Model.save_pretrained` wrote, or the run folder of a training, whose
+            signatures are traced anew. Exports for ONNX Runtime and LiteRT, and wheels, by their
+            file or the name of the installed module, have `encode` but no signatures, and work
+            without TensorFlow. Or a `Model`, whose later changes count; or a function from `[n]`
+            strings to `[n, dim]` vectors.
         dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs
             that support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
@@ -84,6 +61,7 @@ class SentenceEncoder:
     Attributes:
         prompts: The model's prompts by name, such as {"query": "query: "}.
         default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
+        scores: The scores of `fine_tune`, before and afterwards.
 
     Raises:
         UserError: There is no such model, it does not support `dtype`, or an option is not
@@ -95,211 +73,37 @@ class SentenceEncoder:
         (2, 512)
     """
 
-    prompts: dict[str, str]
-    default_prompt_name: str | None
-    similarity_fn_name = "cosine"  # the measure that `similarity` computes
-    _takes_contexts = False
-    # Makes a model's input of texts.
-    _to_input: Callable[[list[str]], Any] = staticmethod(string_tensor)
     # The constructor's arguments, if the model was loaded by its name.
     _arguments: tuple[str, str] | None = None
 
     def __init__(
         self,
-        model_name_or_path: str | os.PathLike[str] | Callable[[Any], Any],
+        model_name_or_path: str | os.PathLike[str] | Backend | Callable[[Any], Any],
         dtype: str = "float32",
         *,
         truncate_dim: int | None = None,
         **options: Any,
     ) -> None:
-        require_unused(options, device)
-        if truncate_dim is not None:
-            require_positive(truncate_dim, "truncate_dim")
         model: Any = model_name_or_path
         info: Mapping[str, Any] = {}
         if isinstance(model, str | os.PathLike):
-            name = os.fsdecode(model)  # absolute, for processes with another working folder
-            self._arguments = (
-                name if "://" in name else os.path.abspath(os.path.expanduser(name)),
-                dtype,
-            )
-            model, info = _opened(find_model(model))
-        embed, raw = model, None
-        # This is a `Model`: `encode` puts prompts before its texts.
-        if hasattr(model, "encoder_settings"):
-            info, raw, embed = asdict(model.info), model.raw, _scaled(model.raw)
-        roles = {"query": "", "document": ""}
-        if isinstance(model, RuntimeModel):  # which has no prompt but the default one
-            roles, self._to_input = {}, list
-        self._set_prompts({**roles, **info.get("prompts", {})}, info.get("default_prompt_name"))
-        parts: Mapping[str, Any] = getattr(model, "signatures", {})
-        self._signatures: Mapping[str, Any] = {
-            # The result of `Model.module` has not been traced.
-            name: part.concrete_function() if hasattr(part, "concrete_function") else part
-            for name, part in parts.items()
-        }
-        if not callable(model):
-            raise UserError(
-                f"expected a model that can be called with sentences, but got {describe(model)}"
-            )
-        if dtype not in (("float32", "bfloat16") if self._signatures else ("float32",)):
-            raise UserError(
-                f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}"
-            )
-        if dtype == "bfloat16" and device() == "cuda":
-            raise UserError(
-                "dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32"
-            )
-        self._model: Any = model
-        self._in_dtype = (
-            in_bfloat16 if dtype == "bfloat16" else lambda function, num_inputs: function
-        )
-        self._embed, self._raw = self._in_dtype(embed, 1), raw
-        self._truncate_dim = truncate_dim
+            model, info = _opened(find_folder(name := os.fsdecode(model)))
+            # Absolute, for processes with another working folder.
+            is_path = "://" not in name and os.path.exists(os.path.expanduser(name))
+            path = os.path.abspath(os.path.expanduser(name)) if is_path else name
+            self._arguments = (path, dtype)
+        super().__init__(as_backend(model, info, dtype), truncate_dim=truncate_dim)
+        require_unused(options, lambda: self.device)
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
-    def _set_prompts(self, prompts: dict[str, str], default: str | None) -> None:
-        vars(self).update(prompts=prompts, default_prompt_name=default)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Refuses attributes of sentence-transformers that would change nothing here."""
-        if name in _UNSETTABLE:
-            raise UserError(
-                f"{name} cannot be set on a loaded model; give it to `load` or `encode` where "
-                "they take it"
-            )
-        super().__setattr__(name, value)
-
     def __repr__(self) -> str:
-        name = self._arguments[0] if self._arguments else describe(self._model)
-        return f"{type(self).__name__}({name!r}, prompts={self.prompts})"
+        name = repr(self._arguments[0]) if self._arguments else repr(self._backend)
+        return f"{type(self).__name__}({name}, prompts={self.prompts})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> Any:
         """Makes `pickle` call the constructor again."""
-        if self._arguments is None:
-            raise UserError("only an encoder that was loaded by its model's name can be pickled")
-        return partial(unpickled, type(self), truncate_dim=self._truncate_dim), self._arguments
-
-    def encode(
-        self,
-        inputs: Texts | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int = _BATCH_SIZE,
-        show_progress_bar: bool | None = None,
-        *,
-        precision: Precision = "float32",
-        convert_to_numpy: bool = True,
-        convert_to_tensor: bool = False,
-        normalize_embeddings: bool | None = None,
-        truncate_dim: int | None = None,
-        **options: Any,
-    ) -> Any:
-        """Encodes any number of sentences in bounded memory.
-
-        Args:
-            inputs: One text or several, in any form that `xling_tf.inputs.as_texts` takes;
-                `sentences` is another name of this argument.
-            prompt_name: Name of one of the model's `prompts`, which is put before each input; None
-                for the default prompt.
-            prompt: Text to put before each input instead.
-            batch_size: Number of sentences in one call of the model.
-            show_progress_bar: True shows a progress bar.
-            precision: "float32", "int8", "binary" or "ubinary", see `quantize_units`.
-            convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
-            convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
-            normalize_embeddings: False returns vectors of the encoder's own lengths, from the
-                signature `raw` of an exported model. True scales them to unit length, the default
-                of all models but functions.
-            truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length
-                again unless `normalize_embeddings` is False. None: the constructor's
-                `truncate_dim`.
-            **options: Other options of sentence-transformers, with values that change nothing.
-
-        Returns:
-            `[sentences, dim]` float32, or as `precision` says, in the order of the inputs; `[dim]`
-            for a single text. A blank text, without a visible character, has the zero vector (in
-            bits: none is set), which no search finds; the model is not run on it.
-
-        Raises:
-            UserError: The inputs are not texts, an option is not supported, or the model has no
-                `raw`.
-        """
-        texts = options.pop("sentences", None) if inputs is None else inputs
-        contexts = options.pop("contexts", None)
-        require_unused(options, device)
-        is_raw = normalize_embeddings is not None and not normalize_embeddings
-        require_known("precision", precision, PRECISIONS)
-        if precision == "int8" and is_raw:
-            raise UserError(
-                "precision='int8' needs unit vectors; leave out normalize_embeddings=False"
-            )
-        named = {"inputs": texts}
-        if self._takes_contexts:
-            named["contexts"] = "" if contexts is None else contexts
-        elif contexts is not None:
-            raise UserError("contexts: this model was trained without them; leave them out")
-        columns, is_one = _columns(named)
-        is_text = np.array([not is_blank(text) for text in columns[0]], bool)
-        columns = [
-            [text for text, kept in zip(column, is_text, strict=True) if kept] for column in columns
-        ]
-        prompt = self._prompt(prompt, prompt_name)
-        if prompt:
-            columns[0] = as_texts([prompt + text for text in columns[0]], "prompt")
-        embed = self._embed_raw if is_raw else self._embed
-        has_default = (
-            self.prompts.get(self.default_prompt_name or "") or "unprompted" in self._signatures
-        )
-        if self._signatures and has_default and prompt is not None:
-            # The other signatures put the default prompt before texts.
-            embed, normalize_embeddings = self._encoder("unprompted")[0], not is_raw
-        if truncate_dim is None:
-            truncate_dim = self._truncate_dim
-
-        def encode(*tensors: Any) -> dict[str, NDArray[Any]]:
-            vectors, count = np.asarray(embed(*tensors), np.float32), len(tensors[0])
-            if vectors.ndim != 2 or len(vectors) != count:
-                shape = list(vectors.shape)
-                raise UserError(
-                    f"the model gave shape {shape} for {count} texts, not [{count}, dim]"
-                )
-            if normalize_embeddings:
-                vectors = unit_vectors(vectors, "vectors")
-            if truncate_dim is not None:
-                shorter = truncated(vectors, truncate_dim)
-                vectors = vectors[:, :truncate_dim] if is_raw else shorter
-            return {"vectors": quantize_units(vectors, precision)}
-
-        outputs = call_in_batches(encode, columns, batch_size, show_progress_bar, self._to_input)
-        # In "binary", no bit at all is -128.
-        nothing = -128 if precision == "binary" else 0
-        encoded = outputs["vectors"]
-        all_vectors = np.full((len(is_text), encoded.shape[1]), nothing, encoded.dtype)
-        all_vectors[is_text] = encoded
-        vectors = all_vectors[0] if is_one else all_vectors
-        if convert_to_numpy and not convert_to_tensor:
-            return vectors
-        tensor = start_tensorflow().constant(vectors)
-        return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
-
-    def _prompt(self, prompt: str | None, name: str | None) -> str | None:
-        """Returns the prompt that the arguments of `encode` ask for; None for the default."""
-        require_prompt(prompt)
-        if not self._signatures:  # a SavedModel puts its default prompt before texts itself
-            name = name or self.default_prompt_name
-        if prompt is None and name is not None:
-            require_known("prompt_name", name, self.prompts)
-            return self.prompts[name]
-        return prompt
-
-    def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes questions after the queries' prompt; takes `encode`'s arguments but prompts."""
-        return SentenceEncoder.encode(self.question_encoder, inputs, *args, **options)
-
-    def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes answers, each as its own context, as `encode_query` does questions."""
-        return SentenceEncoder.encode(self.response_encoder, inputs, *args, **options)
+        arguments = self._arguments or (self._backend,)
+        return partial(_unpickled, truncate_dim=self._truncate_dim), arguments
 
     def call(
         self,
@@ -333,15 +137,22 @@ class SentenceEncoder:
             expected = ", ".join(f"{name}: {spec.dtype.name}" for name, spec in specs.items())
             names = ", ".join(inputs) or "nothing"
             raise UserError(f"the signature {signature} takes {expected}, but got {names}")
-        columns, is_one = _columns(inputs)
+        columns, is_one = as_columns(inputs)
+        require_positive(batch_size, "batch_size")
+
+        def compute(*texts: list[str]) -> dict[str, NDArray[Any]]:
+            require_not_forked()
+            outputs = function(**dict(zip(inputs, map(string_tensor, texts), strict=True)))
+            return {name: np.asarray(output) for name, output in outputs.items()}
+
         try:
-            outputs = call_in_batches(
-                lambda *tensors: function(**dict(zip(inputs, tensors, strict=True))),
+            outputs = compute_in_batches(
+                compute,
                 columns,
-                batch_size,
-                show_progress_bar,
-                self._to_input,
-            )
+                max_rows=batch_size,
+                threads=self._backend.threads,
+                show_progress=show_progress_bar,
+            ) or compute(*([] for _ in columns))
         except tf.errors.InvalidArgumentError as error:
             message = first_line(error.message)
             raise UserError(f"the signature {signature} rejects its inputs: {message}") from error
@@ -382,71 +193,9 @@ class SentenceEncoder:
             "same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2
         )
 
-    similarity = staticmethod(cosine_similarity)
-
-    @staticmethod
-    def similarity_pairwise(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
-        """The cosines `[n]` of the rows of two `[n, dim]`.
-
-        Example:
-            >>> first, second = [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]]
-            >>> SentenceEncoder.similarity_pairwise(first, second).tolist()
-            [0.0, 1.0]
-        """
-        first = unit_vectors(embeddings1, "embeddings1")
-        second = unit_vectors(embeddings2, "embeddings2")
-        if first.shape != second.shape:
-            raise UserError(
-                f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}"
-            )
-        # Products of half precision would be rounded before they are added up.
-        return np.einsum("nd,nd->n", first.astype(np.float32), second.astype(np.float32))
-
-    @cached_property
-    def dim(self) -> int:
-        """Number of dimensions of the vectors."""
-        return int(self.encode([]).shape[1])
-
-    def get_embedding_dimension(self) -> int:
-        """The same as `dim`, by sentence-transformers' name."""
-        return self.dim
-
-    get_sentence_embedding_dimension = get_embedding_dimension  # the name in older versions
-
     @property
-    def device(self) -> str:
-        """The device of the model: "cpu", or "cuda" for a SavedModel if TensorFlow sees a GPU."""
-        return "cpu" if isinstance(self._model, RuntimeModel) else device()
-
-    @cached_property
-    def question_encoder(self) -> "InnerEncoder":
-        """The encoder of questions; raises a `UserError` if the model has no such signature."""
-        return InnerEncoder(self, "question_encoder")
-
-    @cached_property
-    def response_encoder(self) -> "InnerEncoder":
-        """The encoder of answers; raises a `UserError` if the model has no such signature."""
-        return InnerEncoder(self, "response_encoder")
-
-    @cached_property
-    def _embed_raw(self) -> Callable[..., Any]:
-        """The function from texts to vectors of the encoder's own lengths."""
-        if self._signatures or isinstance(self._model, RuntimeModel):
-            return self._encoder("raw")[0]
-        return self._raw or self._embed
-
-    def _encoder(self, name: str) -> tuple[Callable[..., Any], int]:
-        """A signature as a function of texts (and contexts, if taken), and its number of inputs."""
-        function = self._signature(name)
-        inputs = function.structured_input_signature[1]
-        names = [
-            input_name for input_name in ("inputs", "input", "context") if input_name in inputs
-        ]
-
-        def embed(*columns: Any) -> Any:
-            return function(**dict(zip(names, columns, strict=True)))["outputs"]
-
-        return self._in_dtype(embed, len(names)), len(names)
+    def _signatures(self) -> Mapping[str, Any]:
+        return getattr(self._backend, "signatures", {})
 
     def _signature(self, name: str) -> Any:
         if name not in self._signatures:
@@ -456,76 +205,54 @@ class SentenceEncoder:
             )
         return self._signatures[name]
 
-
-class InnerEncoder(SentenceEncoder):
-    """The encoder of questions or of answers within a model; pickling stores the whole model."""
-
-    def __init__(self, whole: SentenceEncoder, name: str) -> None:
-        function, num_inputs = whole._encoder(name)
-        super().__init__(function, truncate_dim=whole._truncate_dim)
-        self._takes_contexts = num_inputs > 1
-        self._whole, self._name = whole, name
-        self._set_prompts(whole.prompts, self.default_prompt_name)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return getattr, (self._whole, self._name)
-
-    def encode(  # type: ignore[override]
-        self, inputs: Texts | None = None, contexts: Texts | None = None, **options: Any
-    ) -> Any:
-        """Encodes questions, or answers in their contexts if the model was trained with them.
-
-        Args:
-            inputs: One text or several.
-            contexts: A context for each answer, or one for all; None or "": an answer is its own
-                context.
-            **options: Those of `SentenceEncoder.encode`.
-
-        Returns:
-            `[inputs, dim]`; `[dim]` for a single text.
-        """
-        return super().encode(inputs, contexts=contexts, **options)
-
-    def _prompt(self, prompt: str | None, name: str | None) -> str | None:
-        if prompt is not None and any(self.prompts.values()):
-            raise UserError(
-                "prompt: questions and documents have the model's own prompts; use `encode`"
-            )
-        return super()._prompt(prompt, name) and prompt
-
-    @property
-    def _embed_raw(self) -> Callable[..., Any]:
-        raise UserError(
-            "normalize_embeddings=False: questions and responses have only unit vectors"
-        )
+    def _tensor(self, vectors: NDArray[Any]) -> Any:
+        return start_tensorflow().constant(vectors)
 
 
 load = SentenceEncoder  # by the public name
 
 
+def find_folder(name: str) -> Path:
+    """Returns the folder of a model as `find_model` does, or that of an installed wheel."""
+    if name.isidentifier() and not os.path.exists(name):
+        spec: ModuleSpec | None = find_spec(name)
+        folder = Path(spec.origin).parent if spec and spec.origin else None
+        if folder and (folder / RUNTIME_SETTINGS).is_file():
+            return folder
+    return find_model(name)
+
+
 def _opened(folder: Path) -> tuple[Any, Mapping[str, Any]]:
     """Returns the model in a folder, and what is known of its prompts."""
     if (folder / RUNTIME_SETTINGS).is_file():
-        model = RuntimeModel(folder)
-        return model, {"prompts": {"default": model.prompt}, "default_prompt_name": "default"}
+        model = open_folder(folder)
+        if isinstance(model, RuntimeModel):
+            model.open()  # a damaged file is told now
+        return model, {}
     if is_model_folder(folder):
         model_class = resolve_name("xling_tf.model:Model")  # here, because it imports TensorFlow
         return model_class.from_pretrained(folder).module(), read_info(folder)
     return load_saved_model(folder), read_info(folder)
 
 
-def _scaled(raw: Callable[[Any], Any]) -> Callable[[Any], NDArray[np.float32]]:
-    """Returns a function whose vectors are those of another one, in unit length."""
-    return lambda texts: unit_vectors(np.asarray(raw(texts)), "vectors")
+class _Unavailable:
+    """Stands in for an encoder in a forked process; calls raise the `UserError` about forks."""
+
+    def __getattr__(self, name: str) -> "_Unavailable":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+
+    def __call__(self, *args: Any, **options: Any) -> None:
+        require_not_forked()
 
 
-def _columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
-    """Makes inputs columns of one length, repeating single texts; tells if all are single."""
-    columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
-    several = [name for name, texts in inputs.items() if not is_single(texts)]
-    for name, column in columns.items():
-        if name not in several:
-            columns[name] = column * (len(columns[several[0]]) if several else 1)
-        else:
-            require_as_many(column, columns[several[0]], f"texts in {name}", several[0])
-    return [*columns.values()], not several
+def _unpickled(*arguments: Any, **options: Any) -> Any:
+    """Loads an encoder by its constructor's arguments; in a forked process, calls are errors."""
+    try:
+        require_not_forked()
+    except UserError:
+        # An error here would end each worker of a pool as it reads its task; the pool would wait
+        # forever.
+        return _Unavailable()
+    return SentenceEncoder(*arguments, **options)

@@ -17,10 +17,10 @@ import numpy as np
 from absl import flags
 
 from evaluation.benchmarks.workloads import write_figures
+from xling_tf.client.neighbours import nearest, truncated, unit_vectors
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.errors import library
 from xling_tf.program import quiet_start, run
-from xling_tf.search.neighbours import nearest, truncated, unit_vectors
 
 _MODEL = flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
 _TEXTS = flags.DEFINE_string(

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.client.neighbours import nearest, unit_vectors
+from xling_tf.client.search import NUM_NEIGHBOURS, margins, mean_scores
 from xling_tf.corpora.cleaning import bitext_fault, normalise, require_known
 from xling_tf.corpora.line_files import require_name_of_lines, write_lines
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.files import require_writable_file
-from xling_tf.search.neighbours import nearest, unit_vectors
-from xling_tf.search.search import NUM_NEIGHBOURS, margins, mean_scores
 
 # Number of pairs among which neighbours are searched; this takes as long as encoding by the average
 # of words.

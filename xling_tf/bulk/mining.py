@@ -18,11 +18,7 @@ from pyarrow import compute
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
-from xling_tf.corpora.line_files import require_name_of_lines, write_lines
-from xling_tf.errors import UserError, as_user_error, library
-from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
-from xling_tf.inputs import is_blank
-from xling_tf.search.neighbours import (
+from xling_tf.client.neighbours import (
     Neighbours,
     best_neighbours,
     chunks,
@@ -30,8 +26,12 @@ from xling_tf.search.neighbours import (
     nearest,
     unit_vectors,
 )
-from xling_tf.search.quantization import from_int8
-from xling_tf.search.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
+from xling_tf.client.quantization import from_int8
+from xling_tf.client.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
+from xling_tf.client.texts import is_blank
+from xling_tf.corpora.line_files import require_name_of_lines, write_lines
+from xling_tf.errors import UserError, as_user_error, library
+from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
 
 _GIB = 1 << 30
 _PROGRAM_BYTES = 3 << 28  # memory of the libraries and of a chunk of queries

@@ -12,11 +12,12 @@ import fsspec
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.texts import as_texts
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import folder_of_this_process
-from xling_tf.inputs import as_texts
 from xling_tf.savedmodel.saved_models import HUGGING_FACE, checksum, find_model, model_name
-from xling_tf.sentence_encoder import SentenceEncoder
+from xling_tf.sentence_encoder import load
 
 VECTORS = "vector"  # the column of vectors
 
@@ -38,8 +39,8 @@ def encode_batches(
 
     Args:
         batches: Record batches with a column of texts.
-        model: An encoder, or the name of a model, which is loaded once in each process: as
-            `SentenceEncoder` takes it, or the URL of an archive that fsspec opens
+        model: An encoder, also that of a wheel, or the name of a model, which is loaded once in
+            each process: as `SentenceEncoder` takes it, or the URL of an archive that fsspec opens
             (`gs://bucket/en-es.tar.gz`).
         text_column: Name of the column of texts.
         vector_column: Name of the new column: fixed-size lists of float32, int8 or uint8.
@@ -53,11 +54,11 @@ def encode_batches(
 
     Example:
         >>> batch = pa.record_batch({"id": [7, 8], "text": ["1 2", "3 4"]})
-        >>> numbers = lambda texts: [[float(x) for x in text.split()] for text in texts.numpy()]
-        >>> next(encode_batches([batch], SentenceEncoder(numbers))).to_pydict()
+        >>> encoder = SentenceEncoder(lambda texts: [[float(x) for x in t.split()] for t in texts])
+        >>> next(encode_batches([batch], encoder)).to_pydict()
         {'id': [7, 8], 'text': ['1 2', '3 4'], 'vector': [[1.0, 2.0], [3.0, 4.0]]}
     """
-    encoder = model if isinstance(model, SentenceEncoder) else load_once(fspath(model))
+    encoder = load_once(fspath(model)) if isinstance(model, str | PathLike) else model
     for batch in batches:
         texts = column_of_texts(batch, text_column).fill_null("").dictionary_encode()
         if vector_column in batch.schema.names:
@@ -104,7 +105,7 @@ def load_once(model: str) -> SentenceEncoder:
             if "://" in model and not model.startswith(HUGGING_FACE):
                 # The ending of the name tells the format.
                 path = fsspec.open_local(f"filecache::{model}", filecache={"same_names": True})
-            _loaded[model] = SentenceEncoder(path)
+            _loaded[model] = load(path)
         return _loaded[model]
 
 

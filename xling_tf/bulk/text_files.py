@@ -19,10 +19,10 @@ from fsspec.core import url_to_fs
 from pyarrow import parquet, types
 
 from xling_tf.bulk.record_batches import column_of_texts
+from xling_tf.client.texts import is_blank
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.line_files import MAX_LINE, Unreadable, decoded, json_object, split_blocks
 from xling_tf.errors import UserError, as_user_error, one_line
-from xling_tf.inputs import is_blank
 
 _BATCH_ROWS = 4096  # rows read at once from Parquet
 _TEXT_ROWS = 1024  # rows read at once from text

@@ -18,10 +18,10 @@ from pyarrow import compute, parquet
 
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import TextFiles, find_files
+from xling_tf.client.neighbours import require_positive
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import locked, read_json_dict, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, find_model
-from xling_tf.search.neighbours import require_positive
 from xling_tf.sentence_encoder import SentenceEncoder
 
 ROWS_PER_SHARD = 1 << 17

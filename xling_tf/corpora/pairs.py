@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from xling_tf.client.texts import as_python, describe, encodable, is_blank
 from xling_tf.corpora.column_names import (
     is_header,
     is_row_number,
@@ -24,7 +25,6 @@ from xling_tf.corpora.column_names import (
 )
 from xling_tf.corpora.tables import NESTED, flattened, header_of, read_table
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.inputs import as_python, describe, encodable, is_blank
 
 # The names of classes, written in the same way.
 _SAME = "(entailment|duplicate|equivalent|paraphrase|similar|same|match|true|yes)"

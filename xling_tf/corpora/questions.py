@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from xling_tf.client.texts import is_blank
 from xling_tf.corpora.cleaning import normalise
 from xling_tf.corpora.readers import Reading, read_records
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.sentences import sentence_spans, surroundings
 from xling_tf.errors import UserError
 from xling_tf.files import read_json
-from xling_tf.inputs import is_blank
 
 _NEIGHBOURS = 2
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from xling_tf.client.texts import is_blank
 from xling_tf.corpora.line_files import Unreadable, read_every_line, read_lines, stripped
 from xling_tf.corpora.records import (
     NLI_LABELS,
@@ -21,7 +22,6 @@ from xling_tf.corpora.records import (
 from xling_tf.corpora.split import text_hash
 from xling_tf.corpora.tables import read_columns
 from xling_tf.errors import UserError
-from xling_tf.inputs import is_blank
 
 MINED_FOLDER = "hard_negatives"
 SNLI_COLUMNS = ("gold_label", "sentence1", "sentence2")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from xling_tf.client.batches import encode_in_batches
 from xling_tf.errors import as_user_error
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import require_writable_folder
-from xling_tf.length_batches import encode_in_batches
 
 # Below the limit on a query's parameters of every SQLite version (999 before 3.32).
 _KEYS_PER_QUERY = 900

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xling_tf.client.batches import available_cpus
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.data import Rows
 from xling_tf.evaluators.encoding import Array, Encode, encode_checked
-from xling_tf.length_batches import available_cpus
 
 Predict = Callable[[Array], Array]
 Labelled = tuple[Array, Array]  # vectors `[n, dim]` and labels `[n]`

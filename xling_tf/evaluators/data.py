@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from absl import logging
 
+from xling_tf.client.texts import is_blank
 from xling_tf.compressed import PACKED
 from xling_tf.corpora.folder import CorpusFile, discover
 from xling_tf.corpora.line_files import LANGUAGE
@@ -19,7 +20,6 @@ from xling_tf.corpora.tables import TABLE_ENDINGS, header_of
 from xling_tf.corpora.tables import read_table as read_table  # for the other modules
 from xling_tf.errors import UserError, require_known
 from xling_tf.evaluators.encoding import Evaluator, NotApplicableError
-from xling_tf.inputs import is_blank
 
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' "

@@ -16,8 +16,9 @@ import urllib3
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error, one_line
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
-from xling_tf.files import read_json
-from xling_tf.savedmodel.saved_models import checksum, find_model, load_saved_model, model_name
+from xling_tf.files import SAVED_MODEL, read_json
+from xling_tf.savedmodel.saved_models import checksum, load_saved_model, model_name
+from xling_tf.sentence_encoder import find_folder, load
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
@@ -47,7 +48,9 @@ def open_embedder(specification: str) -> Embedder:
 
 def _open_saved_model(specification: str) -> Embedder:
     """Opens an exported model, or a published TF2 module for TensorFlow Hub."""
-    folder = find_model(specification)
+    folder = find_folder(specification)
+    if not (folder / SAVED_MODEL).exists():
+        return _open_client(specification, folder)
     model = load_saved_model(folder)
     import tensorflow as tf
 
@@ -92,6 +95,20 @@ def _open_saved_model(specification: str) -> Embedder:
             f"{folder} must hold a model that maps strings to vectors, but {cause}"
         ) from error
     return embedder
+
+
+def _open_client(specification: str, folder: Path) -> Embedder:
+    """Opens a model that is no SavedModel, such as a wheel or an export for ONNX Runtime."""
+    encoder = load(specification)
+    return Embedder(
+        name=model_name(specification),
+        sentences=encoder.encode,
+        questions=encoder.encode_query,
+        responses=lambda answers, contexts: encoder.encode_document(answers),
+        checksum=checksum(folder),
+        description={"kind": "exported model", "folder": model_name(specification)},
+        trained_on=TrainedOn.read(folder),
+    )
 
 
 def _open_rest(url: str) -> Embedder:

@@ -9,10 +9,10 @@ import numpy as np
 from absl import logging
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import encode_in_batches
+from xling_tf.client.texts import Texts, as_texts, is_single, require_as_many
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.inputs import Texts, as_texts, is_single, require_as_many
-from xling_tf.length_batches import encode_in_batches
 
 Array = NDArray[Any]
 Encode = Callable[[list[str]], np.ndarray]

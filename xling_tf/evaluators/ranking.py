@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xling_tf.client.neighbours import nearest
 from xling_tf.evaluators.encoding import Array
-from xling_tf.search.neighbours import nearest
 
 # Scores that differ by less than the rounding error of vectors in float32 are ties.
 TIE = 1e-6

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xling_tf.client.texts import is_blank
 from xling_tf.corpora.line_files import UNSPACED_RANGES
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
@@ -24,7 +25,6 @@ from xling_tf.evaluators.encoding import (
     encode_units,
 )
 from xling_tf.evaluators.ranking import directions, inner_products, relevant_ranks
-from xling_tf.inputs import is_blank
 
 _UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
 # Marks of Indic scripts are parts of words, but no letters for `re`; the danda is a full stop.

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from xling_tf.client.neighbours import index_kind
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Array, Encode, encode_checked, encode_in_chunks
 from xling_tf.evaluators.ranking import inner_products, relevant_ranks, search
 from xling_tf.evaluators.sts import find_translated_sts
-from xling_tf.search.neighbours import index_kind
 
 _MULTILINGUAL_LAYOUT = (
     "similarity_search/<name>.tsv, a column for each language, or sts/stsb.<language>.<split>.tsv "

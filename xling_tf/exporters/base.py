@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.client.runtimes import MODEL_FILES
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.errors import UserError, missing_package, require_known
 from xling_tf.files import (
@@ -27,7 +28,6 @@ from xling_tf.files import (
 )
 from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.runtimes import MODEL_FILES
 from xling_tf.savedmodel.saved_models import find_model, licence_files, load_saved_model
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -46,6 +46,12 @@ class Source(NamedTuple):
     def prompt(self) -> str:
         """The prompt that the SavedModel puts before texts by default; often ""."""
         return self.model.info.role_prompts["default"]
+
+    @property
+    def prompts(self) -> dict[str, Any]:
+        """What `runtime.json` says of the model's prompts."""
+        info = self.model.info
+        return {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
 
     @property
     def about_prompts(self) -> str:

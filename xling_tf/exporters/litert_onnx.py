@@ -8,14 +8,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.client.backends import FORMAT
+from xling_tf.client.runtimes import MODEL_FILES, RuntimeModel
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source
-from xling_tf.files import RUNTIME_SETTINGS, write_json
+from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncoder
-from xling_tf.savedmodel.runtimes import FORMAT, MODEL_FILES, RuntimeModel
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
@@ -68,7 +70,7 @@ def _export(
         "model": MODEL_FILES[runtime],
         "vocabulary": name,
         "dim": source.model.encoder.hidden_dim,
-        "prompt": source.prompt,
+        **source.prompts,
         "text": tokenizer.rules(),
     }
     write_json(folder / RUNTIME_SETTINGS, settings)
@@ -76,7 +78,7 @@ def _export(
     card = _CARD.format(**{**settings, "runtime": _RUNTIMES[runtime]}, extra=extra)
     (folder / "README.md").write_text(card, encoding="utf-8")
     model = RuntimeModel(folder)
-    return PROBES, lambda texts: model([source.prompt + text for text in texts])
+    return PROBES, lambda texts: model.embed([source.prompt + text for text in texts], "")
 
 
 class IdGraph(tf.Module):

@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.client.piece_models import UNIGRAM, model_proto
+from xling_tf.client.runtimes import open_model
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
@@ -22,7 +24,6 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.piece_models import UNIGRAM, model_proto
 from xling_tf.weights import Weights, arrays, write_weights
 
 _CARD = """# A sentence encoder for sentence-transformers
@@ -128,7 +129,6 @@ def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
     content = to_onnx(graph.encode, graph.tables, graph.signature)
     exact.write_bytes(content)
     quantized.write_bytes(quantize(content))
-    open_model = library("xling_tf.savedmodel.onnx_client", "onnxruntime", "export").open_model
     tokenizer, encode = open_model(exact, folder / "tokenizer.json")
     _, encode_quantized = open_model(quantized, folder / "tokenizer.json")
     cosine = float(np.mean(np.sum(encode(PROBES) * encode_quantized(PROBES), axis=1)))

@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from xling_tf.client import piece_models as sp
+from xling_tf.client.runtimes import wordpiece
 from xling_tf.errors import library, require_known
-from xling_tf.savedmodel.runtimes import wordpiece
-from xling_tf.tokenizers import piece_models as sp
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
 from xling_tf.tokenizers.wordpiece import SPECIAL

@@ -13,6 +13,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf import client, errors
+from xling_tf.client import word_averages
+from xling_tf.client.backends import FORMAT
+from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.runtimes import MODEL_FILES, open_folder
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
@@ -21,7 +27,6 @@ from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel import word_averages
 from xling_tf.savedmodel.saved_models import licence_files, read_front_matter
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import write_weights
@@ -45,13 +50,15 @@ _INIT = '''"""{description}"""
 
 from pathlib import Path
 
-from {module}.{client} import {kind}
+from .client.encoder import SentenceEncoder
+from .client.runtimes import open_folder
+from .errors import UserError
 
 __version__ = "{version}"
+__all__ = [{names}, "SentenceEncoder", "UserError", "model"]
 
-model = {kind}(Path(__file__).parent)
-encode, similarity, semantic_search = model.encode, model.similarity, model.semantic_search
-embed_documents, embed_query = model.embed_documents, model.embed_query
+model = SentenceEncoder(open_folder(Path(__file__).parent))
+{functions}
 '''
 _CARD = """# {name}
 
@@ -68,6 +75,20 @@ _CARD = """# {name}
 {how}The mean cosine to the vectors of the model that it was made from is {cosine:.4f}, and 5% of
 {texts:,} texts are below {least:.3f}. Made by xling_tf.
 """
+# The methods of the encoder that a wheel has as functions.
+_METHODS = (
+    "encode",
+    "encode_query",
+    "encode_document",
+    "similarity",
+    "similarity_pairwise",
+    "semantic_search",
+    "paraphrase_mining",
+    "embed_documents",
+    "embed_query",
+    "aembed_documents",
+    "aembed_query",
+)
 # The NOTICE of a wheel, before those of the model.
 _NOTICE = """{name} {version}
 
@@ -123,12 +144,19 @@ def export(
     with tempfile.TemporaryDirectory() as build:
         project, package = Path(build), Path(build, name.replace("-", "_"))
         package.mkdir()
-        shutil.copy(word_averages.__file__, package)
         texts = sample_texts(source.data, languages)
         if source.model.tokenizer.known_words:
-            vectors, client = _write_averages(source, package, megabytes, texts)
+            components, about_model = _write_averages(source, package, megabytes)
         else:
-            vectors, client = _write_pieces(source, package, texts)
+            components, about_model = _write_pieces(source, package)
+        settings = {
+            "format": FORMAT,
+            "dim": about_model["dim"],
+            **source.prompts,
+            **about_model.pop("settings"),
+        }
+        write_json(package / RUNTIME_SETTINGS, settings)
+        vectors = SentenceEncoder(open_folder(package)).encode(texts) @ components
         cosines = np.sum(vectors * source.encode(texts), axis=1)
         about: dict[str, Any] = {
             "name": name,
@@ -140,16 +168,18 @@ def export(
             "texts": len(texts),
             "cosine": np.mean(cosines),
             "least": np.percentile(cosines, 5),
-            **client,
+            "names": ", ".join(f'"{name}"' for name in _METHODS),
+            "functions": "\n".join(f"{name} = model.{name}" for name in _METHODS),
+            **about_model,
         }
         _write_licences(source, project, about)
         _build(project, package, about, folder)
 
 
 def _write_averages(
-    source: Source, package: Path, megabytes: float, texts: Sequence[str]
+    source: Source, package: Path, megabytes: float
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Writes a NumPy client; returns its vectors of texts, rotated back, and its description."""
+    """Writes a model for NumPy; returns a `[dim, width]` rotation back, and its description."""
     model, tokenizer = source.model, source.model.tokenizer
     if source.prompt or model.encoder_settings["kind"] != "static":
         reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
@@ -165,42 +195,29 @@ def _write_averages(
     write_weights(package / word_averages.WEIGHTS, weights)
     vocabulary = "".join(f"{word}\n" for word in words)
     (package / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
-    write_json(
-        package / word_averages.SETTINGS, {"dim": components.shape[1], "text": tokenizer.rules()}
-    )
     spelled = _SPELLED if tokenizer.config.ngram_sizes else ""
-    return word_averages.WordAverages(package).encode(texts) @ components.T, {
+    return components.T, {
+        "settings": {"runtime": "numpy", "text": tokenizer.rules()},
         "changes": _AVERAGES_CHANGED,
-        "client": "word_averages",
-        "kind": "WordAverages",
         "dependencies": '["numpy>=2"]',
         "dim": components.shape[1],
         "how": _AVERAGES.format(words=len(words), spelled=spelled),
     }
 
 
-def _write_pieces(
-    source: Source, package: Path, texts: Sequence[str]
-) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Writes a client for ONNX Runtime; returns its vectors of texts, and its description."""
-    onnx_client = library("xling_tf.savedmodel.onnx_client", "onnxruntime", "export")
+def _write_pieces(source: Source, package: Path) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    """Writes a model for ONNX Runtime; returns as `_write_averages` does."""
     with tempfile.TemporaryDirectory() as other:
         sentence_transformers.export(source, Path(other))
-        shutil.copy(Path(other, "onnx", "model_quantized.onnx"), package / onnx_client.MODEL)
-        shutil.copy(Path(other, "tokenizer.json"), package / onnx_client.TOKENIZER)
-    shutil.copy(onnx_client.__file__, package)
-    settings = {
-        "dim": source.model.encoder.hidden_dim,
-        "prompts": source.model.info.role_prompts,
-        "max_bytes": source.model.tokenizer.rules()["max_bytes"],
-    }
-    write_json(package / onnx_client.SETTINGS, settings)
-    return onnx_client.OnnxEncoder(package).encode(texts), {
+        shutil.copy(Path(other, "onnx", "model_quantized.onnx"), package / MODEL_FILES["onnx"])
+        shutil.copy(Path(other, "tokenizer.json"), package)
+    width = source.model.encoder.hidden_dim
+    text = {"kind": "tokenizer", "max_bytes": source.model.tokenizer.rules()["max_bytes"]}
+    return np.eye(width, dtype=np.float32), {
+        "settings": {"runtime": "onnx", "vocabulary": "tokenizer.json", "text": text},
         "changes": _PIECES_CHANGED,
-        "client": "onnx_client",
-        "kind": "OnnxEncoder",
         "dependencies": '["numpy>=2", "onnxruntime>=1.22", "tokenizers>=0.21"]',
-        "dim": settings["dim"],
+        "dim": width,
         "how": _PIECES,
     }
 
@@ -245,6 +262,10 @@ def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> Non
 def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:
     """Builds the wheel of a project, which has all but `__init__.py`, and copies its card."""
     (package / "py.typed").touch()
+    shutil.copy(errors.__file__, package)
+    (package / "client").mkdir()
+    for path in Path(client.__file__).parent.glob("*.py"):
+        shutil.copy(path, package / "client")
     templates = {project / "pyproject.toml": _PROJECT, project / "README.md": _CARD}
     for file, template in (templates | {package / "__init__.py": _INIT}).items():
         file.write_text(template.format(**about), encoding="utf-8")

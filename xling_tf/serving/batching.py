@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from xling_tf.length_batches import available_cpus
+from xling_tf.client.batches import available_cpus
 from xling_tf.serving import monitoring
 from xling_tf.serving.protocol import ServingError, Tensors
 

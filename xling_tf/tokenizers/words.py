@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from xling_tf.client.batches import available_cpus
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
-from xling_tf.length_batches import available_cpus
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
 from xling_tf.tokenizers.treebank import (
     BYTES_PER_TOKEN,

@@ -11,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import available_cpus
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.errors import UserError
-from xling_tf.length_batches import available_cpus
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.distribution import Workers

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
+from xling_tf.client.neighbours import chunks
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.embedders import open_embedder
@@ -16,7 +17,6 @@ from xling_tf.evaluators.encoding import Embedder, encode_checked, encode_units
 from xling_tf.files import folder_of_this_process
 from xling_tf.program import progress
 from xling_tf.search.hard_negatives import mine_hard_negatives
-from xling_tf.search.neighbours import chunks
 from xling_tf.tasks.base import Task
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 

@@ -22,13 +22,13 @@ from absl import logging
 from numpy.typing import NDArray
 from scipy import sparse
 
+from xling_tf.client.batches import available_cpus
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_LINE, split_blocks
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.encoders.base import WordVectors
 from xling_tf.errors import UserError, library
-from xling_tf.length_batches import available_cpus
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]

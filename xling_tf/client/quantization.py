@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError
+from ..errors import UserError
 
 Precision = Literal["float32", "int8", "binary", "ubinary"]
 PRECISIONS = get_args(Precision)

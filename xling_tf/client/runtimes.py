@@ -1,7 +1,7 @@
-"""Models for LiteRT or ONNX Runtime, which `xling_tf.load` runs without TensorFlow."""
+"""Models for LiteRT or ONNX Runtime, and for NumPy alone, in folders with `runtime.json`."""
 
-import json
-import operator
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -11,86 +11,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xling_tf.errors import UserError, as_user_error, library, require_known
-from xling_tf.files import RUNTIME_SETTINGS
-from xling_tf.length_batches import available_cpus, compute_in_batches
-from xling_tf.savedmodel.saved_models import require_inside
-from xling_tf.savedmodel.word_averages import (
-    PerProcess,
-    WordSplitter,
-    first_bytes,
-    ngrams_of,
-    readable,
-    telemetry_off,
-)
+from ..errors import as_user_error, library, require_known
+from .backends import Exported, read_settings
+from .batches import BATCHES_AT_ONCE, available_cpus, compute_in_batches
+from .sessions import PerProcess, telemetry_off
+from .settings import RUNTIME_SETTINGS, require_inside
+from .word_averages import WordAverages
+from .words import WordSplitter, first_bytes, ngrams_of, readable
 
-FORMAT = 1  # of runtime.json; raised whenever older versions would misread a folder
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
 # Maximum numbers of texts of a batch and of their tokens, padding included, which bound the memory.
 _MAX_ROWS, _MAX_TOKENS = 64, 4096
 # Number of words outside the vocabulary whose n-grams are cached.
 _CACHED_WORDS = 100_000
 
-Inputs = dict[str, NDArray[np.int32]]
+Inputs = dict[str, NDArray[Any]]
 Run = Callable[[Inputs], NDArray[np.float32]]
 
 
-class RuntimeModel:
-    """A model for ONNX Runtime or LiteRT, as a function from texts to vectors; threads may share
-    it.
+def open_folder(folder: str | os.PathLike[str]) -> Exported:
+    """Opens the model in a folder with `runtime.json`.
 
-    Args:
-        folder: What `export/main.py --to onnx` or `--to litert` has written.
+    Raises:
+        UserError: The folder is damaged or of another version, or a package that it needs is
+            missing.
+    """
+    runtime: Any = read_settings(Path(folder)).get("runtime")
+    require_known(f"runtime in {Path(folder) / RUNTIME_SETTINGS}", runtime, ("numpy", *MODEL_FILES))
+    return WordAverages(folder) if runtime == "numpy" else RuntimeModel(folder)
+
+
+class RuntimeModel(Exported):
+    """A model for ONNX Runtime or LiteRT; threads may share it, and a process that was forked opens
+    the file anew.
 
     Raises:
         UserError: The folder is damaged or of another version, or a package that it needs is
             missing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        message = f"{folder / RUNTIME_SETTINGS} cannot be read: {{error}}; convert the model again"
-        with as_user_error(message, OSError, ValueError, RecursionError):
-            settings = json.loads((folder / RUNTIME_SETTINGS).read_text(encoding="utf-8"))
-        if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
-            raise UserError(
-                f"{folder} must be in format {FORMAT}, but is in {form}; convert it again"
-            )
-        self.prompt: str = settings.get("prompt", "")  # which the caller puts before texts
-        message = (
-            f"{folder / RUNTIME_SETTINGS} must have all settings of a converted model, but one is "
-            "missing or damaged ({error}); convert the model again"
-        )
-        with as_user_error(message, AttributeError, LookupError, TypeError, OSError, ValueError):
-            self._dim, runtime = operator.index(settings["dim"]), settings["runtime"]
-            require_known(f"runtime in {folder / RUNTIME_SETTINGS}", runtime, MODEL_FILES)
-            vocabulary = require_inside(folder, settings["vocabulary"])
-            text: Any = _TEXTS[settings["text"]["kind"]](vocabulary, settings["text"])
-            # A text with a word of no vocabulary uses every rule.
-            text.inputs(text.tokenize([f"{self.prompt.strip()} xqzé"]))
+    threads = BATCHES_AT_ONCE
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        super().__init__(folder)
+        with self.reading():
+            runtime, settings = self.settings["runtime"], self.settings["text"]
+            vocabulary = require_inside(self.folder, self.settings["vocabulary"])
+            text: Any = _TEXTS[settings["kind"]](vocabulary, settings)
+            text.inputs(text.tokenize(["xqzé"]))  # a word of no vocabulary uses every rule
         self._text = text
-        self._run = PerProcess(lambda: _open(folder, runtime))
-        self._run()  # a damaged file is told now
+        path = self.folder / MODEL_FILES[runtime]
+        self._run = PerProcess(lambda: _open(path, runtime, text.output))
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `[texts, dim]` of unit length; a process forked later opens the file anew."""
-        run = self._run()
-        return compute_in_batches(
-            lambda tokens: {"vectors": run(self._text.inputs(tokens))},
-            [self._text.tokenize(texts)],
-            max_rows=_MAX_ROWS,
-            max_length=_MAX_TOKENS,
-        ).get("vectors", np.zeros((0, self._dim), np.float32))
+    def open(self) -> None:
+        """Opens the file in this process, which otherwise happens at the first use."""
+        self._run()
+
+    def embed(self, texts: list[str], role: str, *contexts: list[str]) -> NDArray[np.float32]:
+        """Returns unit vectors."""
+        if not texts:
+            return np.zeros((0, self.dim), np.float32)
+        return _encode(self._text, self._run(), texts)
 
 
-def _open(folder: Path, runtime: str) -> Run:
-    path = folder / MODEL_FILES[runtime]
+def open_model(
+    model: Path, tokenizer: Path
+) -> tuple[Any, Callable[[Sequence[str]], NDArray[np.float32]]]:
+    """Returns a tokenizer of `tokenizers`, and a function that encodes texts by an ONNX model."""
+    text = TokenizerFile(tokenizer, {"max_bytes": sys.maxsize})
+    run = PerProcess(lambda: _open(model, "onnx", text.output))
+    return text.tokenizer, lambda texts: _encode(text, run(), texts)
+
+
+def _encode(text: Any, run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
+    return compute_in_batches(
+        lambda tokens: {"vectors": run(text.inputs(tokens))},
+        [text.tokenize(texts)],
+        max_rows=_MAX_ROWS,
+        max_length=_MAX_TOKENS,
+    )["vectors"]
+
+
+def _open(path: Path, runtime: str, output: str) -> Run:
     message = f"{path} must be a converted model, but cannot be loaded: {{error}}; convert it again"
     with as_user_error(message, Exception):
         if runtime == "onnx":
             with telemetry_off():
                 engine = library("onnxruntime", "onnxruntime", "runtime")
             session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-            return lambda inputs: session.run(["outputs"], inputs)[0]
+            return lambda inputs: session.run([output], inputs)[0]
         engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
         interpreter = engine.Interpreter(model_path=str(path), num_threads=available_cpus())
         runner, lock = interpreter.get_signature_runner(), Lock()
@@ -98,9 +107,34 @@ def _open(folder: Path, runtime: str) -> Run:
     # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.
     def run(inputs: Inputs) -> NDArray[np.float32]:
         with lock:
-            return runner(**inputs)["outputs"]
+            return runner(**inputs)[output]
 
     return run
+
+
+class TokenizerFile:
+    """Turns sentences into ids of pieces, by the `tokenizer.json` of the library `tokenizers`."""
+
+    output = "sentence_embedding"
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        self.tokenizer = library("tokenizers", "tokenizers", "runtime").Tokenizer.from_file(
+            str(path)
+        )
+        self.tokenizer.no_padding()
+        self._max_bytes = settings["max_bytes"]
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Splits texts into pieces, with the model's marks."""
+        cut = [first_bytes(text, self._max_bytes) for text in texts]
+        return [encoding.ids for encoding in self.tokenizer.encode_batch(cut)]
+
+    def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
+        """Returns the model's inputs for tokenized sentences."""
+        padded = _padded(batch)
+        ids, lengths = padded["ids"], padded["lengths"]
+        is_token = np.arange(ids.shape[1]) < lengths[:, None]
+        return {"input_ids": ids.astype(np.int64), "attention_mask": is_token.astype(np.int64)}
 
 
 class Pieces:
@@ -111,12 +145,14 @@ class Pieces:
     classes below.
     """
 
+    output = "outputs"
+
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         processor = library("sentencepiece", "sentencepiece", "runtime").SentencePieceProcessor
         # ONNX Runtime and LiteRT need protobuf, NumPy's word averages do not.
         from google.protobuf.message import DecodeError
 
-        from xling_tf.tokenizers.piece_models import model_proto, require_charsmaps
+        from .piece_models import model_proto, require_charsmaps
 
         message = (
             f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); convert the "
@@ -176,6 +212,8 @@ def wordpiece(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> Any:
 class Words:
     """Turns sentences into ids of words, as `xling_tf.tokenizers.words` does in the graph."""
 
+    output = "outputs"
+
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         self._hash = library("farmhash", "pyfarmhash", "runtime").fingerprint64
         words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
@@ -228,7 +266,8 @@ def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
     return {"ids": padded, "lengths": lengths}
 
 
-_TEXTS: Mapping[str, type[Pieces | Words]] = {
+_TEXTS: Mapping[str, type[Pieces | Words | TokenizerFile]] = {
+    "tokenizer": TokenizerFile,
     "words": Words,
     "pieces": Pieces,
     "wordpiece": WordPieces,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from xling_tf.errors import UserError
-from xling_tf.search.neighbours import (
+from ..errors import UserError
+from .neighbours import (
     Neighbours,
     as_array,
     best_neighbours,
@@ -19,7 +19,7 @@ from xling_tf.search.neighbours import (
     require_same_dim,
     unit_vectors,
 )
-from xling_tf.search.quantization import dequantized
+from .quantization import dequantized
 
 MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; near the best on held-out sentences here
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"

@@ -3,13 +3,14 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping, Set, ValuesView
+from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
-from xling_tf.errors import UserError, library
+from ..errors import UserError, library
+from .batches import progress_bar
 
 IndexKind = Literal["flat", "ivf"]
 
@@ -22,6 +23,7 @@ _IVF_TRAINING = 64  # vectors per cluster for k-means; FAISS' guidelines say 30 
 _IVF_PROBES = 32  # clusters that are searched for each query
 
 _CHUNK = 16_384  # rows processed at once
+_QUERIES = 1024  # queries whose scores of a chunk NumPy holds at once; 64 MB
 _RESULTS_AT_ONCE = 1 << 22  # neighbours of queries that are searched at once; 50 MB
 # Vectors whose lengths differ from 1 by no more than this (the rounding of float32) are not scaled
 # again.
@@ -86,14 +88,13 @@ def nearest_in_chunks(
     index = _build(candidates, rows_of_index, kind or index_kind(len(candidates)))
     # The place -1, of a neighbour that was not found, stands for the row -1.
     rows_of_index = np.append(rows_of_index, -1)
-    is_hidden = not (show_progress and sys.stderr)
-    with tqdm(total=len(rows), disable=is_hidden, unit="query", desc="searching") as bar:
+    with progress_bar(len(rows), show_progress, "query") as update:
         for chunk in chunks(rows, min(_CHUNK, max(1, _RESULTS_AT_ONCE // max(1, int(k))))):
             vectors = _float32(queries[chunk])
             scores, places = index.search(vectors, int(k))  # not NumPy's integers
             places[~vectors.any(axis=1)] = -1
             yield best_neighbours(np.where(places < 0, -np.inf, scores), rows_of_index[places], k)
-            bar.update(len(chunk))
+            update(len(chunk))
 
 
 def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
@@ -109,8 +110,10 @@ def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: 
 
 def _build(candidates: NDArray[np.floating], rows: NDArray[np.int64], kind: IndexKind) -> Any:
     """Returns an index of some rows of the candidates, in this order."""
-    faiss = library("faiss", "FAISS", "mining")
     count, dim = len(rows), candidates.shape[1]
+    if kind == "flat" and find_spec("faiss") is None:
+        return _FlatIndex(candidates, rows)
+    faiss = library("faiss", "FAISS", "mining")
     index = faiss.IndexFlatIP(dim)
     if kind == "ivf" and count:
         clusters = min(count, int(_IVF_CLUSTERS * count**0.5))
@@ -121,6 +124,41 @@ def _build(candidates: NDArray[np.floating], rows: NDArray[np.int64], kind: Inde
     for chunk in chunks(rows):
         index.add(_float32(candidates[chunk]))
     return index
+
+
+class _FlatIndex:
+    """Searches some rows of the candidates exactly with NumPy, where FAISS is not installed."""
+
+    def __init__(self, candidates: NDArray[np.floating], rows: NDArray[np.int64]) -> None:
+        self._candidates, self._rows = candidates, rows
+
+    def search(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Returns the scores and places of the best rows, as the indices of FAISS do."""
+        parts = [self._best(some, k) for some in chunks(queries, _QUERIES)]
+        return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _best(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+        best = best_neighbours(
+            np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64), k
+        )
+        start = 0
+        for rows in chunks(self._rows):
+            scores: NDArray[Any] = queries @ _float32(self._candidates[rows]).T
+            places: NDArray[Any] = np.broadcast_to(
+                np.arange(start, start + len(rows)), scores.shape
+            )
+            if len(rows) > k:
+                kept = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+                scores, places = (np.take_along_axis(a, kept, axis=1) for a in (scores, places))
+            best = best_neighbours(
+                np.concatenate([best.scores, scores], axis=1),
+                np.concatenate([best.indices, places], axis=1),
+                k,
+            )
+            start += len(rows)
+        return best
 
 
 def chunks(array: NDArray[Any], rows: int = _CHUNK) -> Iterator[NDArray[Any]]:
@@ -213,6 +251,24 @@ def cosine_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray
         return np.zeros((len(rows), len(columns)), np.float32)
     require_same_dim(rows, columns, *names)
     return rows.astype(np.float32) @ columns.astype(np.float32).T
+
+
+def pairwise_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
+    """Computes the cosines `[n]` of the rows of two `[n, dim]`.
+
+    Example:
+        >>> first, second = [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]]
+        >>> pairwise_similarity(first, second).tolist()
+        [0.0, 1.0]
+    """
+    first, second = (
+        unit_vectors(embeddings1, "embeddings1"),
+        unit_vectors(embeddings2, "embeddings2"),
+    )
+    if first.shape != second.shape:
+        raise UserError(f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}")
+    # Products of half precision would be rounded before they are added up.
+    return np.einsum("nd,nd->n", first.astype(np.float32), second.astype(np.float32))
 
 
 def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str) -> None:

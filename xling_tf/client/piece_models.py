@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from xling_tf.errors import UserError
+from ..errors import UserError
 
 # Values in SentencePiece's sentencepiece_model.proto, and the fields of it that are used here.
 UNIGRAM, BPE = 1, 2

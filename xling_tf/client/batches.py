@@ -2,20 +2,50 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
-from xling_tf.errors import UserError
+from ..errors import UserError
 
 
 def available_cpus() -> int:
     """The number of processors that this process may use; the machine can have more."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# One core splits a batch into words while another multiplies the matrices of the next.
+BATCHES_AT_ONCE = min(4, available_cpus())
+
+
+@contextmanager
+def progress_bar(total: int, is_shown: bool | None, unit: str) -> Iterator[Callable[[int], object]]:
+    """Yields a function that a block calls with the number of units that are done.
+
+    The bar is on standard error, if there is one; without tqdm, it is a line of numbers.
+    """
+    if not is_shown or sys.stderr is None:
+        yield lambda count: None
+        return
+    try:
+        from tqdm import tqdm  # here, because wheels do not need it
+    except ImportError:
+        done = 0
+
+        def update(count: int) -> None:
+            nonlocal done
+            done += count
+            sys.stderr.write(f"\r{done:,} of {total:,}, unit: {unit}")
+            sys.stderr.flush()
+
+        yield update
+        sys.stderr.write("\n")
+    else:
+        with tqdm(total=total, unit=unit) as bar:
+            yield bar.update
 
 
 def compute_in_batches(
@@ -50,9 +80,13 @@ def compute_in_batches(
         >>> compute_in_batches(batch_size, [texts], max_rows=2, max_length=6)["size"].tolist()
         [1, 1, 2, 2]
     """
-    lengths = [sum(map(len, row)) for row in zip(*columns, strict=True)]
+    parts = [[*map(len, column)] for column in columns]
+    lengths = parts[0] if len(parts) == 1 else [*map(sum, zip(*parts, strict=True))]
+    if len(lengths) == 1:
+        return dict(compute(*map(list, columns)))
     order = np.argsort(-np.array(lengths, np.int64), kind="stable")
-    batches, start = list[NDArray[np.intp]](), 0
+    batches: list[NDArray[np.intp]] = []
+    start = 0
     while start < len(order):
         longest = max(1, lengths[order[start]])
         batches.append(order[start : start + min(max_rows, max(1, max_length // longest))])
@@ -62,27 +96,38 @@ def compute_in_batches(
         return compute(*([column[row] for row in rows] for column in columns))
 
     results: dict[str, NDArray[Any]] = {}
+    with (
+        _mapping(compute_batch, batches, threads) as all_arrays,
+        progress_bar(len(lengths), show_progress, "sentence") as update,
+    ):
+        for rows, arrays in zip(batches, all_arrays, strict=True):
+            for name, array in arrays.items():
+                if name not in results:
+                    results[name] = np.empty((len(lengths), *array.shape[1:]), array.dtype)
+                results[name][rows] = array
+            update(len(rows))
+    return results
+
+
+@contextmanager
+def _mapping(
+    function: Callable[[Any], Any], values: Sequence[Any], threads: int
+) -> Iterator[Iterator[Any]]:
+    """Yields the function's results in order, computed in threads if several are asked for."""
+    if min(threads, len(values)) <= 1:
+        yield map(function, values)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # here, because it takes time
+
     pool = ThreadPoolExecutor(threads)
     try:
         try:
-            if min(threads, len(batches)) > 1:
-                all_arrays = pool.map(compute_batch, batches)
-            else:
-                all_arrays = map(compute_batch, batches)
+            results = pool.map(function, values)
         except RuntimeError:  # The interpreter is shutting down and starts no more threads.
-            all_arrays = map(compute_batch, batches)
-        with tqdm(
-            total=len(lengths), disable=not (show_progress and sys.stderr), unit="sentence"
-        ) as bar:
-            for rows, arrays in zip(batches, all_arrays, strict=True):
-                for name, array in arrays.items():
-                    if name not in results:
-                        results[name] = np.empty((len(lengths), *array.shape[1:]), array.dtype)
-                    results[name][rows] = array
-                bar.update(len(rows))
+            results = map(function, values)
+        yield results
     finally:
         pool.shutdown(cancel_futures=True)
-    return results
 
 
 def encode_in_batches(

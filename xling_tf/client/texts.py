@@ -6,10 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xling_tf.errors import UserError
-
-# Wheels copy that file, so the rule stands there.
-from xling_tf.savedmodel.word_averages import is_blank as is_blank
+from ..errors import UserError
 
 # One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data
 # dataset.
@@ -17,6 +14,22 @@ Texts = str | bytes | Iterable[Any]
 
 _SHOWN = 80  # characters of a wrong value in a message
 _SURROGATES = re.compile("[\ud800-\udfff]")
+
+# All but spaces, controls, halves of pairs and what is never drawn (Default_Ignorable_Code_Point).
+_VISIBLE = re.compile(
+    r"[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+
+
+def is_blank(text: str) -> bool:
+    r"""True for a text without a visible character.
+
+    Example:
+        >>> is_blank("\u200b "), is_blank("\u200bHola")
+        (True, False)
+    """
+    return _VISIBLE.search(text) is None
 
 
 def as_texts(texts: Texts, name: str) -> list[str]:
@@ -45,13 +58,24 @@ def as_texts(texts: Texts, name: str) -> list[str]:
             "or KerasEncoder)"
         )
     return [
-        _as_text(text, f"{name}[{index}]", name) for index, text in enumerate(_values(texts, name))
+        text if _is_encodable(text) else _as_text(text, f"{name}[{index}]", name)
+        for index, text in enumerate(_values(texts, name))
     ]
 
 
 def encodable(text: str) -> str:
     """Replaces lone surrogates, which JSON may contain and UTF-8 cannot, by spaces."""
     return text if text.isascii() else _SURROGATES.sub(" ", text)
+
+
+def _is_encodable(text: object) -> bool:
+    """True for a string without lone surrogates; faster than to look for them."""
+    if type(text) is not str:
+        return False
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def is_single(texts: Texts) -> bool:

@@ -1,0 +1,433 @@
+"""The encoder of sentences: what a user gives becomes texts, and the vectors of a model become what
+he asks for.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import UserError, library, require_known
+from . import search
+from .backends import Backend, Function
+from .batches import compute_in_batches
+from .neighbours import (
+    cosine_similarity,
+    pairwise_similarity,
+    require_positive,
+    truncated,
+    unit_vectors,
+)
+from .quantization import PRECISIONS, Precision, quantize_units
+from .settings import role_prompts
+from .texts import (
+    Texts,
+    as_python,
+    as_texts,
+    describe,
+    is_blank,
+    is_single,
+    require_as_many,
+    require_prompt,
+    require_unused,
+)
+
+# Attributes of sentence-transformers, which there change how texts are encoded or compared.
+_UNSETTABLE = (
+    "prompts",
+    "default_prompt_name",
+    "truncate_dim",
+    "similarity_fn_name",
+    "similarity",
+    "similarity_pairwise",
+    "max_seq_length",
+    "tokenizer",
+    "processor",
+    "device",
+    "dtype",
+    "backend",
+    "batch_size",
+    "precision",
+    "normalize_embeddings",
+    "modules",
+)
+
+_NO_COLUMNS = (Mapping, Set, bytearray, memoryview)
+
+
+class SentenceEncoder:
+    """Encodes texts by a model, and compares and searches them.
+
+    Methods and arguments have the names that sentence-transformers and LangChain use; an
+    unsupported option raises a `UserError`. Threads may share an encoder. A text is a string; any
+    method takes one, or several in a list, a tuple, an array, a tensor, a column of a table or an
+    iterator. A blank text, without a visible character, has the zero vector, which no search finds;
+    the model is not run on it. Texts that are given several times are encoded once.
+
+    Args:
+        model: A backend, or a function from a list of texts to `[texts, dim]` vectors.
+        truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
+
+    Attributes:
+        prompts: The model's prompts by name, such as {"query": "query: "}.
+        default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
+
+    Example:
+        >>> encoder = SentenceEncoder(lambda texts: [[len(text), 1.0] for text in texts])
+        >>> encoder.encode(["Hola", "Bye"]).tolist()
+        [[4.0, 1.0], [3.0, 1.0]]
+    """
+
+    prompts: dict[str, str]
+    default_prompt_name: str | None
+    similarity_fn_name = "cosine"  # the measure that `similarity` computes
+
+    def __init__(
+        self, model: Backend | Callable[[list[str]], ArrayLike], *, truncate_dim: int | None = None
+    ) -> None:
+        if truncate_dim is not None:
+            require_positive(truncate_dim, "truncate_dim")
+        if not isinstance(model, Backend) and not callable(model):
+            raise UserError(
+                f"expected a model that can be called with sentences, but got {describe(model)}"
+            )
+        self._backend = model if isinstance(model, Backend) else Function(model)
+        self._truncate_dim = truncate_dim
+        vars(self).update(
+            prompts={"query": "", "document": "", **self._backend.prompts},
+            default_prompt_name=self._backend.default_prompt_name,
+        )
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuses attributes of sentence-transformers that would change nothing here."""
+        if name in _UNSETTABLE:
+            raise UserError(
+                f"{name} cannot be set on a loaded model; give it to `load` or `encode` where "
+                "they take it"
+            )
+        super().__setattr__(name, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._backend!r}, prompts={self.prompts})"
+
+    def __reduce__(self) -> Any:
+        return partial(SentenceEncoder, truncate_dim=self._truncate_dim), (self._backend,)
+
+    def encode(
+        self,
+        inputs: Texts | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        *,
+        precision: Precision = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        normalize_embeddings: bool | None = None,
+        truncate_dim: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Encodes any number of sentences in bounded memory.
+
+        Args:
+            inputs: One text or several; `sentences` is another name of this argument.
+            prompt_name: Name of one of the model's `prompts`, which is put before each input; None
+                for the default prompt.
+            prompt: Text to put before each input instead.
+            batch_size: Maximum number of sentences in one call of the model; None, or more than
+                that, is the model's own.
+            show_progress_bar: True shows a progress bar.
+            precision: "float32", "int8", "binary" or "ubinary", see `quantize_units`.
+            convert_to_numpy: False returns a list of TensorFlow tensors, one for each sentence.
+            convert_to_tensor: True returns one TensorFlow tensor instead of a NumPy array.
+            normalize_embeddings: False returns vectors of the encoder's own lengths, if the model
+                has them. True scales them to unit length, the default of all models but functions.
+            truncate_dim: Number of dimensions to keep; shorter vectors are scaled to unit length
+                again unless `normalize_embeddings` is False. None: the constructor's
+                `truncate_dim`.
+            **options: Other options of sentence-transformers, with values that change nothing.
+
+        Returns:
+            `[sentences, dim]` float32, or as `precision` says, in the order of the inputs; `[dim]`
+            for a single text. A blank text has zeros (in bits: none is set).
+
+        Raises:
+            UserError: The inputs are not texts, or the model does not support an option.
+        """
+        return self._encode(
+            "default",
+            inputs,
+            prompt_name,
+            prompt,
+            batch_size,
+            show_progress_bar,
+            precision=precision,
+            convert_to_numpy=convert_to_numpy,
+            convert_to_tensor=convert_to_tensor,
+            normalize_embeddings=normalize_embeddings,
+            truncate_dim=truncate_dim,
+            **options,
+        )
+
+    def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
+        """Encodes queries, after the prompt for them; takes the arguments of `encode`."""
+        return self._encode("query", inputs, *args, **options)
+
+    def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
+        """Encodes documents, or answers, as `encode_query` does queries.
+
+        Args:
+            inputs: One text or several.
+            *args: Those of `encode`.
+            **options: Those of `encode`, and `contexts`, if the model was trained with them: a
+                context for each answer, or one for all. Without it, and where it is "", an answer
+                is its own context.
+
+        Returns:
+            `[inputs, dim]`; `[dim]` for a single text.
+        """
+        return self._encode("document", inputs, *args, **options)
+
+    def _encode(
+        self,
+        role: str,
+        inputs: Texts | None = None,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        *,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        contexts: Texts | None = None,
+        precision: Precision = "float32",
+        normalize_embeddings: bool | None = None,
+        truncate_dim: int | None = None,
+        **options: Any,
+    ) -> Any:
+        texts = options.pop("sentences", None) if inputs is None else inputs
+        require_unused(options, lambda: self.device)
+        columns, is_one = self._columns(role, texts, contexts)
+        role, prompt = self._role_and_prompt(role, prompt, prompt_name)
+        embed = self._embedding(role, precision, normalize_embeddings, truncate_dim)
+        batch_size = self._backend.batch_size if batch_size is None else batch_size
+        require_positive(batch_size, "batch_size")
+        # Each row is encoded once; blank texts are in no row.
+        rows: dict[Any, int] = {}
+        keys = columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)]
+        places = np.array(
+            [
+                -1 if is_blank(text) else rows.setdefault(key, len(rows))
+                for text, key in zip(columns[0], keys, strict=True)
+            ],
+            np.int64,
+        )
+        unique = [[*rows]]
+        if len(columns) > 1:
+            unique = [[row[index] for row in rows] for index in range(len(columns))]
+        if prompt:
+            unique[0] = as_texts([prompt + text for text in unique[0]], "prompt")
+        results = compute_in_batches(
+            embed,
+            unique,
+            max_rows=min(batch_size, self._backend.batch_size),
+            threads=self._backend.threads,
+            show_progress=show_progress_bar,
+        )
+        encoded = (results or embed(*([] for _ in columns)))["vectors"]
+        vectors = encoded if len(rows) == len(places) else _spread(encoded, places, precision)
+        vectors = vectors[0] if is_one else vectors
+        if convert_to_numpy and not convert_to_tensor:
+            return vectors
+        tensor = self._tensor(vectors)
+        return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
+
+    def _columns(
+        self, role: str, texts: Any, contexts: Texts | None
+    ) -> tuple[list[list[str]], bool]:
+        """Returns the columns of the backend's inputs, and if they are a single row."""
+        if role == "document" and self._backend.takes_contexts:
+            return as_columns({"inputs": texts, "contexts": "" if contexts is None else contexts})
+        if contexts is not None:
+            raise UserError("contexts: this model was trained without them; leave them out")
+        return [as_texts(texts, "inputs")], is_single(texts)
+
+    def _role_and_prompt(
+        self, role: str, prompt: str | None, name: str | None
+    ) -> tuple[str, str | None]:
+        """Returns the role by which the backend is called, and the prompt to put before texts."""
+        require_prompt(prompt)
+        own = role_prompts(self.prompts, self.default_prompt_name)[role]
+        if prompt is None and name is not None:
+            require_known("prompt_name", name, self.prompts)
+            prompt = self.prompts[name]
+            if role != "default" and prompt == own:
+                prompt = None
+        if prompt is None:
+            return (role, None) if role in self._backend.roles else ("", own)
+        if role == "default" or role not in self._backend.roles:
+            return "", prompt
+        if any(self.prompts.values()):
+            raise UserError(
+                "prompt: queries and documents have the model's own prompts; use `encode`"
+            )
+        return role, prompt
+
+    def _embedding(
+        self, role: str, precision: str, normalize: bool | None, truncate_dim: int | None
+    ) -> Callable[..., dict[str, NDArray[Any]]]:
+        """Returns the function from columns of texts to vectors as they are asked for."""
+        require_known("precision", precision, PRECISIONS)
+        backend, is_raw = self._backend, normalize is not None and not normalize
+        if precision == "int8" and is_raw:
+            raise UserError(
+                "precision='int8' needs unit vectors; leave out normalize_embeddings=False"
+            )
+        dim = self._truncate_dim if truncate_dim is None else truncate_dim
+        call = backend.embed_raw if is_raw else backend.embed
+
+        def embed(texts: list[str], *contexts: list[str]) -> dict[str, NDArray[Any]]:
+            vectors, count = np.asarray(call(texts, role, *contexts), np.float32), len(texts)
+            if vectors.ndim != 2 or len(vectors) != count:
+                shape = list(vectors.shape)
+                raise UserError(
+                    f"the model gave shape {shape} for {count} texts, not [{count}, dim]"
+                )
+            if normalize and not backend.has_units:
+                vectors = unit_vectors(vectors, "vectors")
+            if dim is not None:
+                shorter = truncated(vectors, dim)
+                vectors = vectors[:, :dim] if is_raw else shorter
+            return {"vectors": quantize_units(vectors, precision)}
+
+        return embed
+
+    def _tensor(self, vectors: NDArray[Any]) -> Any:
+        return library("tensorflow", "tensorflow", "tensorflow").constant(vectors)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
+        """Computes the cosines `[n, m]` of `n` texts, or vectors `[n, dim]`, and `m` others.
+
+        Example:
+            >>> encoder = SentenceEncoder(lambda texts: [[len(text), 1.0] for text in texts])
+            >>> encoder.similarity([1.0, 0.0], [[0.0, 1.0], [3.0, 0.0]]).tolist()
+            [[0.0, 1.0]]
+            >>> encoder.similarity("Hola", ["4444"]).round(3).tolist()
+            [[1.0]]
+        """
+        return cosine_similarity(
+            self._vectors(embeddings1, "default"),
+            self._vectors(embeddings2, "default"),
+        )
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
+        """Computes the cosines `[n]` of texts, or of vectors `[n, dim]`, and as many others."""
+        return pairwise_similarity(
+            self._vectors(embeddings1, "default"),
+            self._vectors(embeddings2, "default"),
+        )
+
+    def semantic_search(self, queries: Any, corpus: Any, top_k: int = 10) -> list[list[search.Hit]]:
+        """Finds the texts of a corpus with the highest cosines to each query, by exact search.
+
+        Args:
+            queries: Texts, or their vectors.
+            corpus: Texts, or their vectors, such as those of `encode_document`.
+            top_k: Maximum number of hits for each query.
+
+        Returns:
+            The hits of each query, such as `{"corpus_id": 3, "score": 0.8}`, the best first. Blank
+            texts are in no result, and a blank query has none.
+        """
+        return search.semantic_search(
+            self._vectors(queries, "query"),
+            self._vectors(corpus, "document"),
+            top_k=top_k,
+        )
+
+    def paraphrase_mining(self, sentences: Texts, **options: Any) -> list[search.ScoredPair]:
+        """Finds the most similar pairs; takes the options of the function `paraphrase_mining`."""
+        return search.paraphrase_mining(self, sentences, **options)
+
+    def embed_documents(self, texts: Texts) -> list[list[float]]:
+        """Encodes documents for LangChain."""
+        return self.encode_document(texts).tolist()
+
+    def embed_query(self, text: str) -> list[float]:
+        """Encodes a query for LangChain."""
+        return self.encode_query(text).tolist()
+
+    async def aembed_documents(self, texts: Texts) -> list[list[float]]:
+        """Encodes documents for LangChain in a thread."""
+        import asyncio  # here, because it takes time
+
+        return await asyncio.to_thread(self.embed_documents, texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Encodes a query for LangChain in a thread."""
+        import asyncio  # here, because it takes time
+
+        return await asyncio.to_thread(self.embed_query, text)
+
+    def _vectors(self, values: Any, role: str) -> Any:
+        """Returns the vectors of texts, and anything else as it is."""
+        values = list(values) if isinstance(values, Iterator) else values
+        return np.atleast_2d(self._encode(role, values)) if _are_texts(values) else values
+
+    @cached_property
+    def dim(self) -> int:
+        """Number of dimensions of the vectors."""
+        return int(self.encode([]).shape[1])
+
+    def get_embedding_dimension(self) -> int:
+        """The same as `dim`, by sentence-transformers' name."""
+        return self.dim
+
+    get_sentence_embedding_dimension = get_embedding_dimension  # the name in older versions
+
+    @property
+    def device(self) -> str:
+        """The device of the model: "cpu", or "cuda" for a SavedModel if TensorFlow sees a GPU."""
+        return self._backend.device
+
+
+def _spread(vectors: NDArray[Any], places: NDArray[np.int64], precision: str) -> NDArray[Any]:
+    """Returns the vectors at some places, and those of blank texts where a place is -1."""
+    # In "binary", no bit at all is -128.
+    nothing = -128 if precision == "binary" else 0
+    result = np.full((len(places), vectors.shape[1]), nothing, vectors.dtype)
+    has_text = places >= 0
+    result[has_text] = vectors[places[has_text]]
+    return result
+
+
+def as_columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
+    """Makes inputs columns of one length, repeating single texts; tells if all are single."""
+    columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
+    several = [name for name, texts in inputs.items() if not is_single(texts)]
+    for name, column in columns.items():
+        if name not in several:
+            columns[name] = column * (len(columns[several[0]]) if several else 1)
+        else:
+            require_as_many(column, columns[several[0]], f"texts in {name}", several[0])
+    return [*columns.values()], not several
+
+
+def _are_texts(values: Any) -> bool:
+    """True for what `as_texts` takes or refuses, False for vectors and for nothing at all."""
+    dtype = getattr(values, "dtype", None)
+    name = getattr(dtype, "name", "")
+    if getattr(dtype, "kind", "") in ("f", "i", "u") or "float" in name or "int" in name:
+        return False
+    is_column = isinstance(values, Iterable) and not isinstance(values, _NO_COLUMNS)
+    if is_single(values) or not is_column:
+        return True
+    if len(getattr(values, "shape", ())) > 1:
+        return False
+    first = next(iter(values), None)
+    return isinstance(as_python(first), str | bytes) or (
+        first is None and any(True for _ in values)
+    )

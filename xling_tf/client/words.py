@@ -1,0 +1,145 @@
+"""Splits texts into words, and hashes them, as `xling_tf.tokenizers.words` does in the graph."""
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+# NFC lengthens a text at most fourfold in UTF-8.
+MAX_EXPANSION = 4
+# Stands between runs while they are split together; it is a separator, so no run contains it.
+_BORDER = "\ue000"
+_MAX_KEPT = 100_000  # runs of characters whose words are kept
+
+codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
+
+
+def ngrams_of(word: str, settings: Mapping[str, Any]) -> list[str]:
+    """Returns the n-grams of a word; `settings` are the "ngrams" of the tokenizer's `rules`."""
+    marked = f"<{word[: settings['max_characters']]}>"
+    return [
+        marked[i : i + size] for size in settings["sizes"] for i in range(len(marked) - size + 1)
+    ]
+
+
+class WordSplitter:
+    """Splits texts into words as `xling_tf.tokenizers.words` does in the graph.
+
+    The rules change nothing across spaces, and nothing in letters and digits alone, once Chinese
+    and Japanese are split; so the words of each run of other characters are kept.
+
+    Args:
+        settings: The tokenizer's `rules`.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        # The first rule puts spaces in place of separators and control characters; a later one puts
+        # them around Chinese and Japanese characters.
+        self._separators = _compiled(r"[\pZ\pC]+", settings)
+        self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", settings)
+        self._either = _compiled(r"[\pZ\pC\p{Han}\p{Hiragana}\p{Katakana}]", settings)
+        self._rules = [
+            (_compiled(pattern, settings), new) for pattern, new in settings["rules"][1:]
+        ]
+        self._words: dict[str, list[str]] = {}
+
+    def __call__(self, texts: Sequence[str]) -> list[list[str]]:
+        """Returns the words of each text, at least one."""
+        runs = [self._runs(text) for text in texts]
+        words = self._words
+        if len(words) > _MAX_KEPT:  # another thread may still read the old ones
+            words = self._words = {}
+        new = [run for run in {*chain.from_iterable(runs)} if run not in words]
+        words |= {run: [run] for run in new if run.isalnum()}
+        if mixed := [run for run in new if not run.isalnum()]:
+            # One pass over all runs is faster than one a run.
+            joined = f" {_BORDER} ".join(mixed)
+            for pattern, replacement in self._rules:
+                joined = pattern.sub(replacement, joined)
+            words |= zip(mixed, map(str.split, joined.split(_BORDER)), strict=True)
+        empty, limit = [self._settings["empty"]], self._settings["max_tokens"]
+        return [[word for run in row for word in words[run]][:limit] or empty for row in runs]
+
+    def _runs(self, text: str) -> list[str]:
+        """Returns the runs of a text without spaces."""
+        text = readable(text, self._settings["max_bytes"])
+        if self._settings["lowercase"]:
+            text = text.lower()
+        is_simple = text.isascii() and text.isprintable()
+        if not is_simple and self._either.search(text.replace(" ", "")):
+            text = self._ideographs.sub(r" \1 ", self._separators.sub(" ", text))
+        return text.split()
+
+
+def readable(text: str, max_bytes: int) -> str:
+    """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete
+    characters.
+
+    Example:
+        >>> readable("señor", 3)
+        'se '
+    """
+    if text.isascii():
+        return text[:max_bytes]
+    return first_bytes(
+        unicodedata.normalize("NFC", first_bytes(text, MAX_EXPANSION * max_bytes)), max_bytes
+    )
+
+
+def first_bytes(text: str, max_bytes: int) -> str:
+    """Cuts a text after `max_bytes` of its UTF-8, with spaces for incomplete characters."""
+    # A character has at least one byte, so the text can be cut before it is encoded.
+    encoded = text[:max_bytes].encode("utf-8", "surrogatepass")
+    return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
+
+
+def _compiled(pattern: str, settings: Mapping[str, Any]) -> re.Pattern[str]:
+    """Compiles a pattern with ranges for its classes: Python's version of Unicode may differ."""
+    for name, ranges in settings["classes"].items():
+        literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+        pattern = pattern.replace(name, literal)
+    return re.compile(pattern)
+
+
+_K0, _K2, _MASK = 0xC3A5C85C97CB3127, 0x9AE16A3B2F90404F, 2**64 - 1
+
+
+def fingerprint(text: bytes) -> int:
+    """Computes FarmHash's Fingerprint64 of at most 16 bytes, as `tf.strings.to_hash_bucket_fast`
+    does.
+
+    Example:
+        >>> fingerprint(b"hola") % 10  # tf.strings.to_hash_bucket_fast("hola", 10)
+        7
+    """
+    size = len(text)
+    if size > 16:
+        raise ValueError(f"expected at most 16 bytes, got {size}")
+    if size >= 8:
+        factor = _K2 + 2 * size
+        first = int.from_bytes(text[:8], "little") + _K2 & _MASK
+        last = int.from_bytes(text[-8:], "little")
+        left = (_rotated(last, 37) * factor + first) & _MASK
+        return _mix(left, (_rotated(first, 25) + last) * factor & _MASK, factor)
+    if size >= 4:
+        first, last = int.from_bytes(text[:4], "little"), int.from_bytes(text[-4:], "little")
+        return _mix(size + (first << 3), last, _K2 + 2 * size)
+    if size:
+        first = text[0] + (text[size // 2] << 8)
+        last = size + (text[-1] << 2)
+        mixed = (first * _K2 ^ last * _K0) & _MASK
+        return (mixed ^ mixed >> 47) * _K2 & _MASK
+    return _K2
+
+
+def _mix(first: int, second: int, factor: int) -> int:
+    mixed = (first ^ second) * factor & _MASK
+    mixed = (second ^ mixed ^ mixed >> 47) * factor & _MASK
+    return (mixed ^ mixed >> 47) * factor & _MASK
+
+
+def _rotated(number: int, bits: int) -> int:
+    return (number >> bits | number << 64 - bits) & _MASK
