@@ -162,6 +162,7 @@ class Pieces:
         with as_user_error(message, OSError, RuntimeError, DecodeError):
             serialized = vocabulary.read_bytes()
             require_charsmaps(model_proto(serialized))
+            # The constructor would leave out an empty one.
             self._model = processor()
             self._model.LoadFromSerializedProto(serialized)
         self._settings = settings

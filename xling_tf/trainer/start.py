@@ -10,6 +10,7 @@ from absl import logging
 from numpy.typing import NDArray
 from scipy import sparse
 
+from xling_tf.client.neighbours import chunks
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
@@ -20,7 +21,6 @@ from xling_tf.files import folder_of_this_process
 from xling_tf.model import WEIGHTS, Model
 from xling_tf.program import progress
 from xling_tf.savedmodel.saved_models import find_model
-from xling_tf.search.neighbours import chunks
 from xling_tf.tasks.base import Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.context import Run, RunContext
