@@ -87,6 +87,10 @@ lint: $(DEV) ## Checks style, formatting, imports and types
 docs: $(DEV) ## Writes the docs as a site into build/site
 	$(BIN)/mkdocs build --strict
 
+.PHONY: api
+api: $(DEV) ## Writes docs/api.md from the docstrings
+	$(BIN)/python docs/api_page.py
+
 .PHONY: format
 format: $(DEV) ## Formats the code and fixes what ruff can fix
 	$(BIN)/ruff check --fix .

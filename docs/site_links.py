@@ -1,5 +1,5 @@
-"""MkDocs calls this when the site is built: copies the files of the repository that pages link to
-into it, such as results, and reports links that lead nowhere.
+"""MkDocs calls this when the site is built: shows whole docstrings on the page of the API, copies
+the files of the repository that pages link to, such as results, and reports dead links.
 """
 
 import html
@@ -11,6 +11,11 @@ from typing import Any
 from urllib.parse import unquote
 
 _LINK = re.compile(r'(?:href|src)="([^"#?]+)')
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Replaces each section that follows a comment `::: name` by mkdocstrings' page of the name."""
+    return re.sub(r"<!-- (::: \S+) -->.*?(?=<!-- :::|\Z)", r"\1\n", markdown, flags=re.DOTALL)
 
 
 def on_post_build(config: Any, **_: Any) -> None:

@@ -8,8 +8,6 @@ The same command continues an evaluation that was stopped or killed.
 """
 
 import sys
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 # Works in a checkout without installation.
@@ -18,10 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 from tabulate import tabulate
 
-from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.evaluators.classifiers import NETWORK
-from xling_tf.program import define_import, format_table, progress, quiet_start, run
+from xling_tf.program import define_import, format_table, quiet_start, run
 
 _MODEL = flags.DEFINE_string(
     "model", None, "The model: exported/en-es, rest:URL or python:module:function."
@@ -47,40 +44,35 @@ define_import()
 
 def main() -> None:
     """Runs the suites that the flags ask for."""
-    from xling_tf.evaluators.running import SUITES
-
+    with quiet_start():
+        from xling_tf.evaluators.running import SUITES, evaluate, headlines, results_file
     if _LIST.value:
         rows = [(suite.name, suite.title, suite.source) for suite in SUITES.values()]
         print(tabulate(rows, tablefmt="plain"))
         return
-    _run()
-
-
-def _run() -> None:
-    from xling_tf.evaluators import transfer
-    from xling_tf.evaluators.cache import cached
-    from xling_tf.evaluators.data import select
-    from xling_tf.evaluators.embedders import open_embedder
-    from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
-
     if _MODEL.value is None or _DATA.value is None:
         raise UserError("expected --model and --data, which --help describes")
-    folder = SAMPLE_FOLDER if _DATA.value == "sample" else Path(_DATA.value)
-    senteval = replace(transfer.SUITE, find=partial(transfer.find, hidden=_HIDDEN.value))
-    datasets, missing = select({**SUITES, "senteval": senteval}, folder, _SUITE.value, _SEED.value)
-    with progress(f"loading {_MODEL.value}"), quiet_start():
-        embedder = open_embedder(_MODEL.value)
-    output = Path(_OUTPUT.value or f"runs/evaluation/{embedder.name}.json")
-    embedder = cached(embedder, Path(_CACHE.value), show_progress=True)
-    results = evaluate_embedder(
-        embedder, datasets, output, missing=missing, folder=folder, seed=_SEED.value
+    results = evaluate(
+        _MODEL.value,
+        _DATA.value,
+        suite=_SUITE.value,
+        output=_OUTPUT.value,
+        cache=_CACHE.value,
+        hidden=_HIDDEN.value,
+        seed=_SEED.value,
     )
-    print(format_table(headlines(results, datasets)))
-    if embedder.trained_on is None:
+    accounts = {
+        f"{suite}/{name}": account
+        for suite, datasets in results["datasets"].items()
+        for name, account in datasets.items()
+    }
+    print(format_table(headlines(results, accounts)))
+    if not any("trained_on" in account for account in accounts.values()):
         print(
             "\nThe training data of the model, and so their overlap with these data sets, are "
             "unknown."
         )
+    output = _OUTPUT.value or results_file(results["system"]["name"])
     print(f"\n{output} has all scores; compare them with those of papers and other models by\n")
     print(f"    python evaluation/report.py {output} --output report.html")
 

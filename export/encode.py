@@ -8,8 +8,6 @@ with the other columns beside them. The same command continues after a kill.
 """
 
 import sys
-import time
-from itertools import islice
 from pathlib import Path
 
 # A bare checkout is enough: the package need not be installed.
@@ -43,8 +41,10 @@ _OPTIONS = (
     flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
     flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),
     flags.DEFINE_string("prompt_name", None, "Name of one of the model's prompts, such as query."),
-    flags.DEFINE_integer("rows_per_shard", 1 << 17, "Rows of each shard.", lower_bound=1),
     flags.DEFINE_bool("skip_damaged", False, "Count damaged rows and files, and leave them out."),
+)
+_ROWS_PER_SHARD = flags.DEFINE_integer(
+    "rows_per_shard", 1 << 17, "Rows of each shard.", lower_bound=1
 )
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Estimates rows, hours and bytes from the first rows, and exits."
@@ -54,48 +54,26 @@ _DRY_RUN = flags.DEFINE_bool(
 def main() -> None:
     """Encodes what the flags describe, and prints the counts."""
     with quiet_start():
-        from xling_tf.bulk.vector_files import encode_files
+        from xling_tf.bulk.vector_files import encode_files, estimate
     options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
     if _DRY_RUN.value:
-        print(estimate(**options))
+        guess = estimate(_MODEL.value, _INPUT.value, **options)
+        print(
+            f"about {guess.rows:,.0f} rows, {guess.seconds / 3600:.2g} hours (by "
+            f"{len(guess.sample)} rows), {guess.num_bytes / 1e9:.2g} GB of vectors of "
+            f"{guess.sample.shape[1]} {guess.sample.dtype} numbers"
+        )
         return
     with progress("encoding") as report:
-        files, output = _INPUT.value, Path(_OUTPUT.value)
-        counts = encode_files(_MODEL.value, files, output, report=report, **options)
+        counts = encode_files(
+            _MODEL.value,
+            _INPUT.value,
+            _OUTPUT.value,
+            rows_per_shard=_ROWS_PER_SHARD.value,
+            report=report,
+            **options,
+        )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
-
-
-def estimate(
-    *,
-    text_column: str,
-    columns: list[str],
-    header: bool,
-    rows_per_shard: int,
-    skip_damaged: bool,
-    **options: Any,
-) -> str:
-    """Estimates a run by the first rows, of which it encodes some."""
-    from xling_tf.bulk.text_files import TextFiles, find_files
-    from xling_tf.sentence_encoder import SentenceEncoder
-
-    files = TextFiles(find_files(_INPUT.value), text_column, columns, header, skip_damaged)
-    texts = [
-        text or ""
-        for batch in islice(files.batches(), 4)
-        for text in batch[text_column].to_pylist()
-    ]
-    encoder = SentenceEncoder(_MODEL.value)
-    options = {name: value for name, value in options.items() if value is not None}
-    encoder.encode(texts[:100], **options)  # the first call is slower
-    begin = time.perf_counter()
-    vectors = encoder.encode(texts, **options)
-    seconds = time.perf_counter() - begin
-    scale = max(1, sum(file.size for file in files.files) / max(1, files.bytes_read))
-    return (
-        f"about {len(texts) * scale:,.0f} rows, {seconds * scale / 3600:.2g} hours (by "
-        f"{len(texts)} rows), {vectors.nbytes * scale / 1e9:.2g} GB of vectors of "
-        f"{vectors.shape[1]} {vectors.dtype} numbers"
-    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ Runtime.
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,45 +101,31 @@ def main() -> None:
         raise UserError("expected --to and --output together, got one of them")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
-    if not (_SERVING.value or _TO.value == "wheel") and (_NAME.value or _VERSION.value):
-        raise UserError("--name and --version need --serving or --to wheel")
-    for flag, form in (
-        (_TABLES, "savedmodel"),
-        (_SAME_MEANING, "savedmodel"),
-        (_MEGABYTES, "wheel"),
-    ):
-        if flag.present and _TO.value != form:
-            raise UserError(f"--{flag.name} needs --to {form}")
-    for message in _make(find_model(_MODEL.value)):
-        print(message)
-
-
-def _make(model: Path) -> Iterator[str]:
-    if _SERVING.value:
-        yield _serve(model, Path(_SERVING.value))
+    options = {flag.name: flag.value for flag in (_TABLES, _SAME_MEANING, _MEGABYTES, _DATA)}
+    options = {name: value for name, value in options.items() if flags.FLAGS[name].present}
+    if options and not _TO.value:
+        raise UserError(f"--{next(iter(options))} needs --to")
+    if _TO.value == "wheel" or not _SERVING.value:
+        options |= {"name": _NAME.value, "version": _VERSION.value}
     if _TO.value and _OUTPUT.value:
-        output = Path(_OUTPUT.value)
-        options: dict[str, Any] = {_TABLES.name: _TABLES.value} if _TO.value == "savedmodel" else {}
-        if _SAME_MEANING.value:
-            options["same_meaning"] = _SAME_MEANING.value
-        if _TO.value == "wheel":
-            name = _NAME.value or model_name(_MODEL.value)
-            options = {"name": name, "version": _VERSION.value or 1, "megabytes": _MEGABYTES.value}
-        with progress(f"exporting {_MODEL.value} to {output}"):
-            with quiet_start():
-                from xling_tf.exporters.base import export
-            export(
-                model, _TO.value, output, data=Path(_DATA.value) if _DATA.value else None, **options
-            )
-        for path in output.glob("*.whl"):
-            module = path.name.split("-")[0]
-            yield _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
-            return
-        is_keras = _TO.value == "keras"  # whose folder has no README.md
-        loader = (
-            "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"
-        )
-        yield _EXPORTED.format(folder=output, size=folder_bytes(output) / 1e6, loader=loader)
+        print(_export(_TO.value, _OUTPUT.value, options))
+    if _SERVING.value:
+        print(_serve(find_model(_MODEL.value), Path(_SERVING.value)))
+
+
+def _export(to: str, output: str, options: dict[str, Any]) -> str:
+    with progress(f"exporting {_MODEL.value} to {output}"):
+        with quiet_start():
+            from xling_tf.exporters.base import export
+        path = export(_MODEL.value, to, output, **options)
+    if path.suffix == ".whl":
+        module = path.name.split("-")[0]
+        return _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
+    is_keras = to == "keras"  # whose folder has no README.md
+    loader = (
+        "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"
+    )
+    return _EXPORTED.format(folder=path, size=folder_bytes(path) / 1e6, loader=loader)
 
 
 def _serve(model: Path, serving: Path) -> str:

@@ -6,13 +6,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-import use_weights as published
 from testing import add_noise
 
 from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
+from xling_tf.importers import published
 from xling_tf.model import Model
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
+from xling_tf.weights import assign_weights
 
 SENTENCES = [
     "The cat is sleeping on the red sofa.",
@@ -30,6 +31,13 @@ SMALL = CnnConfig(
     intermediate_dim=5,
     num_layers=2,
 )
+
+
+def model_of(config, files, weights) -> Model:
+    """Makes a model of the parts that an importer returns."""
+    model = Model.from_config(config, files.__getitem__)
+    assign_weights(model.weights, weights, "the test")
+    return model
 
 
 @cache

@@ -108,7 +108,7 @@ def test_the_same_command_has_nothing_to_do_and_another_one_is_refused(
     before = content(output)
     with monkeypatch.context() as patched:  # the model is not even loaded
         patched.delattr("xling_tf.bulk.vector_files.SentenceEncoder")
-        assert encode_files(model, [pattern], output) == {"rows": 250}
+        assert encode_files(model, pattern, str(output)) == {"rows": 250}
     for name, value in {"columns": [], "precision": "int8", "rows_per_shard": 50}.items():
         with pytest.raises(UserError, match=f"another {name}"):
             encode_files(model, [pattern], output, **{name: value})

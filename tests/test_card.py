@@ -2,10 +2,9 @@
 
 import huggingface_hub
 import numpy as np
-from import_model import read_licence
 
 from xling_tf.exporters.base import _metadata
-from xling_tf.importers.base import read_base_model
+from xling_tf.importers.base import read_base_model, read_licence
 from xling_tf.savedmodel.card import example_cosines, model_card, training_card
 from xling_tf.savedmodel.saved_models import read_front_matter
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 from published_model import SENTENCES, random_model
 from testing import encode
-from use_weights import named_layers
 
+from xling_tf.importers.published import named_layers
 from xling_tf.layers.convolution import ConvolutionBranch
 
 TEXTS = [*SENTENCES, "", "😀", "cat", "the red cat " * 300]

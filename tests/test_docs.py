@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from programs import run_python
+
 from xling_tf.cli import COMMANDS
 from xling_tf.files import read_json
 from xling_tf.presets import PRESETS, get_preset
@@ -37,6 +39,11 @@ def test_settings_shown_are_settings():
             # Some settings are valid only together, or only for the preset of their line.
             (preset,) = re.findall(r"--preset ([\w-]+)", line)[:1] or ["multi-task"]
             apply_overrides(get_preset(preset), settings)
+
+
+def test_the_page_of_the_api_is_that_of_the_docstrings():
+    done = run_python(ROOT / "docs", "-c", "import api_page; print(api_page.page(), end='')")
+    assert done.output == TEXT["docs/api.md"], "make api writes docs/api.md"
 
 
 def test_links_lead_somewhere():

@@ -1,6 +1,7 @@
 """Runs: which data sets they evaluate, what they write, how they continue; and the program."""
 
 import json
+import pkgutil
 import re
 from functools import partial
 from itertools import pairwise
@@ -19,7 +20,7 @@ from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import Dataset, Suite, select
 from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError
-from xling_tf.evaluators.running import SUITES, evaluate_embedder, headlines
+from xling_tf.evaluators.running import SUITES, evaluate, evaluate_embedder, headlines
 from xling_tf.files import locked
 
 
@@ -228,3 +229,19 @@ def test_an_evaluation_prints_a_table_and_writes_results(tmp_path):
     assert results["complete"]
     assert set(results["scores"]) == {"sts", "bitext", "reqa"}
     assert re.match(r"python \S*evaluation/main.py --model=python", results["command"])
+
+
+def test_in_python_it_gives_the_same_and_only_the_data_sets_that_were_asked_for(
+    tmp_path, monkeypatch
+):
+    write_evaluation_data(tmp_path / "data")
+    (tmp_path / "vowels.py").write_text(VOWELS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    options: dict[str, Any] = {"suite": ["sts", "bitext"], "output": "results.json", "cache": None}
+    whole = evaluate("python:vowels:encode", "data", **options)
+    by_function = evaluate(pkgutil.resolve_name("vowels:encode"), Path("data"), suite=["bitext"])
+    assert by_function["scores"] == {"bitext": whole["scores"]["bitext"]}
+    again = evaluate("python:vowels:encode", "data", **{**options, "suite": "sts"})
+    assert [*again["scores"]] == [*again["datasets"]] == ["sts"]
+    assert again["scores"]["sts"] == whole["scores"]["sts"]

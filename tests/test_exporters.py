@@ -143,7 +143,8 @@ def test_wheels_and_their_cards_join_what_is_in_a_folder(folder_of, tmp_path):
     output.mkdir()
     (output / "README.md").write_text("Mine.")
     for name in ("first", "second"):
-        export(folder_of("static pieces"), "wheel", output, name=name)
+        path = export(folder_of("static pieces"), "wheel", output, name=name)
+        assert path == output / f"{name}-1-py3-none-any.whl"
     wheels = {f"{name}-1-py3-none-any.whl" for name in ("first", "second")}
     assert {path.name for path in output.iterdir()} == {
         *wheels,
@@ -210,6 +211,8 @@ def test_what_a_format_cannot_express_is_refused(hub_folder, tmp_path):
         UserError, match=r"an average of word vectors.* has the encoder transformer"
     ):
         export(hub_folder, "model2vec", tmp_path / "output")
+    with pytest.raises(UserError, match="`tables` needs `to` savedmodel"):
+        export(hub_folder, "onnx", tmp_path / "output", tables="int8")
     with pytest.raises(UserError, match="did you mean onnx"):
         export(hub_folder, "onxx", tmp_path / "output")
     assert not [*tmp_path.iterdir()]

@@ -9,8 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from import_model import import_model, read_licence
-from programs import ROOT, run_peers
+from programs import ROOT, run_peers, run_program
 from raw_files import write_json_files
 from safetensors.numpy import save_file
 from test_bert import CONFIG, write
@@ -20,8 +19,8 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 import xling_tf
 from xling_tf.errors import UserError
 from xling_tf.exporters.base import export
-from xling_tf.importers.base import read_base_model, read_similarity
-from xling_tf.model import Model
+from xling_tf.importers.base import read_base_model, read_licence, read_similarity
+from xling_tf.model import Model, import_model
 from xling_tf.savedmodel.saved_models import LIMITS, find_model, is_foreign, licence_files
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
@@ -118,8 +117,8 @@ def test_a_wheel_becomes_an_export_with_its_licence_and_comes_back(model2vec, tm
     with zipfile.ZipFile(wheel, "w") as archive:
         for path in folder.iterdir():
             archive.write(path, f"words/data/{path.name}")
-    summary = import_model(str(wheel), tmp_path / "exported")
-    assert all(fact in summary for fact in ("static", "9 words", "licence mit"))
+    run = run_program(tmp_path, "export/import_model.py", str(wheel), "--output=exported")
+    assert all(fact in run.output for fact in ("static", "9 words", "licence mit"))
     model = Model.from_pretrained(tmp_path / "exported")
     assert model.info.languages == ("en", "pt-br")
     assert model.info.prompts == prompts["prompts"]
@@ -314,7 +313,7 @@ def test_licences_that_are_links_to_outside_are_not_copied(model2vec, tmp_path):
     (tmp_path / "m" / "texts" / "notice").write_text("By us.")
     (model2vec / "LICENSE").symlink_to(tmp_path / "secret")
     (model2vec / "NOTICE").symlink_to("texts/notice")
-    import_model(str(model2vec), tmp_path / "exported")
+    import_model(model2vec, output=tmp_path / "exported")
     assert [path.name for path in licence_files(tmp_path / "exported")] == ["NOTICE"]
     # Hugging Face's cache has links alone.
     snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
@@ -390,7 +389,7 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog):
             with pytest.raises(UserError, match=r"similarity_fn_name .* got 'jaccard'"):
                 Model.from_pretrained(folder)
     with caplog.at_level("WARNING"):
-        import_model(str(folder), tmp_path / "exported")
+        import_model(folder, output=tmp_path / "exported")
     assert "by euclidean" in caplog.text
     assert "by euclidean" in (tmp_path / "exported" / "README.md").read_text("utf-8")
 

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 from programs import ONE_TASK
 from testing import KINDS, LSTM, TEXTS, TrainedModel, add_noise, make_model, tiny_config, tiny_model
-from use_weights import is_published
 
 import xling_tf
 from xling_tf.errors import UserError
+from xling_tf.importers.published import is_published
 from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.weights import (
     arrays,

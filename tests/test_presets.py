@@ -13,8 +13,8 @@ from serving_servers import server_in_thread
 from tensorflow.python.framework import kernels
 from testing import AtOnce
 
-from training.preset_lines import name_of_run
 from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.errors import UserError
 from xling_tf.presets import FORMER_NAMES, get_preset, with_languages
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation
@@ -22,6 +22,7 @@ from xling_tf.trainer.context import Run, plan_tasks
 from xling_tf.trainer.experiment import run_experiment
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.stages import make_schedule
+from xling_tf.trainer.training import experiment, name_of_run
 
 
 def six_tasks(target):
@@ -95,6 +96,27 @@ def test_a_name_of_the_last_version_means_what_it_meant_then():
     for name, task in {"td": "translation_detection", "mt-td": "inference_and_detection"}.items():
         trained = get_preset(f"infersent-{name}").active_tasks
         assert {key: each.examples_per_batch for key, each in trained.items()} == {task: 64}
+
+
+def test_arguments_name_languages_limits_and_seed():
+    name, config = experiment("multi-task", pair="en-fr", minutes=0, steps=7, seed=3)
+    assert (name, config.data.languages) == ("en-fr-seed-3", ("en", "fr"))
+    training = config.training
+    assert (training.minutes, training.steps, training.seed) == (0, 7, 3)
+    # A limit leaves the other one as it is.
+    _, config = experiment("multi-task", source="fr", target=["en", "es"], minutes=5)
+    assert (config.data.source, config.data.targets) == ("fr", ("en", "es"))
+    assert (config.training.minutes, config.training.steps) == (
+        5,
+        get_preset("multi-task").training.steps,
+    )
+    settings = ["initial.anchor_weight=0.5"]
+    _, config = experiment("multi-task", teacher="a/b", init="c", settings=settings)
+    assert config.task("distillation").teacher == "a/b"
+    assert (config.initial.model, config.initial.anchor_weight) == ("c", 0.5)
+    for languages in ({"pair": "en-es", "target": "fr"}, {"pair": "en"}, {"pair": "en-es-fr"}):
+        with pytest.raises(UserError, match="`pair`"):
+            experiment("multi-task", **languages)
 
 
 def test_the_literal_recipe_cycles_through_its_tasks():

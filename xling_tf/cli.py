@@ -4,10 +4,9 @@ import ast
 import runpy
 import sys
 from difflib import get_close_matches
-from pathlib import Path
 
 from xling_tf import __version__
-from xling_tf.program import one_line_errors
+from xling_tf.program import PROGRAMS, one_line_errors
 
 _GROUPS = {
     "data": {
@@ -37,15 +36,13 @@ COMMANDS = {name: path for group in _GROUPS.values() for name, path in group.ite
 def main() -> None:
     """Runs a program: `xling-tf train --list` is `python training/main.py --list`."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
-    here = Path(__file__).resolve().parent
-    home = here / "programs" if (here / "programs").is_dir() else here.parent
     if name in ("--help", "-h", "help"):
         with one_line_errors("ask again"):  # `head` may read a part of it
-            print(_help(home))
+            print(_help())
     elif name == "--version":
         print(f"xling_tf {__version__}")
     elif name in COMMANDS:
-        program = home / COMMANDS[name]
+        program = PROGRAMS / COMMANDS[name]
         sys.argv = [f"xling-tf {name}", *sys.argv[2:]]
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
         with one_line_errors("the same command starts again"):  # until the program has its own
@@ -57,13 +54,13 @@ def main() -> None:
         sys.exit(2)
 
 
-def _help(home: Path) -> str:
+def _help() -> str:
     """Lists the commands, each with the first sentence of its program."""
     width = max(map(len, COMMANDS))
     lines = ["Usage: xling-tf COMMAND [--help] [FLAGS]"]
     for group, programs in _GROUPS.items():
         lines += ["", f"{group}:"]
         for name, path in programs.items():
-            text = ast.get_docstring(ast.parse((home / path).read_text("utf-8"))) or ""
+            text = ast.get_docstring(ast.parse((PROGRAMS / path).read_text("utf-8"))) or ""
             lines.append(f"  {name:{width}}  {text.splitlines()[0].rstrip(':.')}")
     return "\n".join(lines)

@@ -30,7 +30,7 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
 
     A full disk or memory stays the original exception, because programs have a message for it.
 
-    Example:
+    Examples:
         >>> with as_user_error("a port must be a number ({error})", ValueError):
         ...     raise ValueError("got x")
         Traceback (most recent call last):
@@ -87,7 +87,7 @@ def first_line(message: str) -> str:
     """Returns the first line of TensorFlow's message, without names of nodes and this machine's
     paths.
 
-    Example:
+    Examples:
         >>> first_line("/models/en-es/3/saved_model.pb; No such file or directory")
         '...; No such file or directory'
     """

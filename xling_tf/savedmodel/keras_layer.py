@@ -31,7 +31,7 @@ class KerasEncoder(keras.layers.Layer):
     Raises:
         UserError: There is no such model, or the input of the layer is not of strings.
 
-    Example:
+    Examples:
         >>> encoder = KerasEncoder("exported/en-es")  # doctest: +SKIP
         >>> model = keras.Sequential(
         ...     [keras.Input((), dtype="string"), encoder, keras.layers.Dense(3)]

@@ -68,7 +68,7 @@ def mine_hard_negatives(
     Raises:
         UserError: The model cannot encode, a row is not a pair, or an argument is out of range.
 
-    Example:
+    Examples:
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
         >>> encode = lambda texts: np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts])
         >>> pairs = [("two", "dos"), ("three", "tres"), ("thousand", "mil")]

@@ -96,7 +96,7 @@ def fine_tune(
     Raises:
         UserError: The model or the pairs cannot be used, or `run_dir` belongs to another training.
 
-    Example:
+    Examples:
         >>> encoder = fine_tune(
         ...     "exported/use-multilingual",
         ...     [("How do I reset it?", "¿Cómo lo reinicio?"), ...],
@@ -112,7 +112,7 @@ def fine_tune(
         )
     if isinstance(languages, str) or len(languages) != 2 or languages[0] == languages[1]:
         raise UserError(
-            'languages expects two different codes, such as ("en", "es"), got '
+            '`languages` expects two different codes, such as ("en", "es"), got '
             f"{languages!r}; leave it out if all texts are in one language"
         )
     output = Path(output)

