@@ -24,9 +24,8 @@ In your own code:
     KerasEncoder         a model as a layer of Keras
     UserError            a mistake in arguments, files or data; its message says what to do
 
-    >>> encoder = xling_tf.load("exported/en-es")
-    >>> encoder.encode(["Hola", "Hello"]).shape
-    (2, 512)
+    encoder = xling_tf.load("exported/en-es")
+    encoder.encode(["Hola", "Hello"])  # float32 [2, 512]
 
 `help(xling_tf.load)` has the arguments; `xling-tf --help` lists the commands.
 """
