@@ -37,7 +37,7 @@ train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; ag
 	$(BIN)/python training/main.py --pair $(PAIR) $(ARGS)
 
 .PHONY: model
-model: $(RUNTIME) ## Trains five languages on the default corpora and makes a wheel of them, in dist
+model: $(RUNTIME) ## Trains an encoder for five languages on the default corpora and packs it as a wheel, in dist
 	$(BIN)/python training/main.py --preset static --target es,fr,de,zh --set tokenizer.num_oov_buckets=1 $(ARGS)
 	$(BIN)/python export/main.py --model exported/multilingual-static --to wheel --output dist
 

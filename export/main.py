@@ -51,7 +51,7 @@ _VERSION = flags.DEFINE_integer(
     lower_bound=1,
 )
 _TO = flags.DEFINE_string("to", None, "Format of the export that --output names; see above.")
-_OUTPUT = flags.DEFINE_string("output", None, "Folder to write the export of --to to.")
+_OUTPUT = flags.DEFINE_string("output", None, "Output folder of --to.")
 _TABLES = flags.DEFINE_enum(
     "tables",
     "float32",

@@ -131,7 +131,7 @@ class Kinds(Registry):
     def register(self, name: str, config_type: type, implementation: type) -> None:
         """Adds a kind: a dataclass of its own, whose settings have defaults, and a class."""
         others = {other: row for other, row in self.data.items() if other != name}
-        # Tasks share settings, because they are found by their names alone.
+        # Tasks may share a settings class: they are looked up by name.
         if not issubclass(config_type, TaskConfig) and (
             taken := _with_settings(others, config_type)
         ):
@@ -171,7 +171,7 @@ def _with_settings(kinds: Mapping[str, tuple[Any, Any]], config_type: type) -> l
 class TokenizerConfig(Section, name="tokenizer"):
     """The settings that all tokenizers have in common."""
 
-    takes_vectors = False  # true if the words of `initial.vectors` can make the tokenizer
+    takes_vectors = False  # whether a vocabulary can be taken from `initial.vectors`
     ngram_sizes = tuple[int, ...]()  # lengths of words' n-grams, which few encoders take
 
     max_tokens: Positive = 64  # 2018, sec. 4.2: "sentence lengths clipped to 64"

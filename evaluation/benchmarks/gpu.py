@@ -1,4 +1,4 @@
-"""Measures training and encoding on this machine's GPU: what to run first where there is one.
+"""Measures training and encoding on this machine's GPU. Run this first on a new GPU.
 
     python evaluation/benchmarks/gpu.py --minutes 10 --output gpu.json
 

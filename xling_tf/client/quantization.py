@@ -17,8 +17,9 @@ _UNIT_RANGE = 5.0
 
 
 def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any]:
-    """Quantizes unit vectors `[rows, dim]`, with one scale for all of a dimension: any two calls
-    compare.
+    """Quantizes unit vectors `[rows, dim]`, with a scale that depends only on `dim`.
+
+    Results of different calls are therefore comparable.
 
     "int8" rounds to steps of 10 / sqrt(dim) / 255. "ubinary" packs the signs in uint8 `[rows, dim /
     8]`, the first in the highest bit; "binary" has the same bytes less 128 in int8, as in
