@@ -21,6 +21,7 @@ from xling_tf.client.runtimes import Pieces, WordPieces, Words
 from xling_tf.client.texts import is_blank
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import UserError
+from xling_tf.exporters import litert_onnx
 from xling_tf.exporters.base import export
 from xling_tf.savedmodel.saved_models import checksum, load_saved_model
 from xling_tf.sentence_encoder import SentenceEncoder, load
@@ -264,3 +265,28 @@ def test_the_program_compares_them(spelt, tmp_path):
     figures = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert figures["texts"] == len([*filter(None, SENTENCES)])
     assert min(figures[name]["least_cosine"] for name in ("litert", "onnx")) > 0.9999
+
+
+def test_a_graph_has_the_same_bytes_whatever_its_order_and_names():
+    helper = pytest.importorskip("onnx.helper")
+    # (x + c) * (x - d), its sum and difference in either order.
+    forms = set()
+    for swapped, (total, difference, c, d) in enumerate(("stcd", "uvef")):
+        nodes = [
+            helper.make_node("Add", ["x", c], [total], name=f"node_{total}"),
+            helper.make_node("Sub", ["x", d], [difference]),
+        ]
+        product = helper.make_node("Mul", [total, difference], ["y"])
+        constants = [helper.make_tensor(c, 1, [1], [2.0]), helper.make_tensor(d, 1, [1], [3.0])]
+        if swapped:
+            nodes.reverse()
+            constants.reverse()
+        graph = helper.make_graph([*nodes, product], "g", [value("x")], [value("y")], constants)
+        litert_onnx.number_values(graph, {"x": "x", "y": "y"})
+        assert [node.op_type for node in graph.node] == ["Add", "Sub", "Mul"]
+        forms.add(graph.SerializeToString())
+    assert len(forms) == 1
+
+
+def value(name):
+    return pytest.importorskip("onnx.helper").make_tensor_value_info(name, 1, ["n"])

@@ -1,8 +1,10 @@
 """Exports for LiteRT and ONNX Runtime, which map token ids to vectors."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -163,4 +165,70 @@ def to_onnx(
     proto.graph.input.extend(inputs)
     from_array = library("onnx.numpy_helper", "onnx", "export").from_array
     proto.graph.initializer.extend(from_array(table.numpy(), name) for name, table in named.items())
+    kept = [value.name for value in (*proto.graph.input, *proto.graph.output)]
+    number_values(proto.graph, dict(zip(kept, kept, strict=True)))
     return proto.SerializeToString()
+
+
+def number_values(graph: Any, names: dict[str, str]) -> None:
+    """Orders the nodes of a graph, and numbers its values, by what they are computed from.
+
+    The order and the names that tf2onnx gives differ from run to run; an export has the same bytes
+    each time.
+
+    Args:
+        graph: The graph, which is changed.
+        names: New names by old ones, of values around the graph; those in it are added.
+    """
+
+    def renamed(values: Iterable[str]) -> list[str]:
+        return [names.setdefault(name, name and f"value_{len(names)}") for name in values]
+
+    nodes = _ordered(graph)
+    for node in nodes:
+        node.name = f"{node.op_type}_{len(names)}"
+        node.input[:] = renamed(node.input)
+        for branch in _branches(node):
+            number_values(branch, names)
+        node.output[:] = renamed(node.output)
+    for value in (*graph.input, *graph.output):
+        (value.name,) = renamed([value.name])
+    place = {name: number for number, name in enumerate(names)}
+    constants = [constant for constant in graph.initializer if constant.name in names]
+    constants.sort(key=lambda constant: place[constant.name])
+    for constant in constants:
+        constant.name = names[constant.name]
+    del graph.value_info[:]  # shapes of values inside, which runtimes infer
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(constants)
+
+
+def _ordered(graph: Any) -> list[Any]:
+    """Returns copies of a graph's nodes, each after those that it needs, from the outputs on."""
+    maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
+    needed = [value.name for value in reversed(graph.output)]
+    order: dict[int, None] = {}
+    while needed:
+        index = maker.get(needed[-1])
+        if index is None or index in order:
+            needed.pop()
+            continue
+        node = graph.node[index]
+        missing = [name for name in _needs(node) if name in maker and maker[name] not in order]
+        needed += reversed(missing)
+        if not missing:
+            order[index] = None
+    return [deepcopy(graph.node[index]) for index in order]
+
+
+def _needs(node: Any) -> list[str]:
+    """The values that a node reads, in its branches as well."""
+    inside = [name for branch in _branches(node) for part in branch.node for name in _needs(part)]
+    outputs = [value.name for branch in _branches(node) for value in branch.output]
+    return [*node.input, *inside, *outputs]
+
+
+def _branches(node: Any) -> list[Any]:
+    graphs = [graph for each in node.attribute for graph in (each.g, *each.graphs)]
+    return [graph for graph in graphs if graph.node]
