@@ -75,7 +75,6 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
         "absl-py>=2.1",
         "numpy>=2",
         "tabulate>=0.9",
-        "tqdm>=4.66",
     }
     assert 'tensorflow==2.21.*; extra == "tensorflow"' in requirements
     # A training ends with scores that search: without FAISS, it would fail after the last step.
@@ -98,7 +97,7 @@ for name in ("", *cli.COMMANDS):
 
 
 def test_without_any_extra_each_command_has_help_and_names_what_it_lacks(tmp_path):
-    for name in ("absl", "numpy", "tabulate", "tqdm"):
+    for name in ("absl", "numpy", "tabulate"):
         folder = Path(import_module(name).__file__).parent
         for path in (folder, *folder.parent.glob(f"{name}.libs")):
             (tmp_path / path.name).symlink_to(path)
