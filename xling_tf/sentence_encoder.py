@@ -61,7 +61,7 @@ class SentenceEncoder(client.SentenceEncoder):
     Attributes:
         prompts: The model's prompts by name, such as {"query": "query: "}.
         default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
-        scores: The scores of `fine_tune`, before and afterwards.
+        scores: Scores on held-out examples if `train` or `fine_tune` returned it; else {}.
 
     Raises:
         UserError: There is no such model, it does not support `dtype`, or an option is not

@@ -3,6 +3,7 @@
 import json
 import operator
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from .settings import RUNTIME_SETTINGS
 FORMAT = 2  # of runtime.json; raised whenever older versions would misread a folder
 
 
-class Backend:
-    """A model, which turns texts into vectors; a kind of model has `embed`, and what differs from
-    these attributes.
+class Backend(ABC):
+    """A model that turns texts into vectors.
+
+    A subclass defines `embed`, and the attributes whose values differ from those here.
 
     Attributes:
         batch_size: Maximum number of texts in one call.
@@ -40,9 +42,9 @@ class Backend:
     has_units: bool = True
     device: str = "cpu"
 
+    @abstractmethod
     def embed(self, texts: list[str], role: str, *contexts: list[str]) -> ArrayLike:
         """Returns `[texts, dim]` vectors; `role` is one of `roles`, or "" for texts as they are."""
-        raise NotImplementedError
 
     def embed_raw(self, texts: list[str], role: str, *contexts: list[str]) -> ArrayLike:
         """Returns vectors of the encoder's own lengths."""

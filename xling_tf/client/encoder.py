@@ -1,6 +1,4 @@
-"""The encoder of sentences: what a user gives becomes texts, and the vectors of a model become what
-he asks for.
-"""
+"""`SentenceEncoder`: makes texts of what users give, and of vectors what they ask for."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import cached_property, partial
