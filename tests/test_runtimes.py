@@ -201,9 +201,9 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
     (folder / "runtime.json").write_text('{"format": 99}')
     with pytest.raises(UserError, match="in format 2, but is in 99"):
         load(folder)
-    monkeypatch.setitem(sys.modules, "farmhash", None)  # importing it fails
-    with pytest.raises(UserError, match=r"needs pyfarmhash, .*'xling_tf\[runtime\]'"):
-        load(spelt.place / "onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # importing it fails
+    with pytest.raises(UserError, match=r"needs onnxruntime, .*'xling_tf\[runtime\]'"):
+        load(spelt.place / "onnx").encode("hola")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def unpacked(folder, output):
     return output / "tiny_model"
 
 
-@pytest.mark.parametrize("ngrams", ["3,4", ""])
+@pytest.mark.parametrize("ngrams", ["3,4,5", ""])
 def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     # Without rounding to 8 bits; the principal components of 16 dimensions, all of them, are a
     # rotation.

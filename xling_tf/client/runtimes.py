@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import as_user_error, library, require_known
 from .backends import Exported, read_settings
 from .batches import BATCHES_AT_ONCE, available_cpus, compute_in_batches
+from .farmhash import fingerprint
 from .sessions import PerProcess, telemetry_off
 from .settings import RUNTIME_SETTINGS, require_inside
 from .word_averages import WordAverages
@@ -216,7 +217,6 @@ class Words:
     output = "outputs"
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
-        self._hash = library("farmhash", "pyfarmhash", "runtime").fingerprint64
         words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
         self._ids = {word: row for row, word in enumerate(words)}
         self.tokenize = WordSplitter(settings)
@@ -230,8 +230,7 @@ class Words:
         if not self._ngrams:
             buckets = self._settings["num_buckets"]
             ids = [
-                [known.get(w, num_known + self._bucket(w, buckets)) for w in words]
-                for words in batch
+                [known.get(w, num_known + _bucket(w, buckets)) for w in words] for words in batch
             ]
             return _padded(ids)
         unknown: dict[str, int] = {}  # numbered in the order of their first use
@@ -249,13 +248,14 @@ class Words:
     def _spell_anew(self, word: str) -> tuple[int, list[int]]:
         """Returns the bucket of a word and those of its n-grams."""
         ngrams = [
-            self._bucket(n, self._ngrams["num_buckets"]) for n in ngrams_of(word, self._ngrams)
+            _bucket(ngram, self._ngrams["num_buckets"]) for ngram in ngrams_of(word, self._ngrams)
         ]
-        return self._bucket(word, self._settings["num_buckets"]), ngrams
+        return _bucket(word, self._settings["num_buckets"]), ngrams
 
-    def _bucket(self, text: str, num_buckets: int) -> int:
-        """Computes `tf.strings.to_hash_bucket_fast`."""
-        return int(self._hash(text.encode()) % num_buckets)
+
+def _bucket(text: str, num_buckets: int) -> int:
+    """Computes `tf.strings.to_hash_bucket_fast`."""
+    return fingerprint(text.encode()) % num_buckets
 
 
 def _padded(ids: Sequence[Sequence[int]]) -> Inputs:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .backends import Exported
-from .words import WordSplitter, fingerprint, ngrams_of
+from .farmhash import fingerprint
+from .words import WordSplitter, ngrams_of
 
 WEIGHTS, VOCABULARY = "model.safetensors", "vocabulary.txt"
 _MAX_KEPT = 100_000  # unknown words whose vectors are kept

@@ -1,4 +1,4 @@
-"""Splits texts into words, and hashes them, as `xling_tf.tokenizers.words` does in the graph."""
+"""Splits texts into words as `xling_tf.tokenizers.words` does in the graph."""
 
 import codecs
 import re
@@ -102,44 +102,3 @@ def _compiled(pattern: str, settings: Mapping[str, Any]) -> re.Pattern[str]:
         literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
         pattern = pattern.replace(name, literal)
     return re.compile(pattern)
-
-
-_K0, _K2, _MASK = 0xC3A5C85C97CB3127, 0x9AE16A3B2F90404F, 2**64 - 1
-
-
-def fingerprint(text: bytes) -> int:
-    """Computes FarmHash's Fingerprint64 of at most 16 bytes, as `tf.strings.to_hash_bucket_fast`
-    does.
-
-    Example:
-        >>> fingerprint(b"hola") % 10  # tf.strings.to_hash_bucket_fast("hola", 10)
-        7
-    """
-    size = len(text)
-    if size > 16:
-        raise ValueError(f"expected at most 16 bytes, got {size}")
-    if size >= 8:
-        factor = _K2 + 2 * size
-        first = int.from_bytes(text[:8], "little") + _K2 & _MASK
-        last = int.from_bytes(text[-8:], "little")
-        left = (_rotated(last, 37) * factor + first) & _MASK
-        return _mix(left, (_rotated(first, 25) + last) * factor & _MASK, factor)
-    if size >= 4:
-        first, last = int.from_bytes(text[:4], "little"), int.from_bytes(text[-4:], "little")
-        return _mix(size + (first << 3), last, _K2 + 2 * size)
-    if size:
-        first = text[0] + (text[size // 2] << 8)
-        last = size + (text[-1] << 2)
-        mixed = (first * _K2 ^ last * _K0) & _MASK
-        return (mixed ^ mixed >> 47) * _K2 & _MASK
-    return _K2
-
-
-def _mix(first: int, second: int, factor: int) -> int:
-    mixed = (first ^ second) * factor & _MASK
-    mixed = (second ^ mixed ^ mixed >> 47) * factor & _MASK
-    return (mixed ^ mixed >> 47) * factor & _MASK
-
-
-def _rotated(number: int, bits: int) -> int:
-    return (number >> bits | number << 64 - bits) & _MASK

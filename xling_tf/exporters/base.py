@@ -97,7 +97,7 @@ _NEEDED: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "model2vec": [_TOKENIZERS],
     "wheel": [("flit_core", "flit_core", "tensorflow")],
 }
-_FARMHASH, _WORDFREQ = ("farmhash", "pyfarmhash", "export"), ("wordfreq", "wordfreq", "data")
+_WORDFREQ = ("wordfreq", "wordfreq", "data")
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words,
 # contractions, numbers, scripts without spaces, combining marks, symbols, and a blank text.
 PROBES = (
@@ -245,8 +245,8 @@ def _require_packages(folder: Path, form: str) -> None:
     tokenizer = read_json_dict(folder / CONFIG).get("tokenizer")
     is_words = isinstance(tokenizer, dict) and tokenizer.get("kind") == "words"
     needed = [*_NEEDED.get(form, ())]
-    if form in ("litert", "onnx"):
-        needed.append(_FARMHASH if is_words else _TOKENIZERS)
+    if form in ("litert", "onnx") and not is_words:
+        needed.append(_TOKENIZERS)
     elif form == "wheel":
         needed += [_WORDFREQ] if is_words else [*_ONNX, _TOKENIZERS]
     for module, package, extra in needed:

@@ -183,12 +183,8 @@ def _write_averages(
     model, tokenizer = source.model, source.model.tokenizer
     if source.prompt or model.encoder_settings["kind"] != "static":
         reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
-    # The client computes no other hashes.
-    if tokenizer.config.num_oov_buckets != 1 or max(tokenizer.config.ngram_sizes, default=0) > 4:
-        raise UserError(
-            "a wheel needs a model that was trained with tokenizer.num_oov_buckets=1 and "
-            "tokenizer.ngram_sizes of at most 4"
-        )
+    if tokenizer.config.num_oov_buckets != 1:
+        raise UserError("a wheel needs a model that was trained with tokenizer.num_oov_buckets=1")
     importance = word_importance(tokenizer.known_words, model.info.languages)
     components = principal_components(model, importance)
     words, weights = small_tables(model, components, importance, megabytes * 1e6)
