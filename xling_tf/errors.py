@@ -1,6 +1,5 @@
 """The exception for users' mistakes, optional imports, and TensorFlow's messages in one line."""
 
-import difflib
 import errno
 import os
 import re
@@ -108,6 +107,8 @@ def require_known(setting: str, name: str, known: Collection[str], otherwise: st
     """
     if isinstance(name, str) and name in known:
         return
+    import difflib  # here, because it takes time
+
     similar = difflib.get_close_matches(str(name), known, n=1)
     hint = f"did you mean {similar[0]}?" if similar else otherwise
     message = f"{setting} expects one of {', '.join(known)}, got {name!r}"

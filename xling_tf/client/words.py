@@ -36,14 +36,19 @@ class WordSplitter:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
+        # Python's version of Unicode may differ. Characters are parsed faster than their numbers.
+        ranges = {
+            name: "".join(
+                f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in pairs
+            )
+            for name, pairs in settings["classes"].items()
+        }
         # The first rule puts spaces in place of separators and control characters; a later one puts
         # them around Chinese and Japanese characters.
-        self._separators = _compiled(r"[\pZ\pC]+", settings)
-        self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", settings)
-        self._either = _compiled(r"[\pZ\pC\p{Han}\p{Hiragana}\p{Katakana}]", settings)
-        self._rules = [
-            (_compiled(pattern, settings), new) for pattern, new in settings["rules"][1:]
-        ]
+        self._separators = _compiled(r"[\pZ\pC]+", ranges)
+        self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", ranges)
+        self._either = _compiled(r"[\pZ\pC\p{Han}\p{Hiragana}\p{Katakana}]", ranges)
+        self._rules = [(_compiled(pattern, ranges), new) for pattern, new in settings["rules"][1:]]
         self._words: dict[str, list[str]] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
@@ -96,9 +101,8 @@ def first_bytes(text: str, max_bytes: int) -> str:
     return encoded[:max_bytes].decode("utf-8", "xling_tf_space")
 
 
-def _compiled(pattern: str, settings: Mapping[str, Any]) -> re.Pattern[str]:
-    """Compiles a pattern with ranges for its classes: Python's version of Unicode may differ."""
-    for name, ranges in settings["classes"].items():
-        literal = "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
-        pattern = pattern.replace(name, literal)
+def _compiled(pattern: str, ranges: Mapping[str, str]) -> re.Pattern[str]:
+    """Compiles a pattern, with ranges of characters in place of its classes' names."""
+    for name, characters in ranges.items():
+        pattern = pattern.replace(name, characters)
     return re.compile(pattern)
