@@ -36,6 +36,7 @@ def server(tmp_path_factory):
             {"input": texts["inputs"]},
         ),
         "lengths": (lambda inputs: {"outputs": tf.strings.length(inputs)}, texts),
+        "mean": (lambda inputs: {"outputs": vectors(inputs)["outputs"][:1]}, texts),
     }
     save(tf.Module(), signatures, folder / "1")
     config = {"tokenizer": {"max_tokens": 20}, "info": {"same_meaning": [10.0, -6.0]}}
@@ -79,10 +80,13 @@ def test_openais_client_reads_the_vectors(client):
         ({"model": "stranger"}, openai.NotFoundError, "stranger"),
         ({"dimensions": 4}, openai.BadRequestError, "at most 3"),
         ({"extra_body": {"encoding_format": []}}, openai.BadRequestError, "float or base64"),
-        (
-            {"extra_body": {"signature_name": "lengths"}},
-            openai.BadRequestError,
-            "not return vectors",
+        *(
+            (
+                {"input": ["a", "b"], "extra_body": {"signature_name": name}},
+                openai.BadRequestError,
+                "not return vectors",
+            )
+            for name in ("lengths", "mean")
         ),
     ],
 )
@@ -140,6 +144,8 @@ def test_hugging_faces_client_reads_vectors_and_similarities(server):
     assert client.feature_extraction("Hola", normalize=False).tolist() == [[3, 4, 12]]
     assert client.feature_extraction("Hola", dimensions=2)[0].tolist() == pytest.approx([0.6, 0.8])
     assert client.sentence_similarity("Hola", ["Hello", ""]) == pytest.approx([1, 0])
+    # Spaces and a character without width are no text, though the signature gives them a vector.
+    assert client.feature_extraction([" \u200b", "a"]).tolist() == [[0, 0, 0], pytest.approx(HOLA)]
     assert client.get_endpoint_info()["model_id"] == "m"
     for change in (
         {"normalize": 1},

@@ -15,8 +15,8 @@ from xling_tf.client.texts import describe
 from xling_tf.errors import UserError
 from xling_tf.processes import require_not_forked
 
-# The signatures that encode queries and documents.
-_ROLES = {"query": "question_encoder", "document": "response_encoder"}
+# The signatures that encode texts of a role.
+ROLE_SIGNATURES = {"query": "question_encoder", "document": "response_encoder"}
 
 
 def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
@@ -64,8 +64,9 @@ class SavedModel(Backend):
                 "dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32"
             )
         self._in_dtype = in_bfloat16 if dtype == "bfloat16" else lambda function, _: function
-        self.roles = ["default", *(role for role in _ROLES if _ROLES[role] in self.signatures)]
-        self.takes_contexts = "context" in self._inputs(_ROLES["document"])
+        own = [role for role, name in ROLE_SIGNATURES.items() if name in self.signatures]
+        self.roles = ["default", *own]
+        self.takes_contexts = "context" in self._inputs(ROLE_SIGNATURES["document"])
         self._function = cache(self._make_function)
 
     @property
@@ -77,11 +78,11 @@ class SavedModel(Backend):
         """Returns vectors of unit length."""
         if not role and "unprompted" in self.signatures:
             return unit_vectors(self._call("unprompted", texts), "vectors")
-        return self._call(_ROLES.get(role, ""), texts, *contexts)
+        return self._call(ROLE_SIGNATURES.get(role, ""), texts, *contexts)
 
     def embed_raw(self, texts: list[str], role: str, *contexts: list[str]) -> ArrayLike:
         """Returns vectors of the encoder's own lengths."""
-        if role in _ROLES:
+        if role in ROLE_SIGNATURES:
             raise UserError(
                 "normalize_embeddings=False: questions and responses have only unit vectors"
             )
@@ -127,7 +128,7 @@ class LiveModel(Backend):
         self.prompts = model.info.prompts
         self.default_prompt_name = model.info.default_prompt_name
         # The vectors of these may be those of heads.
-        self.roles = [*_ROLES] if model.heads else []
+        self.roles = [*ROLE_SIGNATURES] if model.heads else []
 
     @property
     def device(self) -> str:  # type: ignore[override]
@@ -138,8 +139,8 @@ class LiveModel(Backend):
         """Returns vectors of unit length."""
         if role:
             raise UserError(
-                f"a {role} is encoded by the signature {_ROLES[role]}, which a `Model` with heads "
-                "has once it is exported; load its export"
+                f"a {role} is encoded by the signature {ROLE_SIGNATURES[role]}, which a `Model` "
+                "with heads has once it is exported; load its export"
             )
         return unit_vectors(self.embed_raw(texts, role), "vectors")
 

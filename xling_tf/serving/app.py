@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
@@ -326,10 +325,7 @@ class _Api:
         protocol.require_fields(document, path)
         compares = isinstance(document.get("inputs"), dict)
         defaults = {} if path == "/v1/embeddings" or compares else {"normalize": True}
-        encoded, vectors = await self._encode(request, defaults | document, path)
-        if compares:  # also for signatures whose vectors have other lengths
-            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return encoded, vectors
+        return await self._encode(request, defaults | document, path)
 
     async def _encode(
         self, request: Request, document: Mapping[str, Any], path: str
@@ -342,7 +338,8 @@ class _Api:
             "signature_name": protocol.signature_of(document),
         }
         outputs, _ = await self._run(request, servable, instances)
-        return document, protocol.to_vectors(document, outputs)
+        vectors = await _converted(request, 0, protocol.to_vectors, document, outputs)
+        return document, vectors
 
     async def _info(self, request: Request) -> bytes:
         servable = self._model(request).servable()

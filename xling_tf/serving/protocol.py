@@ -18,6 +18,9 @@ from google.protobuf.json_format import MessageToDict
 from numpy.typing import NDArray
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
+from xling_tf.client.texts import is_blank
+from xling_tf.savedmodel.backends import ROLE_SIGNATURES
+
 Tensors = dict[str, np.ndarray]
 Vectors = NDArray[np.float32]  # [texts, dim]
 
@@ -61,12 +64,12 @@ _HINTS = dict.fromkeys(
 _HINTS |= dict.fromkeys(
     ("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')"
 )
-_ROLES = {"query": "question_encoder", **dict.fromkeys(("passage", "document"), "response_encoder")}
+_ROLES = ROLE_SIGNATURES | {"passage": ROLE_SIGNATURES["document"]}
 MAX_BYTES_PER_TOKEN = 40  # as the tokenizers have it
 _ROWS = 100  # that are formatted at a time
 # The signatures whose vectors a path needs, unless a request names another one.
 _NEEDED = {path: {"serving_default"} for path in ("/embed", "/similarity", "/v1/embeddings")}
-_NEEDED |= {"/rerank": {"question_encoder", "response_encoder"}}
+_NEEDED |= {"/rerank": {*ROLE_SIGNATURES.values()}}
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -230,7 +233,7 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
                 raise ServingError(
                     "a comparison takes source_sentence and sentences, and no 'normalize'"
                 )
-            texts = [source, *sentences]
+            texts, document = [source, *sentences], {**document, "normalize": True}
         case _ if path == "/similarity":
             raise ServingError("'inputs' must have source_sentence and sentences", param="inputs")
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
@@ -293,13 +296,17 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
 
 
 def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
-    """Returns the vectors of texts, scaled to unit length if dimensions are cut off."""
+    """Returns the vectors of texts, scaled to unit length if dimensions are cut off.
+
+    As in Python, a blank text has the zero vector, which is near no other.
+    """
     vectors, dimensions = next(iter(outputs.values())), document.get("dimensions")
-    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+    has_text = [not is_blank(text) for text in document["input"]]
+    if vectors.ndim != 2 or vectors.dtype.kind != "f" or len(vectors) != len(has_text):
         raise ServingError("this signature does not return vectors of texts")
     if dimensions is not None and dimensions > vectors.shape[1]:
         raise ServingError(f"'dimensions' must be at most {vectors.shape[1]}")
-    vectors = vectors[:, :dimensions]
+    vectors = np.where(np.array(has_text)[:, np.newaxis], vectors[:, :dimensions], 0)
     if document.get("normalize", dimensions is not None):
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return np.ascontiguousarray(vectors, "<f4")
