@@ -21,6 +21,8 @@ from .word_averages import WordAverages
 from .words import WordSplitter, first_bytes, ngrams_of, readable
 
 MODEL_FILES = {"litert": "model.tflite", "onnx": "model.onnx"}
+# Inputs and output of all models have the names that sentence-transformers gives them.
+IDS, MASK, VECTORS = "input_ids", "attention_mask", "sentence_embedding"
 # Maximum numbers of texts of a batch and of their tokens, padding included, which bound the memory.
 _MAX_ROWS, _MAX_TOKENS = 64, 4096
 # Number of words outside the vocabulary whose n-grams are cached.
@@ -62,7 +64,7 @@ class RuntimeModel(Exported):
             text.inputs(text.tokenize(["xqzé"]))  # a word of no vocabulary uses every rule
         self._text = text
         path = self.folder / MODEL_FILES[runtime]
-        self._run = PerProcess(lambda: _open(path, runtime, text.output))
+        self._run = PerProcess(lambda: _open(path, runtime))
 
     def open(self) -> None:
         """Opens the file in this process, which otherwise happens at the first use."""
@@ -80,7 +82,7 @@ def open_model(
 ) -> tuple[Any, Callable[[Sequence[str]], NDArray[np.float32]]]:
     """Returns a tokenizer of `tokenizers`, and a function that encodes texts by an ONNX model."""
     text = TokenizerFile(tokenizer, {"max_bytes": sys.maxsize})
-    run = PerProcess(lambda: _open(model, "onnx", text.output))
+    run = PerProcess(lambda: _open(model, "onnx"))
     return text.tokenizer, lambda texts: _encode(text, run(), texts)
 
 
@@ -93,14 +95,14 @@ def _encode(text: Any, run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
     )["vectors"]
 
 
-def _open(path: Path, runtime: str, output: str) -> Run:
+def _open(path: Path, runtime: str) -> Run:
     message = f"{path} must be a converted model, but cannot be loaded: {{error}}; convert it again"
     with as_user_error(message, Exception):
         if runtime == "onnx":
             with telemetry_off():
                 engine = library("onnxruntime", "onnxruntime", "runtime")
             session = engine.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-            return lambda inputs: session.run([output], inputs)[0]
+            return lambda inputs: session.run([VECTORS], inputs)[0]
         engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
         interpreter = engine.Interpreter(model_path=str(path), num_threads=available_cpus())
         runner, lock = interpreter.get_signature_runner(), Lock()
@@ -108,15 +110,13 @@ def _open(path: Path, runtime: str, output: str) -> Run:
     # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.
     def run(inputs: Inputs) -> NDArray[np.float32]:
         with lock:
-            return runner(**inputs)[output]
+            return runner(**inputs)[VECTORS]
 
     return run
 
 
 class TokenizerFile:
     """Turns sentences into ids of pieces, by the `tokenizer.json` of the library `tokenizers`."""
-
-    output = "sentence_embedding"
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         self.tokenizer = library("tokenizers", "tokenizers", "runtime").Tokenizer.from_file(
@@ -132,10 +132,7 @@ class TokenizerFile:
 
     def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
         """Returns the model's inputs for tokenized sentences."""
-        padded = _padded(batch)
-        ids, lengths = padded["ids"], padded["lengths"]
-        is_token = np.arange(ids.shape[1]) < lengths[:, None]
-        return {"input_ids": ids.astype(np.int64), "attention_mask": is_token.astype(np.int64)}
+        return _padded(batch)
 
 
 class Pieces:
@@ -145,8 +142,6 @@ class Pieces:
     than the graph's may choose the other. `settings` are the tokenizer's `rules`, also in the
     classes below.
     """
-
-    output = "outputs"
 
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         processor = library("sentencepiece", "sentencepiece", "runtime").SentencePieceProcessor
@@ -214,8 +209,6 @@ def wordpiece(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> Any:
 class Words:
     """Turns sentences into ids of words, as `xling_tf.tokenizers.words` does in the graph."""
 
-    output = "outputs"
-
     def __init__(self, vocabulary: Path, settings: Mapping[str, Any]) -> None:
         words = vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
         self._ids = {word: row for row, word in enumerate(words)}
@@ -259,12 +252,13 @@ def _bucket(text: str, num_buckets: int) -> int:
 
 
 def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
-    """Returns the ids as `[batch, tokens]`, padded with 0, and the `[batch]` lengths."""
-    lengths = np.array([len(row) for row in ids], np.int32)
-    padded = np.zeros((len(ids), max(lengths)), np.int32)
+    """Returns the ids as `[batch, tokens]`, padded with 0, and a mask that is 1 for tokens."""
+    lengths = np.array([len(row) for row in ids])
+    padded = np.zeros((len(ids), max(lengths)), np.int64)
     for row, sentence in zip(padded, ids, strict=True):
         row[: len(sentence)] = sentence
-    return {"ids": padded, "lengths": lengths}
+    is_token = np.arange(padded.shape[1]) < lengths[:, None]
+    return {IDS: padded, MASK: is_token.astype(np.int64)}
 
 
 _TEXTS: Mapping[str, type[Pieces | Words | TokenizerFile]] = {

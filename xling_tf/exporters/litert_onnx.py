@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.client.backends import FORMAT
-from xling_tf.client.runtimes import MODEL_FILES, RuntimeModel
+from xling_tf.client.runtimes import IDS, MASK, MODEL_FILES, VECTORS, RuntimeModel
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import library
@@ -23,6 +23,8 @@ from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncod
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
+# The ids of the tokens of texts, padded with any id, and the mask, which is 1 for tokens.
+TOKENS = [tf.TensorSpec([None, None], tf.int64, name=name) for name in (IDS, MASK)]
 _CARD = """# A sentence encoder for {runtime}
 
 Maps sentences to {dim}-dimensional vectors of unit length, like the SavedModel that was converted.
@@ -33,9 +35,9 @@ In Python, without TensorFlow:
     import xling_tf
     xling_tf.load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
 
-`{model}` maps `ids`, int32 `[batch, tokens]` padded with 0, and `lengths`, int32 `[batch]`, to
-`outputs`, float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of
-unknown words. `{vocabulary}` and `runtime.json` describe the tokenizer. In other programming
+`{model}` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to `sentence_embedding`,
+float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of unknown
+words. `{vocabulary}` and `runtime.json` describe the tokenizer. In other programming
 languages, use the format `sentence-transformers`, whose tokenizer their libraries can read.
 """
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
@@ -95,10 +97,7 @@ class IdGraph(tf.Module):
         super().__init__()
         body, tokenizer = model.encoder, model.tokenizer
         self._body = lambda: body  # hidden, so that TensorFlow does not save Keras' functions
-        self.signature = [
-            tf.TensorSpec([None, None], tf.int32, name="ids"),
-            tf.TensorSpec([None], tf.int32, name="lengths"),
-        ]
+        self.signature = [*TOKENS]
         self._ngram_rows = tokenizer.ngram_rows
         tables = [variable.numpy() for variable in body.table_variables]
         if self._ngram_rows is not None:
@@ -113,9 +112,15 @@ class IdGraph(tf.Module):
         self.dense = [v.value for v in body.dense_variables]
         self.tables = [tf.Variable(table) for table in tables]
 
-    def encode(self, tables: Sequence[tf.Tensor], *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Maps inputs as in `signature` to `outputs`, `[batch, dim]` float32 of unit length."""
-        ids, lengths, *spelling = inputs
+    def encode(
+        self,
+        tables: Sequence[tf.Tensor],
+        input_ids: tf.Tensor,
+        mask: tf.Tensor,
+        *spelling: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
+        """Maps inputs as in `signature` to vectors, `[batch, dim]` float32 of unit length."""
+        ids, lengths = ids_and_lengths(input_ids, mask)
         if self._ngram_rows is None:
             vectors = embed_ids(self._body(), tables, ids)
         else:
@@ -132,7 +137,13 @@ class IdGraph(tf.Module):
                 tf.gather(known_rows, tf.minimum(ids, num_known - 1)),
                 tf.gather(spelled, tf.maximum(ids - num_known, 0)),
             )
-        return {"outputs": unit_length(self._body().encode_tokens(vectors, lengths))}
+        return {VECTORS: unit_length(self._body().encode_tokens(vectors, lengths))}
+
+
+def ids_and_lengths(input_ids: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns `[batch, tokens]` ids, padded with 0, and `[batch]` lengths, int32, from `TOKENS`."""
+    lengths = tf.cast(tf.reduce_sum(mask, axis=1), tf.int32)
+    return tf.cast(input_ids * mask, tf.int32), lengths
 
 
 def embed_ids(body: TokenEncoder, tables: Sequence[tf.Tensor], ids: tf.Tensor) -> tf.Tensor:

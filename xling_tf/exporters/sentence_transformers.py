@@ -10,11 +10,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.client.piece_models import UNIGRAM, model_proto
-from xling_tf.client.runtimes import open_model
+from xling_tf.client.runtimes import VECTORS, open_model
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
-from xling_tf.exporters.litert_onnx import embed_ids, to_onnx
+from xling_tf.exporters.litert_onnx import TOKENS, embed_ids, ids_and_lengths, to_onnx
 from xling_tf.exporters.onnx_8bit import quantize
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.files import write_json
@@ -126,7 +126,7 @@ def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
     graph = _Graph(source.model)
     (folder / "onnx").mkdir()
     exact, quantized = (folder / "onnx" / name for name in ("model.onnx", "model_quantized.onnx"))
-    content = to_onnx(graph.encode, graph.tables, graph.signature)
+    content = to_onnx(graph.encode, graph.tables, TOKENS)
     exact.write_bytes(content)
     quantized.write_bytes(quantize(content))
     tokenizer, encode = open_model(exact, folder / "tokenizer.json")
@@ -137,11 +137,6 @@ def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
 
 class _Graph:
     """The graph of the ONNX model, from ids to vectors."""
-
-    signature = (
-        tf.TensorSpec([None, None], tf.int64, name="input_ids"),
-        tf.TensorSpec([None, None], tf.int64, name="attention_mask"),
-    )
 
     def __init__(self, model: Model) -> None:
         self._body = model.encoder
@@ -159,15 +154,14 @@ class _Graph:
         self._empty = [] if empty is None else [*begin, empty, *end]
 
     def encode(
-        self, tables: Sequence[tf.Tensor], input_ids: tf.Tensor, attention_mask: tf.Tensor
+        self, tables: Sequence[tf.Tensor], input_ids: tf.Tensor, mask: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """`sentence_embedding`, `[batch, dim]`, and `last_hidden_state`, `[batch, tokens, any]`."""
-        body, lengths = self._body, tf.cast(tf.reduce_sum(attention_mask, axis=1), tf.int32)
-        ids = tf.cast(input_ids * attention_mask, tf.int32)
+        body, (ids, lengths) = self._body, ids_and_lengths(input_ids, mask)
         if body.transformers_family:
             states, is_token = body.hidden_states(self._embed(tables, ids), lengths)
             vectors = unit_length(body.pool(states, is_token))
-            return {"last_hidden_state": states, "sentence_embedding": vectors}
+            return {"last_hidden_state": states, VECTORS: vectors}
         if self._empty:
             # Here an empty text has a token, in addition to marks.
             is_empty = lengths < len(self._empty)
@@ -182,7 +176,7 @@ class _Graph:
         width = tf.maximum(tf.shape(input_ids)[1], 1)
         return {
             "last_hidden_state": tf.tile(vectors[:, None], [1, width, 1]),
-            "sentence_embedding": vectors,
+            VECTORS: vectors,
         }
 
 
