@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
@@ -18,6 +18,8 @@ from xling_tf.files import first_names, replacing
 
 Weights = dict[str, NDArray[Any]]
 
+_LARGEST = 127  # of int8, as far as it is symmetric
+_TINY = 1e-30  # the scale of zeros
 _POINTER = b"version https://git-lfs"
 
 
@@ -53,6 +55,29 @@ def assign_weights(
     require_shapes({name: variable.shape for name, variable in variables.items()}, weights, where)
     for name, variable in variables.items():
         variable.assign(weights[name])
+
+
+def as_int8(
+    array: NDArray[Any], axes: int | tuple[int, ...], least: ArrayLike = 0
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Rounds weights to 8 bits.
+
+    Args:
+        array: Weights of any shape.
+        axes: Axes along which the scales are the same, and where they have the size 1.
+        least: Minimum of the scales, in a shape that broadcasts to theirs.
+
+    Returns:
+        The numbers, and the scales by which they are multiplied.
+
+    Example:
+        >>> numbers, scales = as_int8(np.array([[1.0, -0.5], [0.0, 254.0]]), 1)
+        >>> numbers.tolist(), (127 * scales).round(3).tolist()
+        ([[127, -64], [0, 127]], [[1.0], [254.0]])
+    """
+    largest = np.abs(array).max(axes, keepdims=True, initial=0)
+    scales = np.maximum(np.maximum(largest / _LARGEST, least), _TINY).astype(np.float32)
+    return np.rint(array / scales).astype(np.int8), scales
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import library
+from xling_tf.weights import as_int8
 
 # An input of a product is a scale times (n - 128), with n in uint8, and a weight is a scale times n
 # in int8. On CPUs with AVX2 but without VNNI, ONNX Runtime adds the products of two neighbours in
@@ -177,13 +178,11 @@ class _Quantizer:
         names = f"{weight}/numbers/{axes[0]}", f"{weight}/scales/{axes[0]}"
         if names[0] not in self._constants:
             array = self._weights[weight]
-            scales = np.abs(array).max(axes, keepdims=True) / _LARGEST
+            least: Any = 0
             if axes == _COLUMNS:
                 pairs = np.pad(array, ((0, len(array) % 2), (0, 0))).reshape(-1, 2, array.shape[1])
                 sums = [np.maximum(sign * pairs, 0).sum(axis=1) for sign in (1, -1)]
                 largest = np.max(sums, axis=(0, 1), keepdims=True)[0]
-                scales = np.maximum(scales, largest / (_LARGEST_PAIR - 1))  # rounding adds up to 1
-            scales = np.maximum(scales, _TINY).astype(np.float32)
-            numbers = np.rint(array / scales).astype(np.int8)
-            self._constants |= zip(names, (numbers, scales), strict=True)
+                least = largest / (_LARGEST_PAIR - 1)  # rounding adds up to 1
+            self._constants |= zip(names, as_int8(array, axes, least), strict=True)
         return names

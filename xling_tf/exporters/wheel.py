@@ -29,7 +29,7 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import licence_files, read_front_matter
 from xling_tf.tokenizers.words import ngram_buckets
-from xling_tf.weights import write_weights
+from xling_tf.weights import as_int8, write_weights
 
 # Measured (docs/research/experiments.md, "A model in the hand"): 256 numbers of the sentence
 # vectors' principal components lose nothing.
@@ -341,8 +341,4 @@ def small_tables(
 
 def _quantized(name: str, rows: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
     """Stores rows as 8-bit numbers with a scale for each row."""
-    scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1e-12) / 127
-    return {
-        name: np.rint(rows / scales).astype(np.int8),
-        f"{name}_scales": scales.astype(np.float32),
-    }
+    return dict(zip((name, f"{name}_scales"), as_int8(rows, 1), strict=True))

@@ -11,7 +11,7 @@ from xling_tf.encoders.base import TokenEncoder, in_micro_batches
 from xling_tf.layers.base import float32_copy
 from xling_tf.layers.embeddings import EmbeddingTable
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.weights import Weights, assign_weights, named_weights
+from xling_tf.weights import Weights, as_int8, assign_weights, named_weights
 
 _WORDS_PER_CHUNK = 8192
 
@@ -43,16 +43,15 @@ class QuantizedTable(tf.Module):
     def __init__(self, rows: NDArray[np.float32], kind: str, name: str = "rows") -> None:
         super().__init__()
         self._scales = None
+        stored: NDArray[Any] = rows.astype(np.float32)
+        if kind == "int8":
+            stored, scales = as_int8(rows, 1)
+        elif kind == "float16":
+            scales = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+            stored = (rows / np.where(scales > 0, scales, 1)).astype(kind)
         if kind != "float32":
-            scales = np.abs(rows).max(axis=1, keepdims=True, initial=0) / (
-                127 if kind == "int8" else 1
-            )
-            rows = (rows / np.where(scales > 0, scales, 1)).astype(np.float32)
-            rows = np.rint(rows) if kind == "int8" else rows
-            self._scales = tf.Variable(
-                scales.astype(np.float32), trainable=False, name=f"{name}_scales"
-            )
-        self._rows = tf.Variable(rows.astype(kind), trainable=kind == "float32", name=name)
+            self._scales = tf.Variable(scales, trainable=False, name=f"{name}_scales")
+        self._rows = tf.Variable(stored, trainable=kind == "float32", name=name)
 
     def named(self, name: str) -> dict[str, tf.Variable]:
         """Returns the variables by names that begin with `name`."""
