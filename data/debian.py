@@ -27,13 +27,15 @@ from package_text import (
     extract_gettext,
     extract_manual,
     extract_wesnoth,
+    remembered_in_english,
 )
 
 from xling_tf.corpora import cleaning
 from xling_tf.corpora.cleaning import normalise, num_letters, require_known
 from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_country, write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
-from xling_tf.corpora.sentences import paragraphs, sentences
+from xling_tf.corpora.sentences import paragraphs
+from xling_tf.corpora.sentences import sentences as split_sentences
 from xling_tf.errors import UserError
 from xling_tf.files import one_at_a_time, read_json_dict, recover_folder, replacing_folder
 from xling_tf.program import progress
@@ -125,15 +127,15 @@ def _prepare(
     languages: tuple[str, str],
     folder: Path,
 ) -> None:
-    cleaner = Cleaner(*languages)
+    pair, cleaner = "-".join(languages), Cleaner(*languages)
     reports, sections = [], ["# Sources"]
     for source in SOURCES:
         folders = [path for p in source.patterns(*languages) for path in packages[p]]
         if not folders:
             continue
-        with progress(f"reading {source.name} ({len(folders)} packages)"):
+        with progress(f"{pair}: reading {source.name} ({len(folders)} packages)"):
             text = cleaner.clean(source.extract(folders, *languages))
-            counts = _write(text, source.name, "-".join(languages), folder)
+            counts = _write(text, source.name, pair, folder)
         logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
         described = {
             path.name: [_version(path), _licence(path, source.licence)] for path in folders
@@ -144,10 +146,10 @@ def _prepare(
         sections.append("\n".join((f"## {source.name}", "", source.description, "", *lines)))
     for kind, dropped in cleaner.dropped.items():
         listed = ", ".join(f"{count:,} {reason}" for reason, count in dropped.most_common())
-        logging.info("dropped from %s: %s", kind, listed)
+        logging.info("%s: dropped from %s: %s", pair, kind, listed)
     account = {
         "preparation_version": PREPARATION_VERSION,
-        "languages": "-".join(languages),
+        "languages": pair,
         "sources": reports,
         "failed": failed,
         "not_found": [pattern for pattern, folders in packages.items() if not folders],
@@ -263,6 +265,9 @@ class Cleaner:
             if self._keeps(f"conversations {language}", reason):
                 self._counts[same_response] += 1
                 yield pair
+
+
+sentences = remembered_in_english(split_sentences)
 
 
 # Packages. Lists, cache and an empty status file of our own leave the system untouched; the hooks
@@ -417,13 +422,19 @@ def in_another_language(text: str, language: str) -> bool:
 
 def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     """Returns the first reason why a normalised sentence is unfit for training, or None."""
+    reason, num_words = _fault_and_words(text, language)
+    return reason or ("too short" if num_words < min_words else None)
+
+
+@remembered_in_english
+def _fault_and_words(text: str, language: str) -> tuple[str | None, int]:
     if reason := cleaning.form_fault(text):
-        return reason
+        return reason, 0
     if in_another_language(text, language):
-        return "another language"
+        return "another language", 0
     # In a language without spaces, the letters minus one count as words.
-    num_words = num_letters(text) - 1 if is_unspaced(language) else len(cleaning.WORD.findall(text))
-    return "too short" if num_words < min_words else None
+    is_counted = is_unspaced(language)
+    return None, num_letters(text) - 1 if is_counted else len(cleaning.WORD.findall(text))
 
 
 def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:

@@ -5,6 +5,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -47,6 +48,17 @@ class Extraction:
     parallel: list[TranslationPair] = field(default_factory=list)
     documents: dict[str, list[Document]] = field(default_factory=dict)  # by language
     conversations: dict[str, list[ResponsePair]] = field(default_factory=dict)  # by language
+
+
+def remembered_in_english(function: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
+    """Remembers a function's results for English, which one process reads for several pairs."""
+    remembered = cache(function)
+
+    @wraps(function)
+    def call(item: Any, language: str) -> T:
+        return remembered(item, language) if language == "en" else function(item, language)
+
+    return call
 
 
 def _read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> Iterator[tuple[Path, T]]:
@@ -202,6 +214,11 @@ def read_scenes(wml: str) -> list[list[Line]]:
     return [scene for scene in scenes if scene]
 
 
+@cache
+def _scenes_of_file(path: Path) -> list[list[Line]]:
+    return read_scenes(path.read_text("utf-8", "replace"))
+
+
 def replies(
     scene: Sequence[Line], translate: Callable[[str], str | None]
 ) -> Iterator[ResponsePair]:
@@ -229,7 +246,7 @@ def extract_wesnoth(folders: Sequence[Path], source: str, target: str) -> Extrac
     """Extracts messages with translations, dialogues, and scenes and descriptions as documents."""
     text, translations = _messages(folders, source, target)
     paths = [path for folder in folders for path in sorted(folder.rglob("*.cfg"))]
-    read = _read_each(paths, lambda path: read_scenes(path.read_text("utf-8", "replace")))
+    read = _read_each(paths, _scenes_of_file)
     scenes = [scene for _, scenes_of_file in read for scene in scenes_of_file]
     for language, translate in translations.items():
         text.conversations[language] = [
@@ -246,6 +263,7 @@ _MAX_REPLIES = 3
 _SPOKEN_KEYS = ("yes", "no", "str", "gendered_line", "concatenate", "and")
 
 
+@cache
 def read_topics(path: Path) -> dict[str, list[Mapping[str, Any]]]:
     """Returns the objects of each talk topic of a JSON file, by the name of the topic."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
@@ -408,6 +426,11 @@ def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: s
     return Extraction(parallel=pairs, documents=documents)
 
 
+@remembered_in_english
+def _read_page(path: Path, language: str) -> list[Block]:
+    return read_blocks(path.read_bytes())
+
+
 def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, list[Block]]:
     pages: dict[str, list[Block]] = {}
     for locale in LOCALES[language]:
@@ -415,6 +438,6 @@ def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, li
             for top in sorted(folder.glob(pattern.format(locale=locale))):
                 names = {path: path.relative_to(top).as_posix() for path in top.rglob("*.html")}
                 paths = sorted(path for path, name in names.items() if name not in pages)
-                for path, blocks in _read_each(paths, lambda path: read_blocks(path.read_bytes())):
+                for path, blocks in _read_each(paths, lambda path: _read_page(path, language)):
                     pages[names[path]] = blocks
     return pages
