@@ -32,8 +32,8 @@ LOCALES = {
     "ja": ("ja", "ja_JP"),
     "ko": ("ko", "ko_KR"),
     "pt": ("pt_BR", "pt-BR", "pt", "pt_PT"),
-    "zh": ("zh_CN", "zh-CN", "zh_Hans"),
-    "zh_TW": ("zh_TW", "zh-TW", "zh_Hant"),
+    "zh": ("zh_CN", "zh-CN", "zh_Hans", "zh-Hans"),
+    "zh_TW": ("zh_TW", "zh-TW", "zh_Hant", "zh-Hant"),
 }
 
 _DAMAGED = (AttributeError, LookupError, OSError, TypeError, ValueError, LxmlError, struct.error)
@@ -150,12 +150,55 @@ def extract_gettext(folders: Sequence[Path], source: str, target: str) -> Extrac
     return _messages(folders, source, target)[0]
 
 
+def extract_json(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
+    """Extracts the messages of JSON files that have the same keys in all languages.
+
+    The pattern is that of the files of a `{locale}` in a package.
+    """
+    sides = [read_json_messages(folders, pattern, language) for language in (source, target)]
+    catalogue = {text: sides[1][key] for key, text in sides[0].items() if key in sides[1]}
+    return Extraction(parallel=_plain_pairs(catalogue))
+
+
+def read_json_messages(
+    folders: Sequence[Path], pattern: str, language: str
+) -> dict[tuple[str, ...], str]:
+    """Returns the messages of a language, by file and keys; the better locale wins."""
+    messages: dict[tuple[str, ...], str] = {}
+    for locale in LOCALES[language]:
+        for folder in folders:
+            paths = sorted(folder.glob(pattern.format(locale=locale)))
+            for path, content in _read_each(paths, read_json):
+                parts = [part for part in path.parts if part.removesuffix(".json") != locale]
+                for keys, text in _strings(content):
+                    messages.setdefault((*parts, *keys), text)
+    return messages
+
+
+def _strings(content: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields the texts of nested objects with their keys."""
+    if isinstance(content, str):
+        yield (), content
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            yield from (((key, *keys), text) for keys, text in _strings(value))
+
+
 def _messages(
     folders: Sequence[Path], source: str, target: str
 ) -> tuple[Extraction, dict[str, Translate]]:
     """Returns the messages of plain text on both sides, and a translator into each language."""
     catalogue = read_catalogues(folders, target)
-    pairs = [
+    pairs = _plain_pairs(catalogue)
+    sides = {source: (pair.source for pair in pairs), target: (pair.target for pair in pairs)}
+    documents = {language: list(map(paragraphs, texts)) for language, texts in sides.items()}
+    translate = {source: plain_text, target: lambda message: plain_text(catalogue.get(message, ""))}
+    return Extraction(parallel=pairs, documents=documents), translate
+
+
+def _plain_pairs(catalogue: Mapping[str, str]) -> list[TranslationPair]:
+    """Returns the messages that are plain text, with their translations."""
+    return [
         TranslationPair(text, translation)
         for message, translated in catalogue.items()
         # Without a space, messages are single words, or the keys of catalogues without English
@@ -164,10 +207,6 @@ def _messages(
         and (text := plain_text(message))
         and (translation := plain_text(translated))
     ]
-    sides = {source: (pair.source for pair in pairs), target: (pair.target for pair in pairs)}
-    documents = {language: list(map(paragraphs, texts)) for language, texts in sides.items()}
-    translate = {source: plain_text, target: lambda message: plain_text(catalogue.get(message, ""))}
-    return Extraction(parallel=pairs, documents=documents), translate
 
 
 # The Battle for Wesnoth: scenarios are dialogues in WML, translated message by message.
