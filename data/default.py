@@ -8,12 +8,16 @@ downloaded.
 """
 
 import http.client
+import os
 import shutil
+import signal
 import sys
 import tempfile
 import urllib.request
 import zipfile
 import zlib
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 # A bare checkout is enough: the package need not be installed.
@@ -23,7 +27,7 @@ from absl import flags, logging
 
 from xling_tf.corpora.folder import discover
 from xling_tf.files import replacing_folder, require_writable_folder
-from xling_tf.program import define_languages, progress, run
+from xling_tf.program import define_languages, progress, run, set_up_logging
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
@@ -31,17 +35,30 @@ _TIMEOUT_SECONDS = 5
 
 def main() -> None:
     """Prepares the pairs of the flags, and prints their folders."""
-    from debian import prepare_default_corpora
-
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
     for folder in (raw, prepared):
         require_writable_folder(folder, "start in another folder, or give corpora with --data")
-    for target in values.target:
-        folder = prepare_default_corpora(values.source, target, raw_dir=raw, prepared_dir=prepared)
-        with progress(f"looking for SNLI in {folder}, or downloading it"):
-            fetch_snli(folder)
-        print(folder)
+    num_workers = min(len(values.target), os.cpu_count() or 1)
+    # Leaving the block ends the workers.
+    with get_context("spawn").Pool(num_workers, _start_worker) as workers:
+        prepare = partial(_prepare, source=values.source, raw_dir=raw, prepared_dir=prepared)
+        for folder in workers.imap(prepare, values.target):
+            with progress(f"looking for SNLI in {folder}, or downloading it"):
+                fetch_snli(folder)
+            print(folder)
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the program, which ends its workers
+    logging.use_absl_handler()  # `app.run` does it in the program
+    set_up_logging()
+
+
+def _prepare(target: str, *, source: str, raw_dir: Path, prepared_dir: Path) -> Path:
+    from debian import prepare_default_corpora
+
+    return prepare_default_corpora(source, target, raw_dir=raw_dir, prepared_dir=prepared_dir)
 
 
 def fetch_snli(folder: Path) -> None:

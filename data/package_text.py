@@ -5,6 +5,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -31,8 +32,8 @@ LOCALES = {
     "ja": ("ja", "ja_JP"),
     "ko": ("ko", "ko_KR"),
     "pt": ("pt_BR", "pt-BR", "pt", "pt_PT"),
-    "zh": ("zh_CN", "zh-CN", "zh_Hans"),
-    "zh_TW": ("zh_TW", "zh-TW", "zh_Hant"),
+    "zh": ("zh_CN", "zh-CN", "zh_Hans", "zh-Hans"),
+    "zh_TW": ("zh_TW", "zh-TW", "zh_Hant", "zh-Hant"),
 }
 
 _DAMAGED = (AttributeError, LookupError, OSError, TypeError, ValueError, LxmlError, struct.error)
@@ -47,6 +48,17 @@ class Extraction:
     parallel: list[TranslationPair] = field(default_factory=list)
     documents: dict[str, list[Document]] = field(default_factory=dict)  # by language
     conversations: dict[str, list[ResponsePair]] = field(default_factory=dict)  # by language
+
+
+def remembered_in_english(function: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
+    """Remembers a function's results for English, which one process reads for several pairs."""
+    remembered = cache(function)
+
+    @wraps(function)
+    def call(item: Any, language: str) -> T:
+        return remembered(item, language) if language == "en" else function(item, language)
+
+    return call
 
 
 def _read_each(paths: Iterable[Path], read: Callable[[Path], T]) -> Iterator[tuple[Path, T]]:
@@ -138,12 +150,55 @@ def extract_gettext(folders: Sequence[Path], source: str, target: str) -> Extrac
     return _messages(folders, source, target)[0]
 
 
+def extract_json(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
+    """Extracts the messages of JSON files that have the same keys in all languages.
+
+    The pattern is that of the files of a `{locale}` in a package.
+    """
+    sides = [read_json_messages(folders, pattern, language) for language in (source, target)]
+    catalogue = {text: sides[1][key] for key, text in sides[0].items() if key in sides[1]}
+    return Extraction(parallel=_plain_pairs(catalogue))
+
+
+def read_json_messages(
+    folders: Sequence[Path], pattern: str, language: str
+) -> dict[tuple[str, ...], str]:
+    """Returns the messages of a language, by file and keys; the better locale wins."""
+    messages: dict[tuple[str, ...], str] = {}
+    for locale in LOCALES[language]:
+        for folder in folders:
+            paths = sorted(folder.glob(pattern.format(locale=locale)))
+            for path, content in _read_each(paths, read_json):
+                parts = [part for part in path.parts if part.removesuffix(".json") != locale]
+                for keys, text in _strings(content):
+                    messages.setdefault((*parts, *keys), text)
+    return messages
+
+
+def _strings(content: Any) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yields the texts of nested objects with their keys."""
+    if isinstance(content, str):
+        yield (), content
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            yield from (((key, *keys), text) for keys, text in _strings(value))
+
+
 def _messages(
     folders: Sequence[Path], source: str, target: str
 ) -> tuple[Extraction, dict[str, Translate]]:
     """Returns the messages of plain text on both sides, and a translator into each language."""
     catalogue = read_catalogues(folders, target)
-    pairs = [
+    pairs = _plain_pairs(catalogue)
+    sides = {source: (pair.source for pair in pairs), target: (pair.target for pair in pairs)}
+    documents = {language: list(map(paragraphs, texts)) for language, texts in sides.items()}
+    translate = {source: plain_text, target: lambda message: plain_text(catalogue.get(message, ""))}
+    return Extraction(parallel=pairs, documents=documents), translate
+
+
+def _plain_pairs(catalogue: Mapping[str, str]) -> list[TranslationPair]:
+    """Returns the messages that are plain text, with their translations."""
+    return [
         TranslationPair(text, translation)
         for message, translated in catalogue.items()
         # Without a space, messages are single words, or the keys of catalogues without English
@@ -152,10 +207,6 @@ def _messages(
         and (text := plain_text(message))
         and (translation := plain_text(translated))
     ]
-    sides = {source: (pair.source for pair in pairs), target: (pair.target for pair in pairs)}
-    documents = {language: list(map(paragraphs, texts)) for language, texts in sides.items()}
-    translate = {source: plain_text, target: lambda message: plain_text(catalogue.get(message, ""))}
-    return Extraction(parallel=pairs, documents=documents), translate
 
 
 # The Battle for Wesnoth: scenarios are dialogues in WML, translated message by message.
@@ -202,6 +253,11 @@ def read_scenes(wml: str) -> list[list[Line]]:
     return [scene for scene in scenes if scene]
 
 
+@cache
+def _scenes_of_file(path: Path) -> list[list[Line]]:
+    return read_scenes(path.read_text("utf-8", "replace"))
+
+
 def replies(
     scene: Sequence[Line], translate: Callable[[str], str | None]
 ) -> Iterator[ResponsePair]:
@@ -229,7 +285,7 @@ def extract_wesnoth(folders: Sequence[Path], source: str, target: str) -> Extrac
     """Extracts messages with translations, dialogues, and scenes and descriptions as documents."""
     text, translations = _messages(folders, source, target)
     paths = [path for folder in folders for path in sorted(folder.rglob("*.cfg"))]
-    read = _read_each(paths, lambda path: read_scenes(path.read_text("utf-8", "replace")))
+    read = _read_each(paths, _scenes_of_file)
     scenes = [scene for _, scenes_of_file in read for scene in scenes_of_file]
     for language, translate in translations.items():
         text.conversations[language] = [
@@ -246,6 +302,7 @@ _MAX_REPLIES = 3
 _SPOKEN_KEYS = ("yes", "no", "str", "gendered_line", "concatenate", "and")
 
 
+@cache
 def read_topics(path: Path) -> dict[str, list[Mapping[str, Any]]]:
     """Returns the objects of each talk topic of a JSON file, by the name of the topic."""
     topics: dict[str, list[Mapping[str, Any]]] = {}
@@ -408,6 +465,11 @@ def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: s
     return Extraction(parallel=pairs, documents=documents)
 
 
+@remembered_in_english
+def _read_page(path: Path, language: str) -> list[Block]:
+    return read_blocks(path.read_bytes())
+
+
 def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, list[Block]]:
     pages: dict[str, list[Block]] = {}
     for locale in LOCALES[language]:
@@ -415,6 +477,6 @@ def _pages(folders: Sequence[Path], pattern: str, language: str) -> dict[str, li
             for top in sorted(folder.glob(pattern.format(locale=locale))):
                 names = {path: path.relative_to(top).as_posix() for path in top.rglob("*.html")}
                 paths = sorted(path for path, name in names.items() if name not in pages)
-                for path, blocks in _read_each(paths, lambda path: read_blocks(path.read_bytes())):
+                for path, blocks in _read_each(paths, lambda path: _read_page(path, language)):
                     pages[names[path]] = blocks
     return pages

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import zipfile
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import debian
 import default
 import pytest
 from debian import Cleaner, prepare_default_corpora
-from package_text import Extraction
+from package_text import Extraction, extract_json
 from raw_files import shards, snli_line, write_catalogue, write_files
 
 from xling_tf.corpora.readers import read_snli
@@ -39,6 +40,17 @@ def archive(monkeypatch):
             output = archive.names
         elif "update" in command and not archive.names:
             error = "E: Could not resolve 'archive.example'"
+        elif "pip" in command:
+            package, _, version = command[-1].partition("==")
+            archive.calls.append(command[-1])
+            error = "ERROR: No matching distribution" if package == archive.broken else ""
+            with zipfile.ZipFile(cwd / f"{package}-{version}-py3-none-any.whl", "w") as wheel:
+                for locale, text in (
+                    ("en", "Keep the door open"),
+                    ("es", "Deja la puerta abierta"),
+                ):
+                    wheel.writestr(f"a/translations/{locale}.json", json.dumps({"door": text}))
+                wheel.writestr("a/code.py", "")
         elif "download" in command:
             package = command[-1]
             archive.calls.append(package)
@@ -51,6 +63,8 @@ def archive(monkeypatch):
         return subprocess.CompletedProcess(command, bool(error), output, error)
 
     monkeypatch.setattr(subprocess, "run", run)
+    from_debian = [source for source in debian.SOURCES if "==" not in source.packages[0]]
+    monkeypatch.setattr(debian, "SOURCES", from_debian)
     monkeypatch.setattr(debian.shutil, "which", lambda tool: tool)
     return archive
 
@@ -58,6 +72,29 @@ def archive(monkeypatch):
 @pytest.fixture
 def folders(tmp_path):
     return {"raw_dir": tmp_path / "raw", "prepared_dir": tmp_path / "prepared"}
+
+
+def test_a_package_of_python_is_fetched_once_a_version(archive, tmp_path, monkeypatch):
+    extract = partial(extract_json, "a/translations/{locale}.json")
+
+    def prepare(version, prepared_dir):
+        source = debian.Source("home", "Messages", "MIT", (f"home=={version}",), extract)
+        monkeypatch.setattr(debian, "SOURCES", [source])
+        return prepare_default_corpora(
+            "en", "es", raw_dir=tmp_path / "raw", prepared_dir=tmp_path / prepared_dir
+        )
+
+    archive.broken = "home"
+    with pytest.raises(UserError, match="no package with default corpora"):
+        prepare("1.0", "a")
+    archive.broken = ""
+    folder = prepare("1.0", "a")
+    assert shards(folder) == {"home.en-es.tsv.gz": "Keep the door open\tDeja la puerta abierta\n"}
+    assert "- package home 1.0, licence MIT" in (folder / "SOURCES.md").read_text()
+    assert not [*(tmp_path / "raw").rglob("*.py")]  # text alone
+    prepare("1.0", "b")
+    prepare("2.0", "c")
+    assert archive.calls == ["home==1.0", "home==1.0", "home==2.0"]
 
 
 def test_a_folder_in_the_data_layout(archive, folders):

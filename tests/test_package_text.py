@@ -5,7 +5,9 @@ import json
 from debian import aligned_sentences
 from package_text import (
     Block,
+    Extraction,
     extract_cataclysm,
+    extract_json,
     extract_manual,
     extract_wesnoth,
     pair_blocks,
@@ -55,6 +57,21 @@ def test_a_file_that_cannot_be_read_costs_only_itself(tmp_path, caplog):
         (folder / name).write_bytes(content)
     assert read_catalogues([tmp_path], "es") == {"a text": "un texto"}
     assert sum("left out, because it cannot be read" in line for line in caplog.messages) == 2
+
+
+def test_messages_in_json_are_paired_by_file_and_keys(tmp_path):
+    texts = {
+        "en": {"step": {"a": "Open the door", "b": "Close {name} now"}, "title": "A title"},
+        # The locale of a country adds what the plain one lacks.
+        "es_ES": {"step": {"a": "Abra la puerta", "b": "Cierre {name} ya"}},
+        "es": {"step": {"a": "Abre la puerta"}, "title": 1},
+    }
+    for locale, content in texts.items():
+        write_files(tmp_path, {f"lib/x/translations/{locale}.json": json.dumps(content)})
+    # The same keys in another file are other messages.
+    write_files(tmp_path, {"lib/y/translations/en.json": '{"step": {"a": "Go home now"}}'})
+    extraction = extract_json("lib/*/translations/{locale}.json", [tmp_path], "en", "es")
+    assert extraction == Extraction(parallel=[TranslationPair("Open the door", "Abre la puerta")])
 
 
 _SCENARIO = """
