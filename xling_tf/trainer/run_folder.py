@@ -35,8 +35,8 @@ class RunFolder:
             if name not in _CHANGEABLE:
                 raise UserError(
                     f"{self.path} holds a run with {name}={old}, not {new}: continue it with the "
-                    "settings and data of its start, or start another in another run_dir or after "
-                    "deleting this folder"
+                    "settings and data of its start, or start another in another `run_dir` or "
+                    "after deleting this folder"
                 )
 
     def resolved(self) -> Resolved | None:
@@ -84,14 +84,14 @@ class RunFolder:
         if request.get("format") != _FORMAT:
             raise UserError(
                 f"{self.path} holds a run of another version of xling_tf, which cannot go on: "
-                "start another in another run_dir or after deleting this folder"
+                "start another in another `run_dir` or after deleting this folder"
             )
         return request
 
     def _damage_of(self, name: str) -> AbstractContextManager[None]:
         message = (
             f"{self.path / name} must be as the run wrote it, but is damaged ({{error}}); restore "
-            "it from a backup, or start another run in another run_dir"
+            "it from a backup, or start another run in another `run_dir`"
         )
         return as_user_error(message, OSError, LookupError, TypeError, ValueError)
 
