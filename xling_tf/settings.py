@@ -1,8 +1,9 @@
 """Experiments as text: settings such as `encoder.num_layers=2`, and JSON."""
 
 import dataclasses
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from numbers import Integral, Real
 from types import UnionType
@@ -96,6 +97,18 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
         stages = values["stages"].items()
         values["stages"] = {name: from_mapping(StageConfig, stage) for name, stage in stages}
     return from_mapping(ExperimentConfig, values)
+
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yields dotted name, old and new value of each difference of nested JSON mappings."""
+    for key in dict.fromkeys([*old, *new]):
+        name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from differences(before, after, f"{name}.")
+        elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
+            yield name.removeprefix("config."), before, after
 
 
 def kind_to_dict(registry: Kinds, settings: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import read_json, replacing
-from xling_tf.settings import to_dict
+from xling_tf.settings import differences, to_dict
 from xling_tf.trainer.resolution import Resolved
 
 # Settings that a restart may change, because the checkpoints do not depend on them.
@@ -94,18 +94,6 @@ class RunFolder:
             "it from a backup, or start another run in another `run_dir`"
         )
         return as_user_error(message, OSError, LookupError, TypeError, ValueError)
-
-
-def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yields dotted name, old and new value of each difference of nested JSON mappings."""
-    for key in dict.fromkeys([*old, *new]):
-        name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            yield from differences(before, after, f"{name}.")
-        elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
-            yield name.removeprefix("config."), before, after
 
 
 def _digest(content: bytes) -> str:
