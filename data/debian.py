@@ -62,7 +62,7 @@ _MAX_ENGLISH_WORDS = 0.15
 
 
 @dataclass(frozen=True)
-class Source:
+class PackageCorpus:
     """One corpus made from packages."""
 
     name: str  # of the files
@@ -101,7 +101,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
     if earlier == []:
         return folder
     raw_dir.mkdir(parents=True, exist_ok=True)
-    patterns = [pattern for corpus in SOURCES for pattern in corpus.patterns(source, target)]
+    patterns = [pattern for corpus in CORPORA for pattern in corpus.patterns(source, target)]
     try:
         packages, failed = fetch(patterns, raw_dir)
     except UserError as error:
@@ -133,21 +133,21 @@ def _prepare(
 ) -> None:
     pair, cleaner = "-".join(languages), Cleaner(*languages)
     reports, sections = [], ["# Sources"]
-    for source in SOURCES:
-        folders = [path for p in source.patterns(*languages) for path in packages[p]]
+    for corpus in CORPORA:
+        folders = [path for p in corpus.patterns(*languages) for path in packages[p]]
         if not folders:
             continue
-        with progress(f"{pair}: reading {source.name} ({len(folders)} packages)"):
-            text = cleaner.clean(source.extract(folders, *languages))
-            counts = _write(text, source.name, pair, folder)
-        logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
+        with progress(f"{pair}: reading {corpus.name} ({len(folders)} packages)"):
+            text = cleaner.clean(corpus.extract(folders, *languages))
+            counts = _write(text, corpus.name, pair, folder)
+        logging.info("%s: %s", corpus.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
         described = {
-            path.name: [_version(path), _licence(path, source.licence)] for path in folders
+            path.name: [_version(path), _licence(path, corpus.licence)] for path in folders
         }
-        reports.append({"name": source.name, "packages": described, "counts": counts})
+        reports.append({"name": corpus.name, "packages": described, "counts": counts})
         lines = [f"- package {n} {v}, licence {licence}" for n, (v, licence) in described.items()]
         lines += [f"- {kind}: {count:,}" for kind, count in counts.items()]
-        sections.append("\n".join((f"## {source.name}", "", source.description, "", *lines)))
+        sections.append("\n".join((f"## {corpus.name}", "", corpus.description, "", *lines)))
     for kind, dropped in cleaner.dropped.items():
         listed = ", ".join(f"{count:,} {reason}" for reason, count in dropped.most_common())
         logging.info("%s: dropped from %s: %s", pair, kind, listed)
@@ -497,37 +497,39 @@ def aligned_sentences(pair: TranslationPair, source: str, target: str) -> Iterat
         yield from pairs if len(parts[0]) == len(parts[1]) and all(agree) else [whole]
 
 
-SOURCES = (
-    Source(
+CORPORA = (
+    PackageCorpus(
         "wesnoth",
         "The Battle for Wesnoth: dialogues, stories, unit descriptions, help",
         "GPL-2+",
         (r"wesnoth-(?P<version>\d+\.\d+)-(?!(?:core|dbg|music|server|tools)$)[a-z]+",),
         extract_wesnoth,
     ),
-    Source(
+    PackageCorpus(
         "cataclysm-dda",
         "Cataclysm: Dark Days Ahead: talk, lore, item and monster descriptions",
         "CC-BY-SA-3.0",
         ("cataclysm-dda-data",),
         extract_cataclysm,
     ),
-    Source(
+    PackageCorpus(
         "libreoffice-help",
         "LibreOffice help",
         "MPL-2.0",
         ("libreoffice-help-{}(?:-us)?",),
         partial(extract_manual, "usr/share/libreoffice/help/{locale}/text"),
     ),
-    Source(
+    PackageCorpus(
         "gimp-help",
         "GIMP user manual",
         "GFDL-1.2+, no invariant sections",
         ("gimp-help-{}",),
         partial(extract_manual, "usr/share/gimp/*/help/{locale}"),
     ),
-    Source("freeciv", "Freeciv help and messages", "GPL-2+", ("freeciv-data",), extract_gettext),
-    Source(
+    PackageCorpus(
+        "freeciv", "Freeciv help and messages", "GPL-2+", ("freeciv-data",), extract_gettext
+    ),
+    PackageCorpus(
         "applications",
         "Messages, tooltips and help of applications",
         "GPL-2+",
@@ -546,14 +548,14 @@ SOURCES = (
         ),
         extract_gettext,
     ),
-    Source(
+    PackageCorpus(
         "home-assistant",
         "Home Assistant: messages, settings and explanations of its integrations",
         "Apache-2.0",
         ("homeassistant==2026.11.0",),
         partial(extract_json, "homeassistant/components/*/translations/{locale}.json"),
     ),
-    Source(
+    PackageCorpus(
         "kolibri",
         "Kolibri: messages of a platform for learning",
         "MIT",

@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from xling_tf.client import words
-from xling_tf.tokenizers.composition import composed
-from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, readable
+from xling_tf.tokenizers.composition import BYTES_PER_TOKEN, composed, readable
 
 CHARACTERS = [
     c

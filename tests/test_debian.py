@@ -63,8 +63,8 @@ def archive(monkeypatch):
         return subprocess.CompletedProcess(command, bool(error), output, error)
 
     monkeypatch.setattr(subprocess, "run", run)
-    from_debian = [source for source in debian.SOURCES if "==" not in source.packages[0]]
-    monkeypatch.setattr(debian, "SOURCES", from_debian)
+    from_debian = [corpus for corpus in debian.CORPORA if "==" not in corpus.packages[0]]
+    monkeypatch.setattr(debian, "CORPORA", from_debian)
     monkeypatch.setattr(debian.shutil, "which", lambda tool: tool)
     return archive
 
@@ -78,8 +78,8 @@ def test_a_package_of_python_is_fetched_once_a_version(archive, tmp_path, monkey
     extract = partial(extract_json, "a/translations/{locale}.json")
 
     def prepare(version, prepared_dir):
-        source = debian.Source("home", "Messages", "MIT", (f"home=={version}",), extract)
-        monkeypatch.setattr(debian, "SOURCES", [source])
+        corpus = debian.PackageCorpus("home", "Messages", "MIT", (f"home=={version}",), extract)
+        monkeypatch.setattr(debian, "CORPORA", [corpus])
         return prepare_default_corpora(
             "en", "es", raw_dir=tmp_path / "raw", prepared_dir=tmp_path / prepared_dir
         )

@@ -18,9 +18,8 @@ from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import resolution
 from xling_tf.trainer.context import Run, find_corpora, plan_tasks, read_corpora
-from xling_tf.trainer.experiment import _with_examples, run_experiment
+from xling_tf.trainer.experiment import _with_examples, run_experiment, trained_on
 from xling_tf.trainer.resolution import Resolved, fit_to_machine
-from xling_tf.trainer.start import trained_on
 
 
 @pytest.fixture
@@ -38,8 +37,8 @@ def content(folder: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_weight(run):
-    store = read_corpora(run, run.config.data, is_chief=True)
     tasks = tiny_model(run.config).tasks
+    store = read_corpora(run, run.config.data, tasks, is_chief=True)
     known = trained_on(run.config, tasks, store)
     for corpus in store.corpora:
         is_used = any(
@@ -104,7 +103,8 @@ def test_a_training_needs_a_budget(run):
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
-    store = read_corpora(run, run.config.data, is_chief=True)
+    tasks = plan_tasks(run.config, run.config.data)
+    store = read_corpora(run, run.config.data, tasks, is_chief=True)
     run.folder.begin(
         run.config, store.contents(), Resolved(precision="float32", model={}, files={})
     )
@@ -114,7 +114,7 @@ def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):
     first, rest = path.read_text(encoding="utf-8").split("\n", 1)
     path.write_text(f"{first}!\n{rest}", encoding="utf-8")
     with pytest.raises(UserError, match=r"everyday\.en-es=320 records, \w+, not 320"):
-        read_corpora(run, run.config.data, is_chief=True)
+        read_corpora(run, run.config.data, tasks, is_chief=True)
     assert content(run.run_dir) == before
 
 
@@ -190,10 +190,11 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
         tasks = plan_tasks(config, config.data)
         if any(task.hard_negatives for task in tasks):
             with pytest.raises(UserError, match="hard_negatives"):
-                find_corpora(run, config.data)
+                find_corpora(run, config.data, tasks)
             continue
         read = {(task.kind, task.languages) for task in tasks}
-        loaded = {(corpus.kind, corpus.languages) for corpus in find_corpora(run, config.data)}
+        corpora = find_corpora(run, config.data, tasks)
+        loaded = {(corpus.kind, corpus.languages) for corpus in corpora}
         assert read <= loaded, preset
         inference[preset] = sorted(languages for kind, languages in loaded if kind == "nli")
         assert inference[preset] == sorted(languages for kind, languages in read if kind == "nli")

@@ -104,7 +104,7 @@ def test_a_run_of_another_version_is_refused(run):
     request["config"]["training"]["bow_share"] = 0.4
     (run.path / "request.json").write_text(json.dumps(request))
     for call in (run.resolved, lambda: run.require_same(REQUEST, DATA)):
-        with pytest.raises(UserError, match=r"another version of xling_tf.* another run_dir"):
+        with pytest.raises(UserError, match=r"another version of xling_tf.* another `run_dir`"):
             call()
 
 

@@ -12,7 +12,7 @@ from serving_models import save
 from serving_servers import server_in_thread
 
 from xling_tf.serving import protocol
-from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN
+from xling_tf.tokenizers.composition import BYTES_PER_TOKEN
 
 PATH = "/v1/embeddings"
 

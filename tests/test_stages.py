@@ -198,9 +198,19 @@ def test_stages_that_cannot_be_are_refused(stage, message):
         dataclasses.replace(TWO_TASKS, stages={"one": StageConfig(**stage)})
 
 
+def test_the_share_of_a_new_name_adds_a_stage_after_the_others():
+    # The share may come after other settings of the stage. What it leaves goes to `whole`, whose
+    # share is auto: 1 - 0.25 = 0.75.
+    config = apply_overrides(TWO_TASKS, ["stages.more.tasks=inference", "stages.more.share=0.25"])
+    assert config.stage_shares == {"whole": 0.75, "more": 0.25}
+    assert config.stages["more"] == StageConfig(share=0.25, tasks=("inference",))
+    assert apply_overrides(config, ["stages.more.share=0"]).stage_shares == {"whole": 1.0}
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
+        ("stages.more.tasks=inference", r"to add a stage, set stages\.more\.share as well"),
         ("stages.average.share=0.5", r"needs .*bow_residual=true; set stages\.average\.share=0"),
         ("stages.avrage.share=0.5", "did you mean average"),
         ("training.bow_share=0.4", "is now stages.average.share"),

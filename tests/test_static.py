@@ -20,8 +20,7 @@ from xling_tf.evaluators.encoding import Embedder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.settings import apply_overrides
-from xling_tf.trainer.start import words_from_teacher
-from xling_tf.trainer.teacher import Teacher
+from xling_tf.trainer.teacher import Teacher, words_from_teacher
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 

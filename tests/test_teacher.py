@@ -48,7 +48,7 @@ def make_teacher(encode: Callable[[list[str]], np.ndarray], checksum: str = "one
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Four texts at a time."""
-    monkeypatch.setattr(module, "CHUNK", 4)
+    monkeypatch.setattr(module, "_CHUNK", 4)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_in_python_the_same_training_continues_and_returns_the_model(smoke, tmp_
     expected = xling_tf.load(smoke.model).encode("Hola")
     np.testing.assert_allclose(encoder.encode("Hola"), expected, atol=1e-5)
     assert (tmp_path / "model" / "losses.svg").is_file()
-    with pytest.raises(UserError, match="another run_dir"):
+    with pytest.raises(UserError, match="another `run_dir`"):
         xling_tf.train("smoke", output=tmp_path / "model", steps=STEPS, run_dir=run_dir)
 
 

@@ -22,14 +22,15 @@ from xling_tf.client.neighbours import cosine_similarity
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import open_store
 from xling_tf.errors import UserError
-from xling_tf.model import CHECKPOINTS, Model
+from xling_tf.files import CHECKPOINTS
+from xling_tf.model import Model
 from xling_tf.tasks.base import Anchor
 from xling_tf.trainer.checkpoints import Checkpoints
 from xling_tf.trainer.context import Run
 from xling_tf.trainer.distribution import Workers, make_strategy
 from xling_tf.trainer.experiment import make_tasks, run_experiment
 from xling_tf.trainer.resolution import START, resolve
-from xling_tf.trainer.start import average_with_start, check_init, weights_from_model
+from xling_tf.trainer.start import average_with_start, copy_start, weights_from_model
 from xling_tf.weights import arrays
 
 
@@ -41,7 +42,7 @@ def start(folder, run_dir, *overrides):
     store = open_store(
         run_dir / "corpora", [corpus("parallel", [TranslationPair("a", "b")])], accept
     )
-    check_init(run)
+    copy_start(run.config, run.folder)
     resolved = run.folder.resolved() or resolve(config, config.data, store, run_dir)
     run.folder.begin(config, store.contents(), resolved)
     model = Model.from_config(resolved.model, resolved.files.__getitem__)

@@ -11,7 +11,7 @@ from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN
+from xling_tf.tokenizers.composition import BYTES_PER_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

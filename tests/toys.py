@@ -23,9 +23,9 @@ from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_max, token_mask
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task
-from xling_tf.tasks.signatures import ModelParts, Signature, SignatureDescription, texts
+from xling_tf.tasks.signatures import ExportedLayers, Signature, SignatureDescription, texts
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.treebank import readable
+from xling_tf.tokenizers.composition import readable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +124,9 @@ class HypothesisOnly(Task):
         return {"labels": labels}
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         description = SignatureDescription("label", ("text",), "probabilities of three labels")
-        return [LabelSignature(parts, description)]
+        return [LabelSignature(layers, description)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         logits = tf.math.log(self.heads["labels"](columns[0]))

@@ -12,11 +12,12 @@ from xling_tf.files import folder_bytes
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import find_model
+from xling_tf.trainer.checkpoints import MAX_CHECKPOINTS
 from xling_tf.trainer.context import Run, find_corpora, plan_tasks
 from xling_tf.trainer.experiment import scoring_seconds
 from xling_tf.trainer.resolution import resolve
 
-_CHECKPOINTS, _COPIES = 2, 3  # of the weights in each, at most: Adam has two numbers for one
+_COPIES = 3  # of the weights in a checkpoint, at most: Adam has two numbers for one
 
 
 def plan(run: Run) -> str:
@@ -25,7 +26,7 @@ def plan(run: Run) -> str:
     config, data = run.config, resolve_languages(run.data, run.config.data)
     tasks = plan_tasks(config, data)
     with TemporaryDirectory() as folder:
-        store = transient_store(find_corpora(run, data), Path(folder))
+        store = transient_store(find_corpora(run, data, tasks), Path(folder))
         counts = Counter[tuple[str, str, str]]()
         for corpus in store.corpora:
             key = corpus.kind, corpus.languages
@@ -53,7 +54,7 @@ def plan(run: Run) -> str:
     limits += [f"{minutes:g} minutes, and {scoring:g} for scores"] if minutes else []
     sizes = {
         "corpora": text,
-        "checkpoints": _CHECKPOINTS * _COPIES * weights,
+        "checkpoints": MAX_CHECKPOINTS * _COPIES * weights,
         "the export": weights,
     }
     headers = ("kind", "languages", "corpora", "to train on", "held out", "tasks")

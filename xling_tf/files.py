@@ -26,6 +26,7 @@ except ImportError:  # Windows has no such locks
 
 # The file that makes a folder an exported model.
 SAVED_MODEL = "saved_model.pb"
+CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 # Files in a data folder that are not data and need no warning: notes, the pipelines' report, and
 # other files of SNLI's and MultiNLI's archives.
 NOTES = re.compile(
@@ -298,3 +299,9 @@ def _all_to_disk(folder: Path) -> None:
     for path in (*folder.rglob("*"), folder):
         if path.is_file() or path.is_dir():  # a link may lead nowhere
             _to_disk(path)
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """Returns the checkpoints in a folder, the newest first."""
+    steps = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit())
+    return sorted(steps, reverse=True)

@@ -18,7 +18,14 @@ from xling_tf.client.texts import Texts, as_texts
 from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ModelInfo
 from xling_tf.encoders.base import TokenEncoder, build_encoder
 from xling_tf.errors import UserError, as_user_error, require_known
-from xling_tf.files import SAVED_MODEL, first_names, read_json, replacing_folder
+from xling_tf.files import (
+    CHECKPOINTS,
+    SAVED_MODEL,
+    first_names,
+    newest_first,
+    read_json,
+    replacing_folder,
+)
 from xling_tf.importers.base import read_any, read_model
 from xling_tf.importers.published import require_same_vectors
 from xling_tf.layers.pooling import unit_length
@@ -49,7 +56,6 @@ from xling_tf.weights import (
 
 FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-CHECKPOINTS = "checkpoints"  # in the folder of a run
 _WEIGHTS_SECTION = """
 ## Where the weights are from
 
@@ -90,6 +96,7 @@ class Model:
         self.tokenizer = tokenizer
         self.encoder_settings = dict(encoder_settings)
         self.encoder: TokenEncoder = build_encoder(encoder_settings)
+        info.similarity.require_below(self.encoder.hidden_dim)
         self.heads: dict[str, Heads] = {}
         self.info = info
 
@@ -371,12 +378,6 @@ def _require_size(name: str, value: Any) -> None:
         sizes = value if isinstance(value, list | tuple) else [value or 0]
         if len(sizes) > LIMITS["layers"] or max(sizes, default=0) > LIMITS[kind]:
             raise UserError(f"{name} must be at most {LIMITS[kind]:,}, got {str(value)[:100]}")
-
-
-def newest_first(folder: Path) -> list[Path]:
-    """Returns the checkpoints in a folder, the newest first."""
-    steps = (path for path in folder.glob("step-*") if path.name.removeprefix("step-").isdigit())
-    return sorted(steps, reverse=True)
 
 
 def _read_weights(folder: Path) -> Weights:

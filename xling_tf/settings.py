@@ -1,7 +1,10 @@
 """Experiments as text: settings such as `encoder.num_layers=2`, and JSON."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from numbers import Integral, Real
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -14,6 +17,7 @@ BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 NONE = ("auto", "none")
+_STAGE_SHARE = re.compile(r"stages\.[^.]+\.share")
 _FORMER = {
     "training.bow_share": "stages.average.share",
     "training.bow_steps": "stages.average.min_steps",
@@ -27,7 +31,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
 
     Overrides of `tokenizer.kind` and `encoder.kind` are applied first, and give the section the
     defaults of that kind. An override of `initial.model` removes both sections, because they are
-    the model's.
+    the model's. An override of `stages.<name>.share` adds a stage of a new name after the others.
 
     Args:
         config: The experiment, which is not changed.
@@ -55,7 +59,8 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         if name in _FORMER:
             raise UserError(f"{name} is now {_FORMER[name]}; set that to {value}")
         pairs.append((name, value))
-    applied_first = (*(f"{section}.{_KIND}" for section in BY_KIND), "initial.model")
+    applied_first = [f"{section}.{_KIND}" for section in BY_KIND] + ["initial.model"]
+    applied_first += [name for name, _ in pairs if _STAGE_SHARE.fullmatch(name)]
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
         path = name.split(".")
         if name == "initial.model" and value:
@@ -94,6 +99,18 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
     return from_mapping(ExperimentConfig, values)
 
 
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yields dotted name, old and new value of each difference of nested JSON mappings."""
+    for key in dict.fromkeys([*old, *new]):
+        name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
+        if isinstance(before, dict) and isinstance(after, dict):
+            yield from differences(before, after, f"{name}.")
+        elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
+            yield name.removeprefix("config."), before, after
+
+
 def kind_to_dict(registry: Kinds, settings: Any) -> dict[str, Any]:
     """Returns the settings of a tokenizer or encoder as a dictionary of its kind and fields."""
     return {_KIND: registry.name_of(settings), **dataclasses.asdict(settings)}
@@ -126,8 +143,10 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
         current = current.setdefault(task, dataclasses.asdict(hint(weight=0)))
     elif first == "stages" and rest:
         stage, *rest = rest
-        require_known(f"setting {name}", stage, current)
-        hint, current = StageConfig, current[stage]
+        if rest != ["share"] or get_close_matches(stage, current):  # else the stage may be new
+            advice = f"to add a stage, set stages.{stage}.share as well"
+            require_known(f"setting {name}", stage, current, advice)
+        hint, current = StageConfig, current.setdefault(stage, dataclasses.asdict(StageConfig()))
     if not isinstance(current, dict):
         if rest:
             raise UserError(f"{name}: {first} has no fields; leave out .{'.'.join(rest)}")

@@ -81,7 +81,7 @@ def encode_files(
         >>> encode_files("exported/en-es", "corpus/*.parquet", "vectors")  # doctest: +SKIP
         {'rows': 250000}
     """
-    require_positive(rows_per_shard, "`rows_per_shard`")
+    require_positive(rows_per_shard, "rows_per_shard")
     files, output = find_files(_as_list(patterns)), Path(output)
     require_writable_folder(output, "choose another `output`")
     # Most mistakes are errors before TensorFlow starts, and before anything is written.

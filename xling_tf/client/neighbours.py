@@ -233,7 +233,7 @@ def truncated(vectors: ArrayLike, dim: int) -> NDArray[np.floating]:
     require_positive(dim, "truncate_dim")
     if dim > array.shape[1]:
         raise UserError(
-            f"truncate_dim must be at most {array.shape[1]}, the vectors' dimension, got {dim}"
+            f"`truncate_dim` must be at most {array.shape[1]}, the vectors' dimension, got {dim}"
         )
     return unit_vectors(array[:, :dim], "vectors")
 
@@ -276,12 +276,12 @@ def require_same_dim(a: NDArray[Any], b: NDArray[Any], name_a: str, name_b: str)
     if a.shape[1] != b.shape[1]:
         raise UserError(
             f"{name_a} and {name_b} must have equal dimensions, but {name_a} have {a.shape[1]} and "
-            f"{name_b} {b.shape[1]}; encode both with one model and one truncate_dim"
+            f"{name_b} {b.shape[1]}; encode both with one model and one `truncate_dim`"
         )
 
 
 def require_positive(value: int, name: str) -> None:
-    """Raises a `UserError` unless a value is an integer above 0."""
+    """Raises a `UserError` unless the argument of this name is an integer above 0."""
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or value < 1:
-        raise UserError(f"{name} must be an integer of at least 1, got {value!r}")
+        raise UserError(f"`{name}` must be an integer of at least 1, got {value!r}")

@@ -73,7 +73,7 @@ def dequantized(vectors: NDArray[Any], dim: int) -> NDArray[np.float32]:
     if vectors.dtype not in (np.int8, np.uint8) or vectors.shape[1:] != (dim / 8,):
         raise UserError(
             f"expected vectors of {dim} dimensions in int8 or bits, got {vectors.dtype} of shape "
-            f"{list(vectors.shape)}; encode both sides with one model and one truncate_dim"
+            f"{list(vectors.shape)}; encode both sides with one model and one `truncate_dim`"
         )
     packed = vectors if vectors.dtype == np.uint8 else vectors.view(np.uint8) ^ np.uint8(128)
     signs = np.unpackbits(packed, axis=1).astype(np.float32) * 2 - 1

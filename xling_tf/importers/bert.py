@@ -9,12 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xling_tf.errors import UserError, require_known
-from xling_tf.importers.sentence_transformers import (
-    read_max_tokens,
-    read_modules,
-    read_settings,
-    read_tensors,
-)
+from xling_tf.importers.saved_files import read_settings, read_tensors
+from xling_tf.importers.sentence_transformers import read_max_tokens, read_modules
 from xling_tf.savedmodel.saved_models import LIMITS
 from xling_tf.weights import Weights, require_shapes
 

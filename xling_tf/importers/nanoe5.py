@@ -104,6 +104,29 @@ class _Reader:
 
 
 def _read(file: _Reader) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
+    config = _read_config(file)
+    num_pieces, pieces = _read_pieces(file)
+    tensors = _read_tensors(file, config)
+    file.require_apart()
+    if not all(np.isfinite(values).all() for values in tensors.values()):
+        raise ValueError("it has infinity or NaN")
+    max_tokens = config.max_positions
+    tokenizer = SentencePieceTokenizer(
+        pieces,
+        SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_tokens, sentence_marks=True),
+    )
+    tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
+    weights = arranged(tensors, FAMILIES["bert"], {"num_layers": config.num_layers})
+    description = {
+        "info": _INFO,
+        "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
+        "encoder": encoder_settings(config, tokenizer),
+        "heads": {},
+    }
+    return description, tokenizer.files(), weights
+
+
+def _read_config(file: _Reader) -> BertConfig:
     file.one("<i4")  # the version
     dim, num_layers, num_heads, intermediate_dim, _, max_positions, _ = file.array(
         "<i4", 7
@@ -112,15 +135,20 @@ def _read(file: _Reader) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
         require_size("the sizes of its layers", size, LIMITS["dimensions"])
     require_size("its number of layers", num_layers, LIMITS["layers"])
     require_size("its number of positions", max_positions, LIMITS["ids"])
-    config = BertConfig(
+    epsilon = file.one("<f4")
+    file.one("<i4")  # the size of blocks
+    return BertConfig(
         embedding_dim=dim,
         intermediate_dim=intermediate_dim,
         num_layers=num_layers,
         num_heads=num_heads,
         max_positions=max_positions,
-        epsilon=file.one("<f4"),
+        epsilon=epsilon,
     )
-    file.one("<i4")  # the size of blocks
+
+
+def _read_pieces(file: _Reader) -> tuple[int, bytes]:
+    """Returns the number of pieces, and SentencePiece's model file."""
     num_pieces, *control, unknown = file.array("<i4", 5).tolist()
     size = file.one("<u8")
     offsets = file.array("<u4", num_pieces + 1).tolist()
@@ -142,27 +170,18 @@ def _read(file: _Reader) -> tuple[dict[str, Any], dict[str, bytes], Weights]:
     ).normalizer_spec.precompiled_charsmap
     file.one("<i4")  # the number of these rules
     file.array("u1", file.one("<u4"))
+    return num_pieces, proto.SerializeToString()
+
+
+def _read_tensors(file: _Reader, config: BertConfig) -> Weights:
+    """Returns the tensors by transformers' names."""
     tensors = {}
     for _ in range(file.one("<i4")):
         name, values = file.tensor()  # such as "emb.word" and "l0.q.w"
         prefix, part, kind = f"{name}.w".split(".")[:3]
         if kind == "w" and not part.endswith("ln"):
-            values = values.reshape(-1, intermediate_dim if part == "fo" else dim)
+            width = config.intermediate_dim if part == "fo" else config.embedding_dim
+            values = values.reshape(-1, width)
         layer = "embeddings" if prefix == "emb" else f"encoder.layer.{prefix[1:]}"
         tensors[f"{layer}.{_NAMES[part]}.{'weight' if kind == 'w' else 'bias'}"] = values
-    file.require_apart()
-    if not all(np.isfinite(values).all() for values in tensors.values()):
-        raise ValueError("it has infinity or NaN")
-    tokenizer = SentencePieceTokenizer(
-        proto.SerializeToString(),
-        SentencePieceConfig(num_pieces=num_pieces, max_tokens=max_positions, sentence_marks=True),
-    )
-    tensors[WORDS] = tensors[WORDS][:num_pieces]  # further rows are unused
-    weights = arranged(tensors, FAMILIES["bert"], {"num_layers": num_layers})
-    description = {
-        "info": _INFO,
-        "tokenizer": kind_to_dict(TOKENIZERS, tokenizer.config),
-        "encoder": encoder_settings(config, tokenizer),
-        "heads": {},
-    }
-    return description, tokenizer.files(), weights
+    return tensors

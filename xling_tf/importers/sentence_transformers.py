@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from xling_tf.client.settings import require_inside
 from xling_tf.client.texts import require_prompt
-from xling_tf.errors import UserError, as_user_error, require_known
-from xling_tf.files import first_names, read_json
-from xling_tf.weights import Weights, read_weights, require_shapes
+from xling_tf.errors import UserError, require_known
+from xling_tf.importers.saved_files import (
+    MODULES,
+    read_saved_modules,
+    read_settings,
+    read_tensors,
+)
+from xling_tf.weights import Weights, require_shapes
 
 # Poolings by their names, with sentence-transformers' boolean settings before version 5.
 POOLINGS = {
@@ -33,18 +37,16 @@ def read_modules(folder: Path) -> tuple[Path, dict[str, Any], Weights]:
     layers after it, and their weights by the names of training. `Normalize` is left out, as exports
     return unit vectors.
     """
-    path = folder / "modules.json"
-    modules = [m for m in read_settings(path, []) if not m["type"].endswith(".Dropout")]
-    kinds = [re.sub(r"^sentence_transformers\.(.*\.)?", "", module["type"]) for module in modules]
+    modules = [module for module in read_saved_modules(folder) if module.kind != "Dropout"]
+    kinds = [re.sub(r"^sentence_transformers\.(.*\.)?", "", module.type) for module in modules]
     if not _MODULES.fullmatch(" ".join(kinds)):
         raise UserError(
-            f"{path} expects a Transformer, a Pooling, Dense layers and Normalize, got "
+            f"{folder / MODULES} expects a Transformer, a Pooling, Dense layers and Normalize, got "
             f"{', '.join(kinds)}"
         )
     settings: dict[str, Any] = {"pooling": "mean", "dense_dims": (), "dense_activations": ()}
     transformer, weights = folder, Weights()
-    for kind, module in zip(kinds, modules, strict=True):
-        part = require_inside(folder, module["path"])
+    for kind, (_, part) in zip(kinds, modules, strict=True):
         if kind == "Transformer":
             transformer = part
         elif kind == "Pooling":
@@ -96,32 +98,6 @@ def read_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
     for prompt in kept.values():
         require_prompt(prompt)
     return kept, default if default in kept else None
-
-
-def read_settings(path: Path, default: Any = None) -> Any:
-    """Returns the content of a JSON file; `default`, unless None, if the file is missing."""
-    if default is not None and not path.exists():
-        return default
-    message = f"{path} must be a JSON file, but cannot be read ({{error}}); download it again"
-    with as_user_error(message, OSError, ValueError):
-        return read_json(path)
-
-
-def read_tensors(folder: Path) -> Weights:
-    """Returns the tensors of `model.safetensors`, or of the shards its index lists, by name."""
-    index, files = folder / "model.safetensors.index.json", ["model.safetensors"]
-    if index.exists():
-        files = sorted(set(read_settings(index)["weight_map"].values()))
-    paths = [require_inside(folder, file) for file in files]
-    if not all(path.exists() for path in paths):
-        raise UserError(
-            f"expected the weights of {folder} in {', '.join(files)}, but there are only "
-            f"{first_names(sorted(path.name for path in folder.iterdir()))}; write a copy of the "
-            "model in that format, in Python: from sentence_transformers import "
-            "SentenceTransformer; SentenceTransformer(MODEL).save('converted'), where MODEL is "
-            "its name at Hugging Face, or its folder with pytorch_model.bin"
-        )
-    return {name: array for path in paths for name, array in read_weights(path).items()}
 
 
 def _pooling(path: Path) -> str:

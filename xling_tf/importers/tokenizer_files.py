@@ -11,7 +11,8 @@ from typing import Any
 from xling_tf.client import piece_models as sp
 from xling_tf.config import SentencePieceConfig, TokenizerConfig, WordPieceConfig
 from xling_tf.errors import UserError
-from xling_tf.importers.sentence_transformers import read_settings, read_transformer_settings
+from xling_tf.importers.saved_files import read_settings
+from xling_tf.importers.sentence_transformers import read_transformer_settings
 from xling_tf.savedmodel.saved_models import LIMITS
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 

@@ -10,7 +10,7 @@ from xling_tf.layers.base import float32_copy
 from xling_tf.savedmodel.encoder import ExportedEncoder
 from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
-    ModelParts,
+    ExportedLayers,
     RawSignature,
     SameMeaningSignature,
     SentenceSignature,
@@ -55,18 +55,18 @@ class ExportedModule(SentenceSignature):
     def __init__(
         self, encoder: ExportedEncoder, heads: Mapping[str, Heads], info: ModelInfo
     ) -> None:
-        model_parts = ModelParts(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
-        super().__init__(model_parts, _SENTENCES)
+        layers = ExportedLayers(encoder, {}, scale_for_heads(info.similarity), info.role_prompts)
+        super().__init__(layers, _SENTENCES)
         parts: dict[str, Signature] = {
-            **{part.name: SentenceSignature(model_parts, part) for part in (_QUESTIONS, _ANSWERS)},
-            "raw": RawSignature(model_parts, _RAW),
+            **{part.name: SentenceSignature(layers, part) for part in (_QUESTIONS, _ANSWERS)},
+            "raw": RawSignature(layers, _RAW),
         }
         if info.role_prompts["default"]:
-            parts["unprompted"] = RawSignature(model_parts, _UNPROMPTED)
+            parts["unprompted"] = RawSignature(layers, _UNPROMPTED)
         weights = dict(encoder.named_weights)
         for task in (name for name in TASKS if name in heads):
             copies = {name: float32_copy(layer) for name, layer in heads[task].items()}
-            signatures = TASKS.implementation(task).signatures(model_parts._replace(heads=copies))
+            signatures = TASKS.implementation(task).signatures(layers._replace(heads=copies))
             parts |= {signature.description.name: signature for signature in signatures}
             for name, layer in copies.items():
                 named = named_weights(layer, f"heads/{task}/{name}")
@@ -74,14 +74,14 @@ class ExportedModule(SentenceSignature):
         for name, part in parts.items():
             setattr(self, name, part)
         # Functions hide the parts from TensorFlow.
-        self._model_parts, self._parts = (lambda: model_parts), (lambda: parts)
+        self._exported, self._parts = (lambda: layers), (lambda: parts)
         if info.same_meaning:
             self.calibrate(info.same_meaning)
         self.named_weights = weights
 
     def calibrate(self, line: Sequence[float]) -> None:
         """Adds the signature `same_meaning`; `line` is that of `ModelInfo.same_meaning`."""
-        signature = SameMeaningSignature(self._model_parts(), _SAME_MEANING, line)
+        signature = SameMeaningSignature(self._exported(), _SAME_MEANING, line)
         self.same_meaning = self._parts()["same_meaning"] = signature
 
     @property

@@ -24,6 +24,7 @@ from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.compressed import decompressed
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import (
+    CHECKPOINTS,
     SAVED_MODEL,
     file_digest,
     folder_of_this_process,
@@ -72,7 +73,6 @@ _MARKS = (
 )
 # Weights of other formats, which a repository at Hugging Face may have beside those that are read.
 _NOT_READ = ["*.bin", "*.h5", "*.msgpack", "*.ot", "*.pt", "*.ckpt", "onnx/*", "openvino/*"]
-_CHECKPOINTS = "checkpoints"  # of a training, in its run folder
 # Files that other libraries have in a model's folder beside, or instead of, config.json.
 _FOREIGN = ("modules.json", "adapter_config.json", "*.bin", "*.onnx", "onnx/*.onnx", "*.index.json")
 
@@ -305,7 +305,7 @@ def is_model_folder(folder: Path) -> bool:
     """Returns True for what `Model.save_pretrained` writes, which has no graph, and for the run
     folder of a training.
     """
-    has_weights = (folder / "model.safetensors").is_file() or (folder / _CHECKPOINTS).is_dir()
+    has_weights = (folder / "model.safetensors").is_file() or (folder / CHECKPOINTS).is_dir()
     is_ours = has_weights and "xling_tf" in read_json_dict(folder / "config.json")
     return is_ours and not (folder / SAVED_MODEL).exists()
 
@@ -373,7 +373,7 @@ def _describe(folder: Path) -> str:
     names = sorted(path.name for path in folder.iterdir())
     if RUNTIME_SETTINGS in names:
         return "is a model for LiteRT or ONNX Runtime; load it with xling_tf.load"
-    if _CHECKPOINTS in names:
+    if CHECKPOINTS in names:
         return (
             "is the run folder of a training; use what it exported, or finish it, which exports "
             "the model"

@@ -16,7 +16,7 @@ from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder, in_micro_batches, shortest_first
 from xling_tf.layers.pooling import unit_entries
 from xling_tf.losses import cosine_distance
-from xling_tf.tasks.signatures import ModelParts, Signature
+from xling_tf.tasks.signatures import ExportedLayers, Signature
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
 Heads = dict[str, Any]  # a task's layers by name
@@ -105,7 +105,7 @@ class Task:
         return True
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         """Returns the signatures that the task adds to an exported model; most tasks add none.
 
         A signature replaces one of the same name from an earlier task in `TASKS`.

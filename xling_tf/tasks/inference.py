@@ -12,7 +12,7 @@ from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import (
-    ModelParts,
+    ExportedLayers,
     Signature,
     SignatureDescription,
     require_as_many,
@@ -45,7 +45,7 @@ class Inference(Task):
         return {"classifier": make_classifier(config, encoder, len(NLI_LABELS))}
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         """See `Task.signatures`."""
         labels = ", ".join(NLI_LABELS)
         description = SignatureDescription(
@@ -55,7 +55,7 @@ class Inference(Task):
             'encoder.inference(["A cat sleeps."], ["Un gato duerme."])   # float32 [1, 3]: '
             + labels,
         )
-        return [InferenceSignature(parts, description)]
+        return [InferenceSignature(layers, description)]
 
     @classmethod
     def mirrored(

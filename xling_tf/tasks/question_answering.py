@@ -14,7 +14,7 @@ from xling_tf.tasks.base import Batch, Heads, scale_for_heads
 from xling_tf.tasks.ranking import RankingTask, make_tower
 from xling_tf.tasks.signatures import (
     TRAINING,
-    ModelParts,
+    ExportedLayers,
     SentenceSignature,
     Signature,
     SignatureDescription,
@@ -108,20 +108,20 @@ class QuestionAnswering(RankingTask):
         }
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         """See `Task.signatures`."""
-        heads = dict(parts.heads)
+        heads = dict(layers.heads)
         towers = {"question_tower": heads.pop("question_tower")} if heads else {}
         card = "vectors of questions, near the answers that `response_encoder` encodes"
         example = (
             'encoder.question_encoder(["Where is it?"])      # near the answer of the next line'
         )
         question = SignatureDescription("question_encoder", ("input",), card, example, "query")
-        questions = SentenceSignature(parts._replace(heads=towers), question)
+        questions = SentenceSignature(layers._replace(heads=towers), question)
         card, example = "vectors of answers", 'encoder.response_encoder(["It is in Rome."])'
         answer = SignatureDescription("response_encoder", ("input",), card, example, "document")
         if "context_encoder" not in heads:
-            return [questions, SentenceSignature(parts._replace(heads=heads), answer)]
+            return [questions, SentenceSignature(layers._replace(heads=heads), answer)]
         answer = answer._replace(
             inputs=("input", "context"),
             card=(
@@ -130,7 +130,7 @@ class QuestionAnswering(RankingTask):
             ),
             example='encoder.response_encoder(["It is in Rome."], ["The paragraph around it."])',
         )
-        return [questions, AnswerSignature(parts._replace(heads=heads), answer)]
+        return [questions, AnswerSignature(layers._replace(heads=heads), answer)]
 
     def encode(
         self, encoder: TokenEncoder, features: TokenFeatures, training: bool = False

@@ -16,7 +16,12 @@ from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
-from xling_tf.tasks.signatures import ModelParts, SentenceSignature, Signature, SignatureDescription
+from xling_tf.tasks.signatures import (
+    ExportedLayers,
+    SentenceSignature,
+    Signature,
+    SignatureDescription,
+)
 
 _NO_TEXT = -1  # fingerprints of texts are at least 0
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
@@ -208,7 +213,7 @@ class ResponsePrediction(RankingTask):
         return {"response_tower": make_tower("response_tower", config, encoder)}
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         """See `Task.signatures`."""
         description = SignatureDescription(
             "response_encoder",
@@ -217,7 +222,7 @@ class ResponsePrediction(RankingTask):
             'encoder.response_encoder(["Fine, thanks."])     # near the messages that it answers',
             role="document",
         )
-        return [SentenceSignature(parts, description)]
+        return [SentenceSignature(layers, description)]
 
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks replies for messages."""

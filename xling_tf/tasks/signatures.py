@@ -12,8 +12,8 @@ from xling_tf.layers.pooling import unit_length
 TRAINING = tf.TensorSpec([], tf.bool, name="training")
 
 
-class ModelParts(NamedTuple):
-    """The parts of a model that its signatures use."""
+class ExportedLayers(NamedTuple):
+    """What signatures compute with: the exported encoder and the heads of a task."""
 
     encoder: Any  # the exported form: maps [n] strings to [n, dim] vectors that are not normalised
     heads: Mapping[str, keras.layers.Layer]  # the task's layers by name, in float32
@@ -46,26 +46,26 @@ class Signature(tf.train.Checkpoint):
     `tf.Module`.
     """
 
-    def __init__(self, parts: ModelParts, description: SignatureDescription) -> None:
+    def __init__(self, layers: ExportedLayers, description: SignatureDescription) -> None:
         super().__init__()
-        self.encoder = parts.encoder
+        self.encoder = layers.encoder
         self.description = description
         # Hidden in a function, so that TensorFlow does not add Keras' serving functions to the
         # export.
-        self._model_parts = lambda: parts
-        heads = [variable.value for head in parts.heads.values() for variable in head.variables]
-        self.trainable_variables = [*parts.encoder.trainable_variables, *heads]
-        self.variables = [*parts.encoder.named_weights.values(), *heads]
+        self._exported = lambda: layers
+        heads = [variable.value for head in layers.heads.values() for variable in head.variables]
+        self.trainable_variables = [*layers.encoder.trainable_variables, *heads]
+        self.variables = [*layers.encoder.named_weights.values(), *heads]
         self.regularization_losses: list[tf.Tensor] = []
 
     @property
     def prompt(self) -> str:
         """The text that is put before each input."""
-        return self._model_parts().prompts.get(self.description.role, "")
+        return self._exported().prompts.get(self.description.role, "")
 
     def head(self, name: str) -> Any:
         """Returns one of the task's layers."""
-        return self._model_parts().heads[name]
+        return self._exported().heads[name]
 
     def encode(self, texts: tf.Tensor) -> tf.Tensor:
         """Encodes strings of any shape, after the prompt: `[n, dim]` float32, not normalised."""
@@ -74,7 +74,7 @@ class Signature(tf.train.Checkpoint):
 
     def scaled_for_heads(self, vectors: tf.Tensor) -> tf.Tensor:
         """Scales `[n, dim]` vectors as in training."""
-        return self._model_parts().scale_for_heads(vectors)
+        return self._exported().scale_for_heads(vectors)
 
     def concrete_function(self) -> tf.types.experimental.ConcreteFunction:
         """Traces the signature, which maps `[n]` strings to a dictionary with the key `outputs`."""
@@ -94,7 +94,7 @@ class SentenceSignature(Signature):
     def __call__(self, inputs: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns `[sentences, dim]` float32 of unit length; inputs of any shape are flattened."""
         vectors = self.encode(inputs)
-        for head in self._model_parts().heads.values():
+        for head in self._exported().heads.values():
             vectors = head(self.scaled_for_heads(vectors))
         return unit_length(vectors)
 
@@ -103,9 +103,9 @@ class SameMeaningSignature(Signature):
     """The probability that two sentences mean the same; `line` is `ModelInfo.same_meaning`."""
 
     def __init__(
-        self, parts: ModelParts, description: SignatureDescription, line: Sequence[float]
+        self, layers: ExportedLayers, description: SignatureDescription, line: Sequence[float]
     ) -> None:
-        super().__init__(parts, description)
+        super().__init__(layers, description)
         self._line = lambda: line
 
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from xling_tf.tokenizers.treebank import lowercased, readable
+from xling_tf.tokenizers.composition import lowercased, readable
 
 _MAX_CONTEXT_TOKENS = 256  # the paragraph around an answer is cut to this length
 

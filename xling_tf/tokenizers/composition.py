@@ -1,4 +1,5 @@
-"""Unicode's composed form (NFC, UAX #15) inside a graph, with core TensorFlow operations only.
+"""Unicode text inside a graph, with core TensorFlow operations only: valid UTF-8 of a bounded
+length, in composed form (NFC, UAX #15), and lower case.
 
 "é" can be one character, or "e" and a combining mark. Composition gives both the same tokens.
 """
@@ -13,6 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from xling_tf.corpora.line_files import MAX_EXPANSION
+
+# A text is cut after this many bytes for each token; in no language are words that long on average.
+BYTES_PER_TOKEN = 40
 # A character in the tables is its code point, with its combining class (0 if it is no mark) in
 # higher bits.
 _CODE_BITS = 21
@@ -30,6 +35,28 @@ class _Tables(NamedTuple):
     parts: Any  # [listed, 4] characters that they decompose to, padded with `_NONE`
     pairs: Any  # [pairs] pairs of code points that compose, each packed into one number, ascending
     composites: Any  # [pairs] code points that they compose to
+
+
+def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
+    """Returns `[batch]` valid UTF-8 in NFC, cut to a length that holds `max_tokens` tokens."""
+    # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that
+    # composed and decomposed forms of a text are cut at the same character.
+    limit = BYTES_PER_TOKEN * max_tokens
+    text = composed(first_bytes(sentences, MAX_EXPANSION * limit))
+    is_longer = tf.reduce_any(tf.strings.length(text) > limit)
+    return tf.cond(is_longer, lambda: first_bytes(text, limit), lambda: text)
+
+
+def first_bytes(texts: tf.Tensor, limit: int) -> tf.Tensor:
+    """Cuts `[batch]` strings after `limit` bytes; spaces replace bytes that are not UTF-8."""
+    cut = tf.strings.substr(texts, 0, limit, unit="BYTE")
+    return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
+
+
+def lowercased(text: tf.Tensor) -> tf.Tensor:
+    """Lowercases `[batch]` UTF-8 strings of any language."""
+    # `tf.strings.lower` drops the text after a zero character.
+    return tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
 
 
 @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)

@@ -10,14 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.config import WordsConfig
-from xling_tf.corpora.line_files import MAX_EXPANSION
-from xling_tf.tokenizers.composition import composed
+from xling_tf.tokenizers.composition import lowercased, readable
 
 # The token of a sentence without any other token, so that every sentence has a position to pool
 # over. The rules below split brackets from words, so that no text contains it.
 EMPTY_TOKEN = "<empty>"
-# A text is cut after this many bytes for each token; in no language are words that long on average.
-BYTES_PER_TOKEN = 40
 
 # Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
 # tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and
@@ -45,28 +42,6 @@ RULES = (
     (r"(?i)([\pL])('(?:s|m|d|ll|re|ve))(\s|$)", r"\1 \2 "),
     (r"(?i)([\pL])(n't)(\s|$)", r"\1 \2 "),
 )
-
-
-def readable(sentences: tf.Tensor, max_tokens: int) -> tf.Tensor:
-    """Returns `[batch]` valid UTF-8 in NFC, cut to a length that holds `max_tokens` tokens."""
-    # The first cut makes a megabyte cost no more than a page. The second comes after NFC, so that
-    # composed and decomposed forms of a text are cut at the same character.
-    limit = BYTES_PER_TOKEN * max_tokens
-    text = composed(first_bytes(sentences, MAX_EXPANSION * limit))
-    is_longer = tf.reduce_any(tf.strings.length(text) > limit)
-    return tf.cond(is_longer, lambda: first_bytes(text, limit), lambda: text)
-
-
-def first_bytes(texts: tf.Tensor, limit: int) -> tf.Tensor:
-    """Cuts `[batch]` strings after `limit` bytes; spaces replace bytes that are not UTF-8."""
-    cut = tf.strings.substr(texts, 0, limit, unit="BYTE")
-    return tf.strings.unicode_transcode(cut, "UTF-8", "UTF-8", replacement_char=0x20)
-
-
-def lowercased(text: tf.Tensor) -> tf.Tensor:
-    """Lowercases `[batch]` UTF-8 strings of any language."""
-    # `tf.strings.lower` drops the text after a zero character.
-    return tf.strings.lower(tf.strings.regex_replace(text, r"\x00", " "), encoding="utf-8")
 
 
 def tokenize(

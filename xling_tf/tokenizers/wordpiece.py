@@ -16,7 +16,7 @@ import tensorflow as tf
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.tokenizers.base import Frame, VocabularyTokenizer
-from xling_tf.tokenizers.treebank import BYTES_PER_TOKEN, first_bytes
+from xling_tf.tokenizers.composition import BYTES_PER_TOKEN, first_bytes
 
 UNKNOWN, BEGIN, END = "[UNK]", "[CLS]", "[SEP]"
 SPECIAL = (UNKNOWN, BEGIN, END, "[PAD]", "[MASK]")

@@ -16,13 +16,8 @@ from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
-from xling_tf.tokenizers.treebank import (
-    BYTES_PER_TOKEN,
-    EMPTY_TOKEN,
-    RULES,
-    character_classes,
-    tokenize,
-)
+from xling_tf.tokenizers.composition import BYTES_PER_TOKEN
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN, RULES, character_classes, tokenize
 
 # Words are clipped to this length before n-grams are taken, which bounds the memory for "aaaa...".
 MAX_WORD_CHARACTERS = 50

@@ -10,11 +10,11 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.errors import UserError, one_line
-from xling_tf.files import file_digest, read_json, replacing_folder
-from xling_tf.model import WEIGHTS, newest_first
+from xling_tf.files import file_digest, newest_first, read_json, replacing_folder
+from xling_tf.model import WEIGHTS
 from xling_tf.weights import arrays, assign_weights, read_weights, write_weights
 
-_MAX_CHECKPOINTS = 2
+MAX_CHECKPOINTS = 2
 _OPTIMIZER = "optimizer.safetensors"
 _STATE = "state.json"
 _DIGITS = 32  # of a digest
@@ -65,7 +65,7 @@ class Checkpoints:
                 f"checkpoint {path} cannot be written ({one_line(error)}); "
                 f"the newest is {newest.name if newest else 'still none'}; free space on that disk"
             ) from error
-        for old in newest_first(self._folder)[_MAX_CHECKPOINTS:]:
+        for old in newest_first(self._folder)[MAX_CHECKPOINTS:]:
             shutil.rmtree(old, ignore_errors=True)  # the next call tries again
 
     def restore(self) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
-from xling_tf.corpora.folder import load_corpora
+from xling_tf.corpora.folder import load_corpora, resolve_languages
 from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.errors import UserError
@@ -17,6 +17,7 @@ from xling_tf.tasks.base import Task
 from xling_tf.trainer.distribution import Workers
 from xling_tf.trainer.resolution import Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
+from xling_tf.trainer.start import copy_start
 from xling_tf.trainer.teacher import Teacher, open_teachers
 
 
@@ -69,19 +70,23 @@ def require_usable_folders(run: Run) -> None:
     if run.output.resolve() in (run_dir, *run_dir.parents):
         raise UserError(
             f"the export to {run.output} would replace the run folder, {run.run_dir}; "
-            "give another output or run_dir"
+            "give another `output` or `run_dir`"
         )
     require_replaceable(run.output)
     names = {path.name for path in run_dir.iterdir()} if run_dir.is_dir() else set()
     if names and not names & {"lock", "corpora"}:
-        raise UserError(f"{run.run_dir} has files, but none of a run; give another run_dir")
-    require_writable_folder(run.run_dir, "give another run_dir")
+        raise UserError(f"{run.run_dir} has files, but none of a run; give another `run_dir`")
+    require_writable_folder(run.run_dir, "give another `run_dir`")
 
 
-def open_context(run: Run, data: DataConfig, workers: Workers) -> RunContext:
-    """Opens the teachers and the corpora, and decides vocabulary, sizes and precision."""
-    teachers = open_teachers(plan_tasks(run.config, data), data.source)
-    store = read_corpora(run, data, is_chief=workers.is_chief)
+def open_context(run: Run, workers: Workers) -> RunContext:
+    """Opens the starting model, the teachers and the corpora; decides vocabulary and sizes."""
+    data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
+    tasks = plan_tasks(run.config, data)
+    if workers.is_chief:
+        copy_start(run.config, run.folder)
+    teachers = open_teachers(tasks, data.source)
+    store = read_corpora(run, data, tasks, is_chief=workers.is_chief)
     checksums = [teacher.system.checksum for teacher in teachers.values()]
     workers.require_same(
         {"config": to_dict(run.config), "data": store.contents(), "teachers": checksums}
@@ -110,11 +115,10 @@ def plan_tasks(config: ExperimentConfig, data: DataConfig) -> list[Task]:
     ]
 
 
-def find_corpora(run: Run, data: DataConfig) -> Sequence[Corpus]:
+def find_corpora(run: Run, data: DataConfig, tasks: Sequence[Task]) -> Sequence[Corpus]:
     """Returns the corpora that the tasks, and a new tokenizer, learn from."""
     config, corpora = run.config, run.corpora
     if corpora is None:
-        tasks = plan_tasks(config, data)
         with_targets = any(task.kind == "nli" and task.languages != data.source for task in tasks)
         corpora = load_corpora(
             run.data,
@@ -129,9 +133,11 @@ def find_corpora(run: Run, data: DataConfig) -> Sequence[Corpus]:
     return corpora
 
 
-def read_corpora(run: Run, data: DataConfig, *, is_chief: bool) -> CorpusStore:
+def read_corpora(
+    run: Run, data: DataConfig, tasks: Sequence[Task], *, is_chief: bool
+) -> CorpusStore:
     """Opens the corpora; the chief stores them in its run folder, for restarts."""
-    corpora = find_corpora(run, data)
+    corpora = find_corpora(run, data, tasks)
     if not is_chief:
         return transient_store(corpora)
     return open_store(

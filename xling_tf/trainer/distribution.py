@@ -15,7 +15,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.trainer.run_folder import differences
+from xling_tf.settings import differences
 
 Value = TypeVar("Value")
 

@@ -3,11 +3,11 @@
 What happens, in this order:
 
 1. `run_experiment` checks the folders, locks the run's, and waits for all workers;
-2. `check_init` copies the model that a new run starts from, if there is one;
-3. `open_context` opens the teachers and the corpora, and decides vocabulary and sizes;
-4. `build` makes the model with its first weights, its tasks and their examples;
-5. `fit` trains, stage by stage;
-6. `finish` exports the model, then scores it.
+2. `open_context` opens the starting model, the teachers and the corpora, and decides vocabulary and
+   sizes;
+3. `build` makes the model with its first weights, its tasks and their examples;
+4. `fit` trains, stage by stage;
+5. `finish` exports the model, then scores it.
 
 Started again, a run takes what it has decided from its folder, and continues at its newest
 checkpoint.
@@ -27,9 +27,9 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
-from xling_tf.corpora.folder import resolve_languages
 from xling_tf.corpora.record_types import RECORD_TYPES
-from xling_tf.corpora.trained_on import TRAINED_ON
+from xling_tf.corpora.store import CorpusStore
+from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
@@ -40,6 +40,7 @@ from xling_tf.processes import start_tensorflow
 from xling_tf.program import STARTED, progress, provenance
 from xling_tf.savedmodel.card import example_cosines, model_card, training_card
 from xling_tf.savedmodel.module import ExportedModule
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
@@ -47,15 +48,9 @@ from xling_tf.trainer.context import Run, RunContext, open_context, require_usab
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
 from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
-from xling_tf.trainer.start import (
-    average_with_start,
-    begin_run,
-    check_init,
-    initial_weights,
-    words_from_teacher,
-)
-from xling_tf.trainer.teacher import Teacher, with_negatives, with_vectors
-from xling_tf.trainer.validation import evaluate, fit_same_meaning
+from xling_tf.trainer.start import average_with_start, initial_weights
+from xling_tf.trainer.teacher import Teacher, with_negatives, with_vectors, words_from_teacher
+from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 
 
 class Trained(NamedTuple):
@@ -87,7 +82,6 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
     training = run.config.training
     if run.config.active_tasks and not training.steps and not training.minutes:
         raise UserError("expected a budget, got none; set training.minutes or training.steps")
-    data = run.config.data if run.corpora else resolve_languages(run.data, run.config.data)
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())
         stack.callback(keras.config.set_dtype_policy, keras.config.dtype_policy())
@@ -95,21 +89,16 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
             require_usable_folders(run)
             stack.enter_context(locked(run.run_dir))
         stack.enter_context(lost_workers(cluster))
-        return _run(run, data, Workers(make_strategy(cluster), cluster))
-
-
-def _run(run: Run, data: DataConfig, workers: Workers) -> dict[str, Any] | None:
-    if workers.is_chief:
-        check_init(run)
-    ctx = open_context(run, data, workers)
-    trained = build(ctx)
-    trainer = fit(ctx, trained)
-    if trainer is None:
-        return None
-    with progress("exporting and scoring"):
-        results = finish(ctx, trained, trainer) if workers.is_chief else {}
-    workers.gather(None)  # waits: the chief would consider a process that ends earlier as lost
-    return results
+        workers = Workers(make_strategy(cluster), cluster)
+        ctx = open_context(run, workers)
+        trained = build(ctx)
+        trainer = fit(ctx, trained)
+        if trainer is None:
+            return None
+        with progress("exporting and scoring"):
+            results = finish(ctx, trained, trainer) if workers.is_chief else {}
+        workers.gather(None)  # waits: the chief would consider a process that ends earlier as lost
+        return results
 
 
 def build(ctx: RunContext) -> Trained:
@@ -120,30 +109,12 @@ def build(ctx: RunContext) -> Trained:
     return trained
 
 
-def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
-    """Trains from the newest checkpoint to the end of the budget; None if a signal stopped it."""
-    trainer = Trainer(
-        model=trained.model,
-        tasks=trained.tasks,
-        config=ctx.config,
-        examples={task: examples.train for task, examples in trained.examples.items()},
-        workers=ctx.workers,
-        run_dir=ctx.asked.run_dir,
-    )
-    begin_run(ctx, trained.model, trained.tasks)
-    if trainer.train():
-        return trainer
-    logging.warning("stopped at step %d; the same command continues there", trainer.step)
-    return None
-
-
 def _make(ctx: RunContext) -> Trained:
     config, workers = ctx.config, ctx.workers
     random.seed(config.training.seed)  # Keras draws the seeds of layers from it
     keras.config.set_dtype_policy(ctx.resolved.precision)
     with workers.strategy.scope():
         model = Model.from_config(ctx.resolved.model, ctx.resolved.files.__getitem__)
-        config.similarity.require_below(model.encoder.hidden_dim)
         tasks, new_heads = make_tasks(config, ctx.data, model)
     examples = task_examples(tasks, ctx.store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)
@@ -152,7 +123,7 @@ def _make(ctx: RunContext) -> Trained:
     model.heads = {name: heads for name, heads in model.heads.items() if name not in unused}
     if workers.is_chief:
         ctx.folder.write("config.json", model.description_files()["config.json"])
-    initial_weights(ctx, model, new_heads)
+    initial_weights(config, ctx.asked.run_dir, workers, model, new_heads)
     return Trained(model, tasks, examples, new_heads)
 
 
@@ -219,6 +190,52 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
     if tasks and not trained:
         raise UserError("expected at least one task with examples, got none; see the warnings")
     return trained
+
+
+def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
+    """Trains from the newest checkpoint to the end of the budget; None if a signal stopped it."""
+    trainer = Trainer(
+        model=trained.model,
+        tasks=trained.tasks,
+        config=ctx.config,
+        examples={task: examples.train for task, examples in trained.examples.items()},
+        workers=ctx.workers,
+        run_dir=ctx.asked.run_dir,
+    )
+    _begin(ctx, trained)
+    if trainer.train():
+        return trainer
+    logging.warning("stopped at step %d; the same command continues there", trainer.step)
+    return None
+
+
+def _begin(ctx: RunContext, trained: Trained) -> None:
+    """Saves what a restart needs; until then, the folder accepts corrected settings."""
+    folder, config, model = ctx.folder, ctx.config, trained.model
+    is_begun = (folder.path / TRAINED_ON).exists() and folder.resolved() is not None
+    if is_begun or not ctx.workers.is_chief:
+        return
+    learned = trained_on(config, trained.tasks, ctx.store)
+    if config.initial.model:
+        check_scores(lambda texts: model(texts).numpy(), ctx.store.corpora)
+        # The texts of the starting model were trained on, too.
+        learned = learned.joined(TrainedOn.read(find_model(config.initial.model)) or learned)
+    folder.write(TRAINED_ON, learned.to_bytes())
+    folder.begin(config, ctx.store.contents(), ctx.resolved)
+
+
+def trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusStore) -> TrainedOn:
+    """Returns the hashes of the texts that the tasks and the word vectors learn from."""
+    parts = [
+        task.learned(corpus.train)
+        for task in tasks
+        for corpus in store.corpora
+        if (corpus.kind, corpus.languages) == (task.kind, task.languages)
+        and config.data.corpus_weights.get(corpus.name, 1) > 0
+    ]
+    if config.initial.vectors and not config.initial.model:
+        parts += [corpus.train for corpus in store.corpora if corpus.kind == "parallel"]
+    return TrainedOn.from_hashes(part.text_hashes for part in parts)
 
 
 def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any]:

@@ -117,32 +117,15 @@ def fine_tune(
         )
     output = Path(output)
     corpus = PairCorpus.from_pairs(pairs, languages)
-    batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
-    tasks: dict[str, TaskConfig] = {"graded_similarity": TaskConfig(examples_per_batch=batch)}
-    if corpus.kind == "parallel":
-        negatives = max(
-            len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair)
-        )
-        ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=negatives)
-        tasks = {"translation_ranking": ranking}
-    folder = find_model(model)
-    kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
-    rate = ENCODERS.config_type(kind).fine_tuning_rate
     config = ExperimentConfig(
         description="fine-tuned on pairs of texts that belong together",
         tokenizer=None,
         encoder=None,
         similarity=_SIMILARITY,
-        optimizer=OptimizerConfig(
-            name="adam",
-            learning_rate=rate,
-            embedding_learning_rate=rate,
-            warmup=0.1,
-            decay="linear",
-        ),
+        optimizer=_optimizer(find_model(model)),
         data=DataConfig(source=languages[0], targets=(languages[1],)),
         initial=InitialConfig(model=str(model), anchor_weight=anchor_weight),
-        tasks=tasks,
+        tasks=_task(corpus),
         training=TrainingConfig(steps=steps),
     )
     config = apply_overrides(config, settings)
@@ -163,6 +146,27 @@ def fine_tune(
     encoder = load(output)
     encoder.scores = results["scores"]
     return encoder
+
+
+def _optimizer(folder: Path) -> OptimizerConfig:
+    """Returns the optimizer for the kind of encoder of the model in a folder."""
+    kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
+    rate = ENCODERS.config_type(kind).fine_tuning_rate
+    return OptimizerConfig(
+        name="adam", learning_rate=rate, embedding_learning_rate=rate, warmup=0.1, decay="linear"
+    )
+
+
+def _task(corpus: "PairCorpus") -> dict[str, TaskConfig]:
+    """Returns the task that learns from the kind of pairs in a corpus."""
+    batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
+    if corpus.kind == "similarity":
+        return {"graded_similarity": TaskConfig(examples_per_batch=batch)}
+    negatives = max(
+        len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair)
+    )
+    ranking = TranslationRankingConfig(examples_per_batch=batch, hard_negatives=negatives)
+    return {"translation_ranking": ranking}
 
 
 @dataclass(frozen=True, kw_only=True)

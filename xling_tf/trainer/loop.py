@@ -15,7 +15,8 @@ from absl import logging
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError
-from xling_tf.model import CHECKPOINTS, Model
+from xling_tf.files import CHECKPOINTS
+from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Anchor, Batch, Task
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
@@ -271,8 +272,8 @@ class Trainer:
             if not math.isfinite(loss) or not math.isfinite(norm):
                 raise UserError(
                     f"training diverged at step {step.step}, in task {step.task.name} (loss "
-                    f"{loss}, gradient norm {norm}); start again in another run_dir, with a lower "
-                    "optimizer.learning_rate or another starting model"
+                    f"{loss}, gradient norm {norm}); start again in another `run_dir`, with a "
+                    "lower optimizer.learning_rate or another starting model"
                 )
             results.append(
                 StepResult(

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from xling_tf.config import ExperimentConfig
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import read_json, replacing
-from xling_tf.settings import to_dict
+from xling_tf.settings import differences, to_dict
 from xling_tf.trainer.resolution import Resolved
 
 # Settings that a restart may change, because the checkpoints do not depend on them.
@@ -35,8 +35,8 @@ class RunFolder:
             if name not in _CHANGEABLE:
                 raise UserError(
                     f"{self.path} holds a run with {name}={old}, not {new}: continue it with the "
-                    "settings and data of its start, or start another in another run_dir or after "
-                    "deleting this folder"
+                    "settings and data of its start, or start another in another `run_dir` or "
+                    "after deleting this folder"
                 )
 
     def resolved(self) -> Resolved | None:
@@ -84,28 +84,16 @@ class RunFolder:
         if request.get("format") != _FORMAT:
             raise UserError(
                 f"{self.path} holds a run of another version of xling_tf, which cannot go on: "
-                "start another in another run_dir or after deleting this folder"
+                "start another in another `run_dir` or after deleting this folder"
             )
         return request
 
     def _damage_of(self, name: str) -> AbstractContextManager[None]:
         message = (
             f"{self.path / name} must be as the run wrote it, but is damaged ({{error}}); restore "
-            "it from a backup, or start another run in another run_dir"
+            "it from a backup, or start another run in another `run_dir`"
         )
         return as_user_error(message, OSError, LookupError, TypeError, ValueError)
-
-
-def differences(
-    old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
-    """Yields dotted name, old and new value of each difference of nested JSON mappings."""
-    for key in dict.fromkeys([*old, *new]):
-        name, before, after = f"{prefix}{key}", old.get(key), new.get(key)
-        if isinstance(before, dict) and isinstance(after, dict):
-            yield from differences(before, after, f"{name}.")
-        elif json.loads(json.dumps(before)) != json.loads(json.dumps(after)):
-            yield name.removeprefix("config."), before, after
 
 
 def _digest(content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Teachers: models whose vectors or wrong answers students learn; each is computed once."""
+"""Teachers: models whose vectors, words or wrong answers students learn; each is computed once."""
 
 import dataclasses
 import tempfile
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from absl import logging
+from numpy.typing import NDArray
+from scipy import sparse
 
 from xling_tf.client.neighbours import chunks
 from xling_tf.errors import UserError
@@ -15,13 +18,21 @@ from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import Embedder, encode_checked, encode_units
 from xling_tf.files import folder_of_this_process
+from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.tasks.base import Task
+from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
 # Number of texts that the teacher gets at once, from which it makes batches of similar length.
-CHUNK = 2**14
+_CHUNK = 2**14
+# The a of Arora et al. 2017, sec. 3. Their 10^-3 preserved less of the teacher's similarities.
+_SIF = 1e-4
+_NGRAM_SCALE = 0.1
+# Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a
+# word in n sentences gets n / (n + _RARE) of this share.
+_CONTEXT, _RARE = 0.5, 2
 
 
 class Teacher(NamedTuple):
@@ -80,7 +91,7 @@ def with_vectors(
         # The file disappears with this process. Unit vectors need no more precision; a zero vector
         # cannot be learned.
         with tempfile.TemporaryFile(dir=folder) as file:
-            for rows in chunks(np.arange(len(part)), CHUNK):
+            for rows in chunks(np.arange(len(part)), _CHUNK):
                 texts = [text.decode() for text in part.columns(rows)[0]]
                 file.write(
                     encode_units(encode, texts, allow_zero=False).astype(np.float16).tobytes()
@@ -127,3 +138,78 @@ def with_negatives(part: Examples, miner: Teacher, folder: Path | None, seed: in
     return dataclasses.replace(
         part, columns=lambda indices: [*part.columns(indices)[:-1], mined[indices]]
     )
+
+
+def words_from_teacher(
+    model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]
+) -> None:
+    """Initialises the word vectors with the teacher's vectors of the words and of the sentences
+    with them.
+
+    The average of words is then a sentence encoder before any training. A word's vector is the mean
+    of the teacher's vector of the word alone, and of its vectors of the training sentences with the
+    word. (Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average
+    the vectors at the word's own positions, which not every teacher gives.) A translation has the
+    vector of its source, so the teacher need not know its language.
+
+    The vectors are centred and reduced to their `embedding_dim` principal components; the
+    projection restores them if they are as wide as the sentence vectors. Frequent words get less
+    weight (Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec.
+    3). N-grams and hash buckets start near zero.
+
+    Args:
+        model: A model whose tokenizer knows words.
+        teacher: The teacher of distillation.
+        folder: Cache of the teacher's vectors; None for a temporary one.
+        pairs: Translations with the teacher's vectors of the sources, of unit length.
+    """
+    static, vocabulary = model.encoder.static_part, model.tokenizer.known_words
+    encode = cached(teacher.system, folder or folder_of_this_process(), show_progress=True)
+    words = chunks(np.array(vocabulary, object), _CHUNK)
+    with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
+        vectors = np.concatenate([encode_checked(encode, part.tolist()) for part in words])
+    # Zipf's law: the vocabulary is sorted by frequency.
+    shares = 1 / np.arange(1, len(vocabulary) + 1)
+    shares /= shares.sum()
+    weights = np.sqrt(shares) / np.sqrt(shares).sum()
+    centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
+    contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
+    if counts.any():
+        share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
+        # A single sentence has length 0.
+        length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)
+        contexts *= share * np.float32(np.linalg.norm(centred, axis=1).mean() / length)
+        centred *= 1 - share
+        centred += contexts
+    dim = static.embedding_dim
+    _, directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)  # in ascending order
+    components = np.zeros((vectors.shape[1], dim))
+    components[:, : min(dim, vectors.shape[1])] = directions[:, ::-1][:, :dim]
+    rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
+    is_same_space = vectors.shape[1] == static.hidden_dim
+    projection = components.T if is_same_space else np.eye(dim, static.hidden_dim)
+    static.assign_teacher_words(rows, projection, ngram_scale=_NGRAM_SCALE)
+
+
+def _contexts(
+    tokenizer: Tokenizer, pairs: Iterable[Examples], dim: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Returns for each word the mean centred vector of the sentences with it, and their number."""
+    num_words = len(tokenizer.known_words)
+    sums, counts = np.zeros((num_words, dim), np.float32), np.zeros(num_words, np.int64)
+    total, num_pairs = np.zeros(dim), 0
+    for part in pairs:
+        for indices in chunks(np.arange(len(part)), _CHUNK):
+            vectors, count = part.vectors[indices].astype(np.float32), len(indices)
+            total, num_pairs = total + vectors.sum(axis=0), num_pairs + count
+            for texts in part.columns(indices):
+                tokens = tokenizer.tokenize(tf.constant(list(texts)))
+                ids = tokenizer.word_ids(tokens.values).numpy()
+                cells = np.unique((ids * np.int64(count) + tokens.value_rowids())[ids < num_words])
+                words, inverse = np.unique(cells // count, return_inverse=True)
+                ones, shape = np.ones(len(cells), np.float32), (len(words), count)
+                sums[words] += sparse.csr_array((ones, (inverse, cells % count)), shape) @ vectors
+                counts[words] += np.bincount(inverse)
+    seen = counts > 0
+    sums[seen] = sums[seen] / counts[seen, None] - total / max(num_pairs, 1)
+    return sums, counts

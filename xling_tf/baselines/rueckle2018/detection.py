@@ -12,7 +12,7 @@ from xling_tf.encoders.base import TokenEncoder
 from xling_tf.losses import in_batch_softmax
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.inference import Inference, make_classifier
-from xling_tf.tasks.signatures import ModelParts, Signature
+from xling_tf.tasks.signatures import ExportedLayers, Signature
 
 
 class TranslationDetection(Task):
@@ -57,9 +57,9 @@ class InferenceAndDetection(TranslationDetection):
     num_classes: ClassVar[int] = len(NLI_LABELS) + 2
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         """See `Task.signatures`: those of inference."""
-        return Inference.signatures(parts)
+        return Inference.signatures(layers)
 
     @classmethod
     def mirrored(

@@ -17,7 +17,7 @@ from xling_tf.errors import UserError
 from xling_tf.layers.base import Layer
 from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import (
-    ModelParts,
+    ExportedLayers,
     Signature,
     SignatureDescription,
     one_for_each,
@@ -201,16 +201,16 @@ class Translation(Task):
         return set(data.languages) <= set(heads["decoder"].languages)
 
     @classmethod
-    def signatures(cls, parts: ModelParts) -> list[Signature]:
+    def signatures(cls, layers: ExportedLayers) -> list[Signature]:
         """See `Task.signatures`."""
-        languages = ", ".join(parts.heads["decoder"].languages)
+        languages = ", ".join(layers.heads["decoder"].languages)
         card = (
             f"translations, decoded from the vectors; `language` is one of {languages} for each "
             "text"
         )
         return [
             TranslationSignature(
-                parts, SignatureDescription("translate", ("input", "language"), card)
+                layers, SignatureDescription("translate", ("input", "language"), card)
             )
         ]
 
