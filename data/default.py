@@ -1,10 +1,9 @@
 """Prepares the default corpora: translated text from Debian packages, and SNLI if it can be
 downloaded.
 
-    python data/default.py --target es          # data/prepared/en-es, in the layout of any --data
-    folder
+    xling-tf prepare --target es          # writes data/prepared/en-es, a folder for --data
 
-`training/main.py` without --data runs it. A killed preparation continues with the same command.
+`xling-tf train` without --data runs it. A killed preparation continues with the same command.
 """
 
 import http.client

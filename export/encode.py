@@ -1,7 +1,7 @@
-"""Encodes files of texts, of any size, into files of vectors.
+r"""Encodes files of texts, of any size, into files of vectors.
 
-    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --text_column sentence
-    --output vectors
+    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' \
+        --text_column sentence --output vectors
 
 reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors
 with the other columns beside them. The same command continues after a kill.

@@ -1,21 +1,20 @@
-"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
+r"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
 
-    python export/main.py --model exported/en-es --serving serving
+    xling-tf export --model exported/en-es --serving serving
 
 writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next one is version 2; a
 rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
 
-    python export/main.py --model exported/en-es --to sentence-transformers --output
-    exported/en-es-st
+    xling-tf export --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
 writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
 
-    python export/main.py --model exported/en-es --to savedmodel --tables int8 --output
-    exported/en-es-int8
+    xling-tf export --model exported/en-es --to savedmodel --tables int8 \
+        --output exported/en-es-int8
 
 writes the model with word tables of a quarter of the size.
 
-    python export/main.py --model exported/multilingual-static --to wheel --output dist
+    xling-tf export --model exported/multilingual-static --to wheel --output dist
 
 writes a package for pip: of an average of words, for NumPy alone; of pieces of words, for ONNX
 Runtime.
@@ -78,7 +77,7 @@ define_import()
 _IMAGE = "tensorflow/serving:2.21.0"
 _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
 
-    python export/serve.py --model {name}={base} --port 8501
+    xling-tf serve --model {name}={base} --port 8501
     docker run -p 127.0.0.1:8501:8501 -v {absolute}:/models/{name}:ro -e MODEL_NAME={name} {image}
 
 and send a request:

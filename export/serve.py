@@ -2,7 +2,7 @@
 embeddings.
 
     pip install -e '.[serving]'
-    python export/serve.py --model exported/en-es
+    xling-tf serve --model exported/en-es
     curl -d '{"instances": ["Where is the station?"]}' localhost:8501/v1/models/en-es:predict
 
 A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a

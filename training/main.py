@@ -1,8 +1,8 @@
 """Trains a cross-lingual sentence encoder, exports and scores it.
 
-    python training/main.py --pair en-es
-    python training/main.py --pair en-es --data my_corpora --minutes 60
-    python training/main.py --preset static --source en --target es,fr,de,zh
+    xling-tf train --pair en-es
+    xling-tf train --pair en-es --data my_corpora --minutes 60
+    xling-tf train --preset static --source en --target es,fr,de,zh
 
 The same command continues a training that was stopped or killed.
 """
@@ -55,7 +55,7 @@ _OUTPUT = flags.DEFINE_string(
 )
 _INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
 _TEACHER = flags.DEFINE_string(
-    "teacher", None, "Model to learn from, as evaluation/main.py --model names it."
+    "teacher", None, "Model to learn from, as xling-tf evaluate --model names it."
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
 _SHOW = flags.DEFINE_string(

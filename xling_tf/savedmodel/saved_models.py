@@ -388,7 +388,7 @@ def _describe(folder: Path) -> str:
             "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path)"
         )
     if is_foreign(folder):
-        return f"is a model of another library; import it with export/import_model.py {folder}"
+        return f"is a model of another library; import it with xling-tf import {folder}"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
         return f"holds exported models; use one of them, such as {folder / models[0]}"
     content = f"only {', '.join(names[:5])}" if names else "it is empty"
