@@ -24,21 +24,23 @@ _MODEL = flags.DEFINE_string(
     "model", None, "The model: exported/en-es, rest:URL or python:module:function."
 )
 _DATA = flags.DEFINE_string(
-    "data", None, "Folder of evaluation data or corpora; sample for the built-in."
+    "data", None, "Folder of evaluation data or corpora; sample is the built-in one."
 )
 _SUITE = flags.DEFINE_list(
-    "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default all in the folder."
+    "suite",
+    [],
+    "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default: all of the folder.",
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Results file; default runs/evaluation/<name>.json.")
-_CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder in which vectors are stored.")
+_OUTPUT = flags.DEFINE_string("output", None, "Results file; default: runs/evaluation/<name>.json.")
+_CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder that keeps the vectors.")
 _HIDDEN = flags.DEFINE_integer(
     "hidden",
     NETWORK["hidden"],
-    "Hidden units of the network of the suite senteval; 128 in Yu et al. 2018, Table 1.",
+    "Hidden units of the network in the suite senteval; 128 in Yu et al. 2018, Table 1.",
     lower_bound=1,
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
-_LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
+_LIST = flags.DEFINE_bool("list", False, "Lists the suites, and exits.")
 define_import()
 
 

