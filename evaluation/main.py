@@ -71,11 +71,10 @@ def main() -> None:
     print(format_table(headlines(results, accounts)))
     if not any("trained_on" in account for account in accounts.values()):
         print(
-            "\nThe training data of the model, and so their overlap with these data sets, are "
-            "unknown."
+            "\nIt is not known what the model was trained on, so it may have seen these data sets."
         )
     output = _OUTPUT.value or results_file(results["system"]["name"])
-    print(f"\n{output} has all scores; compare them with those of papers and other models by\n")
+    print(f"\nAll scores are in {output}. To compare them with those of papers and other models:\n")
     print(f"    xling-tf report {output} --output report.html")
 
 

@@ -47,12 +47,11 @@ from xling_tf.program import run
 
 ABOUT_PAPERS = """# The papers, table by table
 
-Scores of our systems (**bold**) beside the papers' figures, made by `xling-tf report --papers`
+Our scores (**bold**) beside the figures of the papers. `xling-tf report --papers` writes this page
 from [our scores](../../evaluation/results/papers.json) and
-[the papers'](../../evaluation/papers.json).
-[Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is
-named below its table, with the reason. "The data folder" is [the
-collection](../results.md#how-to-read-the-numbers).
+[the papers' figures](../../evaluation/papers.json). The [end of the page](#our-systems) lists our
+commands and machines. Below each table, a note says why a row or column has no score of ours. "The
+data folder" is [the collection](../results.md#how-to-read-the-numbers).
 
 """
 _OF_SEED = "-seed-"  # xling-tf train --seed 2 trains en-es-seed-2

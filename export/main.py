@@ -76,7 +76,7 @@ define_import()
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has
 # those of tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
 _IMAGE = "tensorflow/serving:2.21.0"
-_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
+_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
 
     xling-tf serve --model {name}={base} --port 8501
     docker run -p 127.0.0.1:8501:8501 -v {absolute}:/models/{name}:ro -e MODEL_NAME={name} {image}
@@ -85,7 +85,7 @@ and send a request:
 
     curl -d '{{"instances": ["Where is the station?"]}}' http://127.0.0.1:8501/v1/models/{name}:predict
 
-A rollback is one rename: mv {folder} {folder}.bad
+To roll back: mv {folder} {folder}.bad
 """
 _EXPORTED = "{folder}, {size:.0f} MB; {loader} it."
 _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later:

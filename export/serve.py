@@ -108,7 +108,7 @@ def main() -> None:
 def parse_models(models: list[str]) -> dict[str, Path]:
     """Parses --model: the path of each model, by its name.
 
-    Example:
+    Examples:
         >>> parse_models(["english=.", "xling_tf"])
         {'english': PosixPath('.'), 'xling_tf': PosixPath('xling_tf')}
     """

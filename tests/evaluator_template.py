@@ -25,7 +25,7 @@ class TripletAccuracy:
     Raises:
         UserError: There are no triplets.
 
-    Example:
+    Examples:
         The cosines of "a" are 1 to "A" and 0 to "b"; of "b", 0 to "a" and 0 to "A", a tie.
 
         >>> vectors = {"a": [1, 0], "A": [2, 0], "b": [0, 1]}

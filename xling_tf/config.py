@@ -123,7 +123,7 @@ class Kinds(Registry):
 
     A row is a dataclass of settings and a class; "module:Class" is imported on first use.
 
-    Example:
+    Examples:
         >>> ENCODERS.config_type("static")().hidden_dim
         512
     """

@@ -227,7 +227,7 @@ def _opened(folder: Path) -> tuple[Any, Mapping[str, Any]]:
     if (folder / RUNTIME_SETTINGS).is_file():
         model = open_folder(folder)
         if isinstance(model, RuntimeModel):
-            model.open()  # a damaged file is told now
+            model.open()  # reports a damaged file now
         return model, {}
     if is_model_folder(folder):
         model_class = resolve_name("xling_tf.model:Model")  # here, because it imports TensorFlow

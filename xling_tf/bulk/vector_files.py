@@ -329,7 +329,7 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
         if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
             raise UserError(
-                f"{folder} is for {values}; give another `output`, or remove the folder"
+                f"{folder} is for {values}; choose another `output`, or remove the folder"
             )
     return description
 

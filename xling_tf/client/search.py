@@ -138,6 +138,13 @@ def paraphrase_mining(
     Returns:
         Pairs, best first, with `first < second`; none with a zero vector, which stands for a blank
         text.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> vectors = {"Hola": [1.0, 0.0], "No": [0.0, 1.0], "Hello": [2.0, 0.0]}
+        >>> model = SimpleNamespace(encode=lambda texts, **_: [vectors[text] for text in texts])
+        >>> paraphrase_mining(model, ["Hola", "No", "Hello"], max_pairs=1)
+        [ScoredPair(score=1.0, first=0, second=2)]
     """
     _require_cosines(score_function)
     require_positive(top_k, "top_k")

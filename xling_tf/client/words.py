@@ -78,7 +78,7 @@ def readable(text: str, max_bytes: int) -> str:
     """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete
     characters.
 
-    Example:
+    Examples:
         >>> readable("señor", 3)
         'se '
     """
@@ -111,7 +111,7 @@ def fingerprint(text: bytes) -> int:
     """Computes FarmHash's Fingerprint64 of at most 16 bytes, as `tf.strings.to_hash_bucket_fast`
     does.
 
-    Example:
+    Examples:
         >>> fingerprint(b"hola") % 10  # tf.strings.to_hash_bucket_fast("hola", 10)
         7
     """

@@ -281,6 +281,12 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
     Raises:
         UserError: The model or the pairs cannot be used.
+
+    Examples:
+        >>> pairs = [("Where is it?", "¿Dónde está?"), ...]
+        >>> calibrate("exported/e5", pairs, output="exported/e5-calibrated")  # doctest: +SKIP
+        >>> model = xling_tf.load("exported/e5-calibrated")  # doctest: +SKIP
+        >>> model.probability("Where is it?", "¿Cuándo es?")  # doctest: +SKIP
     """
     export(model, "savedmodel", output, same_meaning=pairs)
 
@@ -305,8 +311,8 @@ def reject(source: Source, form: str, expected: str) -> NoReturn:
     tokenizer = source.model.config()["tokenizer"]["kind"]
     others = "savedmodel, keras, onnx and sentence-transformers"
     raise UserError(
-        f"the format {form} expects {expected}, but {source.folder} has the encoder {kind} and "
-        f"the tokenizer {tokenizer}; it can be exported to {others}"
+        f"the format {form} needs {expected}, but {source.folder} has the encoder {kind} and "
+        f"the tokenizer {tokenizer}; choose one of {others}"
     )
 
 
@@ -346,7 +352,7 @@ def compare_unknown_words(
     export's tokenizer, of the `tokenizers` library; `unknown` is its id of other words.
     """
     texts = sample_texts(source.data, source.model.info.languages)
-    # A prompt may have unknown words, too.
+    # A prompt may also have unknown words.
     encodings = tokenizer.encode_batch([source.prompt + text for text in (*texts, *PROBES)])
     ids = [np.array(encoding.ids) for encoding in encodings]
     known = [

@@ -24,7 +24,7 @@ class KerasEncoder(keras.layers.Layer):
 
     Args:
         path: The exported model, in any form that `xling_tf.load` takes. A `.keras` file holds the
-            weights, but loading it needs the exported model too.
+            weights, but loading it also needs the exported model.
         trainable: True to train the encoder with the Keras model.
         **kwargs: Arguments of every Keras layer.
 

@@ -90,7 +90,7 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
 
-    Example:
+    Examples:
         >>> find_model("exported/en-es")  # doctest: +SKIP
         PosixPath('exported/en-es')
     """
@@ -112,7 +112,7 @@ def model_name(name: str | os.PathLike[str]) -> str:
     """Returns the last part of a model's name, without a revision, a version or the ending of a
     file.
 
-    Example:
+    Examples:
         >>> names = ["hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl"]
         >>> [model_name(name) for name in names]
         ['en-es', 'en-es', 'e5']

@@ -110,7 +110,7 @@ def begin_run(ctx: RunContext, model: Model, tasks: Sequence[Task]) -> None:
     learned = trained_on(config, tasks, ctx.store)
     if config.initial.model:
         check_scores(lambda texts: model(texts).numpy(), ctx.store.corpora)
-        # The texts of the starting model were trained on, too.
+        # The model has also seen the texts of its starting model.
         learned = learned.joined(TrainedOn.read(find_model(config.initial.model)) or learned)
     folder.write(TRAINED_ON, learned.to_bytes())
     folder.begin(config, ctx.store.contents(), ctx.resolved)

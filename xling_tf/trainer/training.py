@@ -161,8 +161,8 @@ def _languages(
     first, *others = pair.split("-")
     if len(others) != 1:
         raise UserError(
-            f"`pair` must be two languages, such as en-es, got {pair!r}; `source` and `target` "
-            "name more, and `preset` what to train"
+            f"`pair` must be two languages, such as en-es, got {pair!r}; for more languages, give "
+            "`source` and `target`; for a recipe, give `preset`"
         )
     return first, tuple(others)
 
