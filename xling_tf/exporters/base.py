@@ -146,7 +146,8 @@ def export(
             "keras" or "wheel".
         output: A new folder, or that of an earlier export to this format. A wheel and its card
             join what is in the folder.
-        data: Folder of corpora that measure what unknown words cost; None for the built-in sample.
+        data: Folder of corpora, to measure the effect of unknown words; None for the built-in
+            sample.
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
         same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
         name: Name of the package of "wheel"; default the model's.
@@ -274,9 +275,9 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes.
-        pairs: Pairs of texts with scores or labels, where the highest mean the same; or
-            translations, where each text and its nearest wrong translation make a pair that does
-            not. See `fine_tune` for their form.
+        pairs: Pairs of texts with scores or labels, the highest of which stand for the same
+            meaning; or translations, whose nearest wrong candidates serve as pairs of different
+            meaning. See `fine_tune` for their form.
         output: Folder of the exported model, which may not be `model` itself.
 
     Raises:

@@ -17,7 +17,7 @@ _Shape = tuple[int | None, ...]
 class KerasEncoder(keras.layers.Layer):
     """Maps texts `[batch]` or `[batch, 1]` to vectors `[batch, dim]` inside a Keras model.
 
-    The vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` gives
+    The vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` become
     `[batch, 3, dim]`. The layer is trained with the Keras model, saved with it as `.keras`, and
     exported by `model.export`. As with every Keras layer for text, `fit` and `predict` take
     tensors, `[batch]` NumPy arrays of dtype object and `tf.data`, but no lists.
