@@ -1,5 +1,5 @@
 # Set-up, training and checks by one word each; `make help` lists them. Every recipe is a plain
-# pip or python line that can be typed without make.
+# line that can be typed without make.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -82,6 +82,14 @@ lint: $(DEV) ## Checks style, formatting, imports and types
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+.PHONY: evaluator
+evaluator: ## Writes a new evaluator from the template, with toy data and tests: NAME=word_order
+	@[[ "$(NAME)" =~ ^[a-z][a-z0-9_]*$$ && ! -e xling_tf/evaluators/$(NAME).py ]] || { \
+		echo 'error: NAME=... must be the name of a new module, such as word_order' >&2; exit 1; }
+	sed 's/"triplets/"$(NAME)/' tests/evaluator_template.py > xling_tf/evaluators/$(NAME).py
+	sed -i 's/^_ROWS = {/&\n    "$(NAME)": "$(NAME):SUITE",/' xling_tf/evaluators/running.py
+	sed -i '/"triplets/{p; s/"triplets/"$(NAME)/}' tests/evaluation_data.py tests/test_evaluator_contracts.py
 
 .PHONY: docs
 docs: $(DEV) ## Writes the docs as a site into build/site

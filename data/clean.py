@@ -1,9 +1,8 @@
-"""Keeps the pairs of a noisy bitext that are translations, by rules and by the margin of a model's
-cosines.
+"""Keeps the pairs of a noisy bitext that are translations.
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 
-Pairs stay in order.
+Rules and the margin of the model's cosines decide. Pairs stay in order.
 """
 
 import sys
@@ -19,16 +18,16 @@ from absl import flags
 from xling_tf.program import progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string(
-    "model", None, "The exported model, as xling_tf.load takes it.", required=True
+    "model", None, "The exported model, in any form that xling_tf.load opens.", required=True
 )
 _INPUT = flags.DEFINE_string(
     "input", None, "Table of sources and targets, such as TSV.", required=True
 )
-_OUTPUT = flags.DEFINE_string("output", None, "File of the pairs that are kept.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "File for the pairs that are kept.", required=True)
 _OPTIONS = (
     flags.DEFINE_string("source", "en", "Source language."),
     flags.DEFINE_string("target", "es", "Target language."),
-    flags.DEFINE_float("threshold", 1.0, "Smallest margin of a pair."),
+    flags.DEFINE_float("threshold", 1.0, "Minimum margin of a pair."),
 )
 
 

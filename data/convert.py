@@ -1,11 +1,10 @@
 """Converts published evaluation data to the tables that the evaluators read.
 
-    python data/convert.py --list
-    python data/convert.py --format quora --input downloads/quora --output data/eval
-    python evaluation/main.py --model exported/en-es --data data/eval
+    xling-tf convert --list
+    xling-tf convert --format quora --input downloads/quora --output data/eval
+    xling-tf evaluate --model exported/en-es --data data/eval
 
-A table is UTF-8, with tabs between the fields of a line, below a line with the names of the
-columns.
+Tables are UTF-8 files with tabs between the columns. The first line names the columns.
 """
 
 import ast
@@ -403,7 +402,7 @@ def main() -> None:
 if __name__ == "__main__":
     # Not at the top: tests import this file together with other programs that have flags of the
     # same names.
-    flags.DEFINE_bool("list", False, "List the formats and their files.")
+    flags.DEFINE_bool("list", False, "Lists the formats and their files, and exits.")
     flags.DEFINE_string("format", None, "The format of --input.")
     flags.DEFINE_string("input", None, "The published file, or a folder of the files.")
     flags.DEFINE_string("output", "data/eval", "The evaluation folder.")

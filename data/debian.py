@@ -332,7 +332,7 @@ def fetch(patterns: Sequence[str], raw_dir: Path) -> tuple[dict[str, list[Path]]
 def newest(pattern: str, names: Iterable[str]) -> list[str]:
     """Returns the package names that match a pattern, only those of the newest `version` group.
 
-    Example:
+    Examples:
         >>> newest(r"game-(?P<version>[0-9.]+)-data", ["game-1.9-data", "game-1.16-data"])
         ['game-1.16-data']
     """

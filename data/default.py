@@ -1,10 +1,9 @@
-"""Prepares the default corpora: translated text from Debian packages, and SNLI if it can be
-downloaded.
+"""Prepares the default corpora: translated text from Debian packages, and SNLI.
 
-    python data/default.py --target es          # data/prepared/en-es, in the layout of any --data
-    folder
+    xling-tf prepare --target es          # writes data/prepared/en-es, a folder for --data
 
-`training/main.py` without --data runs it. A killed preparation continues with the same command.
+`xling-tf train` runs it if there is no --data. If it is killed, the same command continues. SNLI is
+left out if it cannot be downloaded.
 """
 
 import http.client
@@ -89,10 +88,6 @@ def fetch_snli(folder: Path) -> None:
 
 if __name__ == "__main__":
     define_languages()
-    flags.DEFINE_string(
-        "raw", "data/raw", "Folder for the text of the packages, with a folder for each."
-    )
-    flags.DEFINE_string(
-        "output", "data/prepared", "Folder for the corpora, with a folder for each pair."
-    )
+    flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, one folder each.")
+    flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, one folder per pair.")
     run(main, "the same command continues", extra="data")

@@ -1,10 +1,10 @@
-"""Mines hard negatives: for each translation, the most similar wrong ones.
+r"""Mines hard negatives: for each translation, the most similar wrong ones.
 
-    python data/hard_negatives.py --model exported/translation-ranking-en-es --data DIR
-    --relative_margin 0.05 python training/main.py --data DIR --set
-    tasks.translation_ranking.hard_negatives=5
+    xling-tf hard-negatives --model exported/translation-ranking-en-es --data DIR \
+        --relative_margin 0.05
+    xling-tf train --data DIR --set tasks.translation_ranking.hard_negatives=5
 
-The same command keeps the files that it has mined before.
+If it is interrupted, the same command continues with the files that are missing.
 """
 
 import hashlib
@@ -121,11 +121,11 @@ if __name__ == "__main__":
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     define_languages()
     flags.DEFINE_integer(
-        "top", NUM_NEGATIVES, "Maximum number of negatives of a pair.", lower_bound=1
+        "top", NUM_NEGATIVES, "Maximum number of negatives per pair.", lower_bound=1
     )
     flags.DEFINE_float(
         "relative_margin",
         None,
-        "Drop candidates that score within this share of the right one's score.",
+        "Drops candidates whose score is within this share of the right one's.",
     )
     run(main, "the same command keeps the corpora that are done", extra="tensorflow")

@@ -1,12 +1,13 @@
-"""Mines translations out of two large collections of sentences that `xling-tf encode` has encoded.
+r"""Mines translations out of two collections of sentences encoded by `xling-tf encode`.
 
-    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en
-    --precision int8 xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output
-    vectors.es --precision int8 xling-tf mine --source_vectors vectors.en --target_vectors
-    vectors.es --output mined.en-es.tsv
+    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en \
+        --precision int8
+    xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es \
+        --precision int8
+    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv
 
-The same command continues after a kill. The search's results stay in `mined.en-es.tsv.neighbours`,
-so that another --threshold takes little time; remove this folder afterwards.
+If it is killed, the same command continues. The results of the search stay in the folder
+`mined.en-es.tsv.neighbours`, so that another --threshold takes little time. Remove it afterwards.
 """
 
 import sys
@@ -29,9 +30,9 @@ _TARGET = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write: lines of score, source and target.", required=True
 )
-_THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Smallest margin of a pair.")
+_THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Minimum margin of a pair.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Says how much there is to search, and exits.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
 
 
 def main() -> None:

@@ -100,7 +100,7 @@ def plain_text(message: str) -> str | None:
     """Removes the context prefix, tags, entities and accelerators; None for placeholders or unknown
     markup.
 
-    Example:
+    Examples:
         >>> plain_text("female^The <b>_witch</b> &amp; her cat")
         'The witch & her cat'
         >>> plain_text("%s has been slain") is None

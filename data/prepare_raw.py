@@ -1,8 +1,8 @@
-"""Prepares raw text for training, by Apache Beam.
+r"""Prepares dumps of Reddit or Wikipedia for training, with Apache Beam.
 
-    python data/prepare_raw.py reddit --input 'RC_2016-*.zst' --language en --output my_corpora
-    python data/prepare_raw.py wikipedia --input 'enwiki-*.xml*.bz2' --language en --output
-    my_corpora
+    xling-tf prepare-raw reddit --input 'RC_2016-*.zst' --language en --output my_corpora
+    xling-tf prepare-raw wikipedia --input 'enwiki-*.xml*.bz2' --language en \
+        --output my_corpora
 
 Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --direct_num_workers=8
 --direct_running_mode=multi_processing.
@@ -86,8 +86,8 @@ def beam_options(rest: Sequence[str]) -> "PipelineOptions":
 
 
 if __name__ == "__main__":
-    flags.DEFINE_multi_string("input", None, "Files, or patterns. Repeatable.", required=True)
+    flags.DEFINE_multi_string("input", None, "Files or patterns. Repeatable.", required=True)
     flags.DEFINE_string("language", None, "Language of the text, such as en.", required=True)
     flags.DEFINE_string("output", None, "Data folder for the corpus.", required=True)
-    flags.DEFINE_integer("num_shards", 10, "Files of the corpus.", lower_bound=1)
+    flags.DEFINE_integer("num_shards", 10, "Number of files of the corpus.", lower_bound=1)
     run(main, "the same command starts again", extra="beam", takes_files=True, known_only=True)

@@ -1,11 +1,11 @@
 """Translates inference pairs and questions, so that tasks in other languages can learn from them.
 
-    python data/translate.py --data DIR --target de,fr,es --translator python:my_module:translate
+    xling-tf translate --data DIR --target de,fr,es --translator python:my_module:translate
 
-calls your function `translate(texts, source, target)`, which returns a translation of each text.
+calls your function `translate(texts, source, target)`, which returns one translation per text.
 
 Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. The same
-command continues after an interruption. Files that exist are kept.
+command continues after an interruption. Existing files are kept.
 """
 
 import json
@@ -174,6 +174,6 @@ if __name__ == "__main__":
         "translator", None, "The function, as python:module:function.", required=True
     )
     flags.DEFINE_string("source", "en", "Source language.")
-    flags.DEFINE_list("target", None, "Target language, or several: de,fr,es.", required=True)
-    flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default all. Repeatable.")
+    flags.DEFINE_list("target", None, "Target languages, such as de,fr,es.", required=True)
+    flags.DEFINE_multi_string("corpus", [], "A corpus to translate; default: all. Repeatable.")
     run(main, "the same command continues")

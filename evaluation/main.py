@@ -1,8 +1,8 @@
-"""Evaluates a sentence encoder by the papers' protocols.
+r"""Evaluates a sentence encoder by the papers' protocols.
 
-    python evaluation/main.py --model exported/en-es --data DIR
-    python evaluation/main.py --model rest:http://127.0.0.1:8501/v1/models/en-es --data DIR --suite
-    sts,bitext
+    xling-tf evaluate --model exported/en-es --data DIR
+    xling-tf evaluate --model rest:http://127.0.0.1:8501/v1/models/en-es \
+        --data DIR --suite sts,bitext
 
 The same command continues an evaluation that was stopped or killed.
 """
@@ -24,21 +24,23 @@ _MODEL = flags.DEFINE_string(
     "model", None, "The model: exported/en-es, rest:URL or python:module:function."
 )
 _DATA = flags.DEFINE_string(
-    "data", None, "Folder of evaluation data or corpora; sample for the built-in."
+    "data", None, "Folder of evaluation data or corpora; sample is the built-in one."
 )
 _SUITE = flags.DEFINE_list(
-    "suite", [], "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default all in the folder."
+    "suite",
+    [],
+    "Suites (sts) or data sets (sts/stsb.en.dev, bitext/*); default: all of the folder.",
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Results file; default runs/evaluation/<name>.json.")
-_CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder in which vectors are stored.")
+_OUTPUT = flags.DEFINE_string("output", None, "Results file; default: runs/evaluation/<name>.json.")
+_CACHE = flags.DEFINE_string("cache", "runs/embeddings", "Folder that keeps the vectors.")
 _HIDDEN = flags.DEFINE_integer(
     "hidden",
     NETWORK["hidden"],
-    "Hidden units of the network of the suite senteval; 128 in Yu et al. 2018, Table 1.",
+    "Hidden units of the network in the suite senteval; 128 in Yu et al. 2018, Table 1.",
     lower_bound=1,
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed.")
-_LIST = flags.DEFINE_bool("list", False, "Lists the suites and exits.")
+_LIST = flags.DEFINE_bool("list", False, "Lists the suites, and exits.")
 define_import()
 
 
@@ -69,12 +71,11 @@ def main() -> None:
     print(format_table(headlines(results, accounts)))
     if not any("trained_on" in account for account in accounts.values()):
         print(
-            "\nThe training data of the model, and so their overlap with these data sets, are "
-            "unknown."
+            "\nIt is not known what the model was trained on, so it may have seen these data sets."
         )
     output = _OUTPUT.value or results_file(results["system"]["name"])
-    print(f"\n{output} has all scores; compare them with those of papers and other models by\n")
-    print(f"    python evaluation/report.py {output} --output report.html")
+    print(f"\nAll scores are in {output}. To compare them with those of papers and other models:\n")
+    print(f"    xling-tf report {output} --output report.html")
 
 
 if __name__ == "__main__":

@@ -306,10 +306,15 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
         )
     fields = ("minutes", "steps", "seed", "machine", "command")
     rows = [
-        Row([f"`{name}`", *(str(system.get(field, "")) for field in fields)])
+        Row([f"`{name}`", *(_as_typed(str(system.get(field, ""))) for field in fields)])
         for name, system in systems.items()
     ]
     return [*sections, Section("Our systems", "", [Table("", ["", *fields], rows)])]
+
+
+def _as_typed(command: str) -> str:
+    """Names a recorded program by its command; other texts stay as they are."""
+    return command.replace("training/main.py", "xling-tf train", 1)
 
 
 def _main_row(
@@ -321,7 +326,7 @@ def _main_row(
     place = part.paper_table.headings()[0].index(main["column"])
     row, column = main["row"], part.paper_table.columns[place]
     ours = part.measured[row, main["ours"]][place]
-    command = systems[main["ours"]].get("command", "")
+    command = _as_typed(systems[main["ours"]].get("command", ""))
     texts = (_text(column, Measured(part.figures[row, place])), _text(column, ours), f"`{command}`")
     return Row(
         [f"{paper['name']}, {main['what']}: {row} and `{main['ours']}`"], [*map(Cell, texts)]

@@ -1,13 +1,12 @@
 r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
 
-    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json
-    python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
-    python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   #
-    trainings python evaluation/report.py --papers evaluation/results/papers.json
-    runs/evaluation/en-es.json \
+    xling-tf report runs/evaluation/en-es.json runs/evaluation/theirs.json
+    xling-tf report runs/evaluation/en-es.json --markdown report.md
+    xling-tf report runs/en-es/results.json runs/no-snli/results.json --markdown -
+    xling-tf report --papers evaluation/results/papers.json runs/evaluation/en-es.json \
         --output docs/research/papers.md
 
-Files are results of evaluation/main.py or of trainings (`results.json`).
+Files are results of `xling-tf evaluate` or of trainings (`results.json`).
 """
 
 import json
@@ -48,21 +47,20 @@ from xling_tf.program import run
 
 ABOUT_PAPERS = """# The papers, table by table
 
-Scores of our systems (**bold**) beside the papers' figures, made by `evaluation/report.py --papers`
+Our scores (**bold**) beside the figures of the papers. `xling-tf report --papers` writes this page
 from [our scores](../../evaluation/results/papers.json) and
-[the papers'](../../evaluation/papers.json).
-[Commands and machines](#our-systems) are at the end. A row or column without a figure of ours is
-named below its table, with the reason. "The data folder" is [the
-collection](../results.md#how-to-read-the-numbers).
+[the papers' figures](../../evaluation/papers.json). The [end of the page](#our-systems) lists our
+commands and machines. Below each table, a note says why a row or column has no score of ours. "The
+data folder" is [the collection](../results.md#how-to-read-the-numbers).
 
 """
-_OF_SEED = "-seed-"  # training/main.py --seed 2 trains en-es-seed-2
+_OF_SEED = "-seed-"  # xling-tf train --seed 2 trains en-es-seed-2
 _LACKING = "that not all models have"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """A results file of evaluation/main.py.
+    """A results file of xling-tf evaluate.
 
     Attributes:
         accounts: Protocol and checksums by suite and data set; only if these are equal, scores
@@ -163,7 +161,7 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
         raise UserError("expected results files, as runs/evaluation/en-es.json, got none")
     results: dict[str, Results] = {}
     for path in paths:
-        expected = f"{path} must be a results file of evaluation/main.py or of a training"
+        expected = f"{path} must be a results file of xling-tf evaluate or of a training"
         with as_user_error(f"{expected}, but is not ({{error}}); give another", *OTHER_CONTENT):
             content = read_json(path)
             if not any(content["scores"].values()):
@@ -440,12 +438,12 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 
 if __name__ == "__main__":
     flags.DEFINE_string(
-        "output", None, "The page; default report.html, unless --markdown is given."
+        "output", None, "HTML page to write; default: report.html, unless --markdown is given."
     )
-    flags.DEFINE_string("markdown", None, "Tables in Markdown; - prints them.")
+    flags.DEFINE_string("markdown", None, "Markdown file to write; - prints it.")
     flags.DEFINE_string(
         "papers",
         None,
-        "Scores of our systems, to add to and to compare with the papers'; default papers.md.",
+        "File of our systems' scores, to which results are added; --output is then papers.md.",
     )
     run(main, "the same command makes the report again", extra="evaluation", takes_files=True)

@@ -1,10 +1,10 @@
-"""Encodes files of texts, of any size, into files of vectors.
+r"""Encodes files of texts, of any size, into files of vectors.
 
-    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --text_column sentence
-    --output vectors
+    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' \
+        --text_column sentence --output vectors
 
-reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors
-with the other columns beside them. The same command continues after a kill.
+reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards with the
+vectors and the other columns. If it is killed, the same command continues.
 """
 
 import sys
@@ -21,27 +21,27 @@ from xling_tf.client.quantization import Precision
 from xling_tf.program import progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string(
-    "model", None, "The exported model, as xling_tf.load takes it.", required=True
+    "model", None, "The exported model, in any form that xling_tf.load opens.", required=True
 )
 _INPUT = flags.DEFINE_multi_string(
     "input",
     None,
-    "Files, perhaps with wildcards, local or remote (s3://...). Repeatable.",
+    "Files, local or remote (s3://...), also with wildcards. Repeatable.",
     required=True,
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Folder to write the shards to.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Folder of the shards.", required=True)
 _OPTIONS = (
-    flags.DEFINE_string("text_column", "text", "Name of the column of texts."),
-    flags.DEFINE_list("columns", None, "Names of the columns to carry along; default all."),
+    flags.DEFINE_string("text_column", "text", "Name of the text column."),
+    flags.DEFINE_list("columns", None, "Names of the columns to keep; default: all."),
     flags.DEFINE_bool(
         "header",
         True,
-        "Whether TSV and CSV begin with the names of their columns; if not: f0, f1, ...",
+        "Whether TSV and CSV files begin with column names; if not, these are f0, f1, ...",
     ),
     flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
     flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),
     flags.DEFINE_string("prompt_name", None, "Name of one of the model's prompts, such as query."),
-    flags.DEFINE_bool("skip_damaged", False, "Count damaged rows and files, and leave them out."),
+    flags.DEFINE_bool("skip_damaged", False, "Leaves out damaged rows and files, and counts them."),
 )
 _ROWS_PER_SHARD = flags.DEFINE_integer(
     "rows_per_shard", 1 << 17, "Rows of each shard.", lower_bound=1

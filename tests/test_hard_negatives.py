@@ -205,7 +205,7 @@ def test_pairs_get_their_negatives_where_they_are_asked_for(tmp_path, caplog):
     pairs = [other, MINED[0], other, *MINED[1:], other]
     write_corpus(tmp_path, [(pair.target, pair.source) for pair in pairs], "x.es-en")
     with pytest.raises(
-        UserError, match=rf"needs files .*data/hard_negatives.py .* --data {tmp_path}"
+        UserError, match=rf"needs files .*xling-tf hard-negatives .* --data {tmp_path}"
     ):
         load(with_mined=True)
     write_files(tmp_path, {"hard_negatives/x.en-es.tsv.gz": "".join(LINES)})

@@ -275,7 +275,7 @@ def test_other_files_and_folders_are_described_in_the_error(tmp_path, monkeypatc
         (["notes.txt"], "notes.txt", "is neither"),
         (["run/checkpoints/1/state.json"], "run", "run folder"),
         (["lite/runtime.json"], "lite", "ONNX Runtime"),
-        (["torch/modules.json"], "torch", "import_model.py"),
+        (["torch/modules.json"], "torch", "xling-tf import"),
         (["old/tfhub_module.pb"], "old", "TensorFlow 1"),
         (["a/x/saved_model.pb", "a/y/saved_model.pb"], "a", "a/x"),
         (["other/readme"], "other", "readme"),

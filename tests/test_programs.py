@@ -133,6 +133,7 @@ with contextlib.suppress(SystemExit):
     runpy.run_path(sys.argv[0], run_name="__main__")
 print(json.dumps({{name: absl.flags.FLAGS[name].default for name in absl.flags.FLAGS}}))"""
     run = run_python(tmp_path, "-c", code)
+    assert run.output.startswith("usage: xling-tf ")
     flags = json.loads(run.output.splitlines()[-1])
     names = {
         "top": "num_negatives",

@@ -322,9 +322,7 @@ def test_bpe_that_sentencepiece_does_not_have_is_refused(tmp_path, gemma, learne
     cases = {
         "byte-level BPE, as of RoBERTa": {"pre_tokenizer": bytes_first},
         "SentencePiece makes '.*' of other pairs": learned,
-        "the longest pieces of several spaces": {
-            "model": {**gemma["model"], "merges": merges[::-1]}
-        },
+        "which joins the longest pieces": {"model": {**gemma["model"], "merges": merges[::-1]}},
         "must be those of .* or a Gemma, got": {"normalizer": {"type": "Lowercase"}},
     }
     for message, changes in cases.items():
@@ -444,7 +442,7 @@ def of_class(folder: Path, reference: Tokenizer, name: str, family: str = "bert"
 def test_the_class_of_a_bert_puts_marks_where_tokenizer_json_has_none(tmp_path, name):
     of_class(tmp_path, wordpiece("none", "lower"), name)
     if name == "AlbertTokenizer":
-        with pytest.raises(UserError, match="what AlbertTokenizer puts around a sentence"):
+        with pytest.raises(UserError, match="marks of AlbertTokenizer around a sentence"):
             read(tmp_path)
         return
     marks = ([2], [3]) if name == "BertTokenizer" else ([], [])

@@ -1,8 +1,8 @@
 """Trains a cross-lingual sentence encoder, exports and scores it.
 
-    python training/main.py --pair en-es
-    python training/main.py --pair en-es --data my_corpora --minutes 60
-    python training/main.py --preset static --source en --target es,fr,de,zh
+    xling-tf train --pair en-es
+    xling-tf train --pair en-es --data my_corpora --minutes 60
+    xling-tf train --preset static --source en --target es,fr,de,zh
 
 The same command continues a training that was stopped or killed.
 """
@@ -28,43 +28,49 @@ from xling_tf.settings import to_dict
 if TYPE_CHECKING:
     from xling_tf.trainer.context import Run
 
-_PRESET = flags.DEFINE_string("preset", "multi-task", "What to train; --list names the presets.")
-_PAIR = flags.DEFINE_string("pair", None, "Languages, such as en-es; or --source and --target.")
-_SOURCE = flags.DEFINE_string("source", None, "Source language; default the preset's, en.")
+_PRESET = flags.DEFINE_string("preset", "multi-task", "Name of the recipe; --list shows all.")
+_PAIR = flags.DEFINE_string(
+    "pair", None, "Languages, such as en-es; short for --source en --target es."
+)
+_SOURCE = flags.DEFINE_string(
+    "source", None, "Source language; default: the preset's, which is en."
+)
 _TARGET = flags.DEFINE_list(
-    "target", None, "Target language, or several: es,fr; or all, those of the data."
+    "target", None, "Target languages, such as es,fr, or all for those of the data."
 )
-_DATA = flags.DEFINE_string(
-    "data", None, "Folder of corpora; without it, the preset's default corpora."
-)
+_DATA = flags.DEFINE_string("data", None, "Folder of corpora; default: the default corpora.")
 _SET = flags.DEFINE_multi_string("set", [], "Changes a setting: dotted.name=value. Repeatable.")
 _MINUTES = flags.DEFINE_float(
-    "minutes", None, "Most minutes of training; 0 for no limit.", lower_bound=0
+    "minutes", None, "Maximum minutes of training; 0 for no limit.", lower_bound=0
 )
 _STEPS = flags.DEFINE_integer(
-    "steps", None, "Most steps of training; 0 for no limit.", lower_bound=0
+    "steps", None, "Maximum steps of training; 0 for no limit.", lower_bound=0
 )
 _SEED = flags.DEFINE_integer(
-    "seed", None, "Random seed; the run's name ends in that of another than 1.", lower_bound=0
+    "seed", None, "Random seed; if it is not 1, the run's name ends in it.", lower_bound=0
 )
 _RUN_DIR = flags.DEFINE_string(
-    "run_dir", None, "Folder of checkpoints and logs; default runs/<name>, as runs/en-es."
+    "run_dir", None, "Folder of checkpoints and logs; default: runs/<name>, such as runs/en-es."
 )
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "Folder of the exported model; default exported/<name>, as exported/en-es."
+    "output",
+    None,
+    "Folder of the exported model; default: exported/<name>, such as exported/en-es.",
 )
-_INIT = flags.DEFINE_string("init", None, "Model folder, run or exported model to start from.")
+_INIT = flags.DEFINE_string("init", None, "Run, exported model or model folder to start from.")
 _TEACHER = flags.DEFINE_string(
-    "teacher", None, "Model to learn from, as evaluation/main.py --model names it."
+    "teacher", None, "Model to learn from; any --model of xling-tf evaluate."
 )
-_CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
+_CACHE = flags.DEFINE_string(
+    "cache", None, "Folder of the teacher's vectors, which runs can share."
+)
 _SHOW = flags.DEFINE_string(
-    "show", None, "Prints all settings of the preset of this name and exits."
+    "show", None, "Prints all settings of the preset with this name, and exits."
 )
 _DRY_RUN = flags.DEFINE_bool(
-    "dry_run", False, "Says what would be trained, and for how long, and exits."
+    "dry_run", False, "Prints what would be trained, and for how long, and exits."
 )
-_LIST = flags.DEFINE_bool("list", False, "Lists the presets and exits.")
+_LIST = flags.DEFINE_bool("list", False, "Lists the presets, and exits.")
 define_import()
 
 # Parameters of mallopt(3) that make malloc keep freed memory: a single arena (M_ARENA_MAX), as
@@ -155,12 +161,12 @@ def _run(run: "Run") -> bool:
     if results:
         print(_table(results["scores"]))
         print(
-            f"\n{run.run_dir}/results.json has all scores, {run.output}/{CURVES} the losses; for "
-            "more:\n"
+            f"\nAll scores are in {run.run_dir}/results.json, the losses in {run.output}/{CURVES}. "
+            "To see more:\n"
         )
         print(f"    xling-tf report {run.run_dir}/results.json\n")
         print(f"    tensorboard --logdir {run.run_dir}/tensorboard")
-        print(f"\n{run.output} holds the model. {ways_to_try(run.output)}", end="")
+        print(f"\nThe model is in {run.output}. {ways_to_try(run.output)}", end="")
     return results is not None
 
 

@@ -10,7 +10,7 @@ def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yields the settings in the result of `to_dict` as "dotted.name=value", which
     `apply_overrides` reads.
 
-    Example:
+    Examples:
         >>> from xling_tf.config import ExperimentConfig
         >>> from xling_tf.settings import to_dict
         >>> lines = setting_lines(to_dict(ExperimentConfig()))

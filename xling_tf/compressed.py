@@ -58,7 +58,7 @@ def compression_of(name: Path | str, head: bytes) -> str | None:
     Raises:
         UserError: The file is an archive, or compressed in an unsupported format.
 
-    Example:
+    Examples:
         >>> compression_of("table.tsv", b"hello"), compression_of("table.tsv.XZ", b"")
         (None, '.xz')
     """

@@ -123,7 +123,7 @@ class Kinds(Registry):
 
     A row is a dataclass of settings and a class; "module:Class" is imported on first use.
 
-    Example:
+    Examples:
         >>> ENCODERS.config_type("static")().hidden_dim
         512
     """
@@ -430,7 +430,7 @@ class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
 class DistillationConfig(TaskConfig, name="tasks.distillation"):
     """Learning a teacher's vectors, or its similarities, for a sentence and its translation."""
 
-    teacher: str = ""  # as in evaluation/main.py --model: a folder, rest: or python:module:function
+    teacher: str = ""  # as in xling-tf evaluate --model: a folder, rest: or python:module:function
     # If above 0, learn the teacher's similarities instead of its vectors, whose width may then
     # differ; multiplies the cosines.
     score_scale: NotNegative = 0.0

@@ -20,6 +20,13 @@ class UserError(ValueError):
 
     Programs print the message without a traceback and exit with status 2. Where it names an
     argument in backticks and they have a flag of this name, they print the flag.
+
+    Examples:
+        >>> import xling_tf
+        >>> xling_tf.semantic_search([[1.0]], [[1.0]], top_k=0)
+        Traceback (most recent call last):
+        ...
+        xling_tf.errors.UserError: top_k must be an integer of at least 1, got 0
     """
 
 

@@ -257,7 +257,7 @@ def _remove_leftovers(path: Path, now: float) -> None:
         rf"\.{re.escape(path.name)}\.(?:\w{{8}}-\w{{8}}-\d+|\d+|[0-9a-f]{{16}})\.tmp"
     )
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        with suppress(OSError):  # another process may be removing it, too, or own it
+        with suppress(OSError):  # another process may own it, or be removing it
             age = now - leftover.stat().st_mtime
             if (
                 names.fullmatch(leftover.name)

@@ -28,7 +28,7 @@ def in_batch_softmax(
         `[batch]` losses, and `[batch]` float32 hits, 1 where every wrong candidate has a lower
         score.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> losses, _ = in_batch_softmax(np.eye(2), np.array([0, 1]), np.zeros((2, 2), bool))
         >>> print(losses.numpy().round(4))  # log(e + 1) - 1
@@ -55,7 +55,7 @@ def correlation_distance(similarities: Tensor, scores: Tensor) -> Tensor:
     Returns:
         The distance, between 0 and 2; 1 if all similarities or all scores are equal.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> similarities = np.array([0.0, 0.5, 1.0], "float32")
         >>> print(correlation_distance(similarities, np.array([1, 3, 2])).numpy())
@@ -77,7 +77,7 @@ def cosine_distance(vectors: Tensor, others: Tensor) -> Tensor:
     Returns:
         `[batch]` distances between 0 and 2; 1 where a row is zero.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> a, b = np.array([[3.0, 4.0]]), np.array([[10.0, 0.0]])
         >>> print(cosine_distance(a, b).numpy().round(4))  # 1 - 3 / 5
@@ -114,7 +114,7 @@ def score_divergence(
     Returns:
         `[batch]` divergences, 0 where all similarities agree.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> a, b = np.eye(3, dtype="float32"), np.array([[1, 0], [1, 0], [0, 1]], "float32")
         >>> print(score_divergence(a, a, b, b, np.arange(3), scale=1.0).numpy().round(4))

@@ -50,7 +50,7 @@ _NARROW_QUESTIONS = ("medquad", "policyqa", "paraqa", "squadshifts_amazon")
 # For models that already encode manuals and menus well before the training.
 _EVERYDAY_WEIGHTS = {**CORPUS_WEIGHTS, "tatoeba": 10.0, **dict.fromkeys(_NARROW_QUESTIONS, 0.1)}
 
-# Outputs of export/import_model.py
+# Outputs of xling-tf import
 PUBLISHED, E5 = "exported/use-multilingual", "exported/multilingual-e5-small"
 
 # The pairs of the paper (2019, sec. 3), each with English.

@@ -74,7 +74,7 @@ def define_languages() -> None:
     """Defines `--source` and `--target` of programs that read corpora."""
     program = sys.argv[0]  # whose help lists them
     flags.DEFINE_string("source", "en", "Source language.", module_name=program)
-    flags.DEFINE_list("target", ["es"], "Target language, or several: es,fr.", module_name=program)
+    flags.DEFINE_list("target", ["es"], "Target languages, such as es,fr.", module_name=program)
 
 
 def define_import() -> None:
@@ -82,7 +82,7 @@ def define_import() -> None:
     flags.DEFINE_multi_string(
         "import",
         [],
-        "Module, here or installed, that registers kinds, presets or suites of yours. Repeatable.",
+        "Module, here or installed, that adds encoders, tasks, presets or suites. Repeatable.",
         module_name=sys.argv[0],  # the program, whose help lists it
     )
 
@@ -192,7 +192,11 @@ def _output_has_no_reader() -> bool:
 class _Parser(argparse_flags.ArgumentParser):
     """Parses a program's flags, and explains them as GNU's programs do."""
 
-    def __init__(self, program: str, takes_files: bool) -> None:
+    def __init__(self, path: str, takes_files: bool) -> None:
+        from xling_tf.cli import COMMANDS  # which imports this module
+
+        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in COMMANDS.items()}
+        program = names.get(Path(path).resolve(), path)
         super().__init__(
             prog=program,
             usage=f"{program} [options]{' [file ...]' * takes_files}",
@@ -209,8 +213,9 @@ class _Parser(argparse_flags.ArgumentParser):
         flag.help, *repeated = re.sub(r"^<.*?>: ", "", flag.help).split(";\n    repeat")
         if repeated and "epeatable" not in flag.help:
             flag.help += " Repeatable."
-        if flag.default_as_str and not flag.boolean:
-            flag.help += f" Default: {flag.default_as_str[1:-1]}."
+        default = (flag.default_as_str or "''")[1:-1]  # in quotes
+        if default not in ("", "[]") and not flag.boolean:
+            flag.help += f" Default: {default}."
         super()._define_absl_flag(flag, suppress)
         if choices := getattr(flag.parser, "enum_values", None):
             self._actions[-1].metavar = f"{{{','.join(map(str, choices))}}}"

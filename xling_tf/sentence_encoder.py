@@ -46,12 +46,12 @@ class SentenceEncoder(client.SentenceEncoder):
     rights of this process.
 
     Args:
-        model_name_or_path: The folder of an exported model, an archive of one or `hf://owner/name`;
-            or a folder that `Model.save_pretrained` wrote, or the run folder of a training, whose
-            signatures are traced anew. Exports for ONNX Runtime and LiteRT, and wheels, by their
-            file or the name of the installed module, have `encode` but no signatures, and work
-            without TensorFlow. Or a `Model`, whose later changes count; or a function from `[n]`
-            strings to `[n, dim]` vectors.
+        model_name_or_path: One of: the folder of an exported model, an archive of it, or
+            `hf://owner/name`; a folder that `Model.save_pretrained` wrote, or the run folder of a
+            training (their signatures are traced again); an export for ONNX Runtime or LiteRT, or
+            a wheel (its file, or the name of the installed module), which work without TensorFlow
+            and have no other signatures than `encode`; a `Model`, whose later changes take effect;
+            a function from `[n]` strings to `[n, dim]` vectors.
         dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs
             that support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
@@ -227,7 +227,7 @@ def _opened(folder: Path) -> tuple[Any, Mapping[str, Any]]:
     if (folder / RUNTIME_SETTINGS).is_file():
         model = open_folder(folder)
         if isinstance(model, RuntimeModel):
-            model.open()  # a damaged file is told now
+            model.open()  # reports a damaged file now
         return model, {}
     if is_model_folder(folder):
         model_class = resolve_name("xling_tf.model:Model")  # here, because it imports TensorFlow

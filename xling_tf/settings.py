@@ -41,7 +41,7 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
     Raises:
         UserError: An override is malformed, names no field, or has a value of another type.
 
-    Example:
+    Examples:
         >>> from xling_tf.config import ExperimentConfig
         >>> preset = ExperimentConfig()
         >>> apply_overrides(preset, ["tokenizer.ngram_sizes=3,4,5"]).tokenizer.ngram_sizes

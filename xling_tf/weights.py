@@ -33,7 +33,7 @@ def named_weights(layer: keras.layers.Layer, name: str) -> dict[str, keras.Varia
     Raises:
         ValueError: Two variables have the same path: two sublayers have the same name.
 
-    Example:
+    Examples:
         >>> layer = keras.layers.Dense(2, name="logits")
         >>> layer.build((None, 3))
         >>> [*named_weights(layer, "heads/sentiment")]

@@ -118,7 +118,7 @@ def prose(wikitext: str, file_prefixes: Collection[str] = ()) -> list[Block]:
     are removed; links become their text. The time is linear in the length, whatever the source
     holds.
 
-    Example:
+    Examples:
         >>> for block in prose("'''Ada''' wrote [[x|programs]].{{cn}}\n== Life ==\n* Born."):
         ...     print(block)
         Block(level=0, text='Ada wrote programs.')

@@ -1,7 +1,7 @@
-"""Measures mining: hides translations among other sentences that have none, and finds them again.
+r"""Measures mining: hides translations among other sentences that have none, and finds them again.
 
-python evaluation/benchmarks/mining.py --model exported/en-es-static --data DIR --texts
-held_out.en-es.tsv
+python evaluation/benchmarks/mining.py --model exported/en-es-static --data DIR \
+        --texts held_out.en-es.tsv
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """Measures time and memory by sentence length and batch size (Yang et al. 2019, sec. 7 and figure
 2).
 
-python evaluation/benchmarks/resources.py --model exported/en-es
+    python evaluation/benchmarks/resources.py --model exported/en-es
 """
 
 import itertools

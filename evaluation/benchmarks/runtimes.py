@@ -1,7 +1,7 @@
-"""Compares a model with its exports to LiteRT and ONNX Runtime.
+r"""Compares a model with its exports to LiteRT and ONNX Runtime.
 
-    python evaluation/benchmarks/runtimes.py --model exported/en-es --litert DIR --onnx DIR --texts
-    FILE
+    python evaluation/benchmarks/runtimes.py --model exported/en-es --litert DIR --onnx DIR \
+        --texts FILE
 
 Each of the three has its own process, in which its memory and start are measured. They take turns
 to encode, so that the ratios of their speeds hold on a busy machine too.

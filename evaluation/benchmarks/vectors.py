@@ -22,7 +22,7 @@ from xling_tf.corpora.readers import read_parallel
 from xling_tf.errors import library
 from xling_tf.program import quiet_start, run
 
-_MODEL = flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
+_MODEL = flags.DEFINE_string("model", None, "Model, as xling-tf evaluate takes it.", required=True)
 _TEXTS = flags.DEFINE_string(
     "texts", None, "File of queries and their translations.", required=True
 )

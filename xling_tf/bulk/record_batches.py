@@ -52,7 +52,7 @@ def encode_batches(
     Raises:
         UserError: There is no such column, it holds no texts, or the new column exists already.
 
-    Example:
+    Examples:
         >>> batch = pa.record_batch({"id": [7, 8], "text": ["1 2", "3 4"]})
         >>> encoder = SentenceEncoder(lambda texts: [[float(x) for x in t.split()] for t in texts])
         >>> next(encode_batches([batch], encoder)).to_pydict()

@@ -100,7 +100,7 @@ class TextFiles:
     bytes_read: int = 0
 
     def batches(self, skip: int = 0) -> Iterator[pa.RecordBatch]:
-        """Yields the rows after the first ones, which are read, checked and counted, too."""
+        """Yields the rows after the first ones, which are also read, checked and counted."""
         for file in self.files:
             bytes_before = self.bytes_read
             for batch in self._read(file):

@@ -49,23 +49,23 @@ def encode_files(
     """Encodes the texts of files into a folder of shards, in bounded memory.
 
     The rows keep their order. A shard appears once it is complete. Called again after a kill, it
-    reads the rows of whole shards again, continues after them, and the result is the same. Texts
+    reads the rows of complete shards again and continues after them; the result is the same. Texts
     that occur twice within 16,384 rows are encoded once.
 
     Args:
         model: The exported model, in any form that `xling_tf.load` takes.
-        patterns: Names of files, local or as fsspec takes them (`s3://bucket/*.parquet`), with
+        patterns: Names of files, local or as URLs for fsspec (`s3://bucket/*.parquet`), also with
             wildcards.
         output: The folder for `shard-00000.parquet` and so on, with the columns and the column
             "vector", fixed-size lists.
         text_column: Name of the column of texts.
-        columns: Names of the columns to carry along; None: all.
-        header: Whether tables (.tsv, .csv) begin with the names of their columns, which are else
-            f0, f1 and so on.
+        columns: Names of the columns to keep; None: all.
+        header: Whether tables (.tsv, .csv) begin with column names; if not, these are f0, f1 and
+            so on.
         skip_damaged: True skips and counts damaged rows and files, instead of raising a
             `UserError`.
         rows_per_shard: Number of rows of each shard but the last.
-        precision: That of the vectors, see `SentenceEncoder.encode`.
+        precision: Precision of the vectors, see `SentenceEncoder.encode`.
         truncate_dim: Number of dimensions to keep; None: all.
         prompt_name: Name of one of the model's prompts; None for the default.
         report: Called with the state, for logs, after each chunk.
@@ -329,7 +329,7 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
         if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
             raise UserError(
-                f"{folder} is for {values}; give another `output`, or remove the folder"
+                f"{folder} is for {values}; choose another `output`, or remove the folder"
             )
     return description
 

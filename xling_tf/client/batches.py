@@ -74,7 +74,7 @@ def compute_in_batches(
     Returns:
         Arrays `[rows, ...]` by name, in the order of the rows; {} without rows.
 
-    Example:
+    Examples:
         >>> batch_size = lambda texts: {"size": np.full(len(texts), len(texts))}
         >>> texts = ["a", "abcdefghi", "ab", "abc"]
         >>> compute_in_batches(batch_size, [texts], max_rows=2, max_length=6)["size"].tolist()
@@ -142,7 +142,7 @@ def encode_in_batches(
     Raises:
         UserError: The result for a batch does not have as many rows.
 
-    Example:
+    Examples:
         >>> count_letters = lambda texts: np.array([[len(text)] for text in texts])
         >>> texts = ["a", "bcd", "ef"]
         >>> encode_in_batches(count_letters, texts, max_rows=2, max_length=100).tolist()

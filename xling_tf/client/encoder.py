@@ -72,7 +72,7 @@ class SentenceEncoder:
         prompts: The model's prompts by name, such as {"query": "query: "}.
         default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
 
-    Example:
+    Examples:
         >>> encoder = SentenceEncoder(lambda texts: [[len(text), 1.0] for text in texts])
         >>> encoder.encode(["Hola", "Bye"]).tolist()
         [[4.0, 1.0], [3.0, 1.0]]
@@ -102,8 +102,8 @@ class SentenceEncoder:
         """Refuses attributes of sentence-transformers that would change nothing here."""
         if name in _UNSETTABLE:
             raise UserError(
-                f"{name} cannot be set on a loaded model; give it to `load` or `encode` where "
-                "they take it"
+                f"{name} cannot be set on a loaded model; pass it to `load` or `encode` if they "
+                "accept it"
             )
         super().__setattr__(name, value)
 
@@ -309,7 +309,7 @@ class SentenceEncoder:
     def similarity(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
         """Computes the cosines `[n, m]` of `n` texts, or vectors `[n, dim]`, and `m` others.
 
-        Example:
+        Examples:
             >>> encoder = SentenceEncoder(lambda texts: [[len(text), 1.0] for text in texts])
             >>> encoder.similarity([1.0, 0.0], [[0.0, 1.0], [3.0, 0.0]]).tolist()
             [[0.0, 1.0]]

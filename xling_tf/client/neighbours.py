@@ -241,7 +241,7 @@ def truncated(vectors: ArrayLike, dim: int) -> NDArray[np.floating]:
 def cosine_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
     """Computes the cosines `[n, m]` of vectors `[n, dim]` and `[m, dim]`; 0 for a zero vector.
 
-    Example:
+    Examples:
         >>> cosine_similarity([1.0, 0.0], [[0.0, 1.0], [3.0, 0.0]]).tolist()
         [[0.0, 1.0]]
     """
@@ -256,7 +256,7 @@ def cosine_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray
 def pairwise_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArray[np.float32]:
     """Computes the cosines `[n]` of the rows of two `[n, dim]`.
 
-    Example:
+    Examples:
         >>> first, second = [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [2.0, 0.0]]
         >>> pairwise_similarity(first, second).tolist()
         [0.0, 1.0]

@@ -25,7 +25,7 @@ def quantize_units(vectors: NDArray[np.floating], precision: str) -> NDArray[Any
     8]`, the first in the highest bit; "binary" has the same bytes less 128 in int8, as in
     sentence-transformers. Bits need a `dim` that is a multiple of 8.
 
-    Example:
+    Examples:
         >>> vectors = np.array([[0.1, -0.1, 0.1, -0.1, 0.1, 0.1, 0.1, 0.1]])
         >>> quantize_units(vectors, "ubinary").tolist()
         [[175]]
@@ -64,7 +64,7 @@ def dequantized(vectors: NDArray[Any], dim: int) -> NDArray[np.float32]:
     Raises:
         UserError: The type or shape is none of `quantize_units`.
 
-    Example:
+    Examples:
         >>> dequantized(np.array([[175]], np.uint8), 8).tolist()
         [[1.0, -1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0]]
     """

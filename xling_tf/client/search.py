@@ -55,19 +55,20 @@ def semantic_search(
 
     Args:
         query_embeddings: `[queries, dim]`, or one vector `[dim]`, in floats.
-        corpus_embeddings: `[corpus, dim]`. Unit vectors may be memory-mapped; others are copied.
-            Or what `encode` made with `precision="int8"` (`[corpus, dim]`), "ubinary" or "binary"
-            (`[corpus, dim / 8]`), which may be memory-mapped: scores are the cosines of the queries
-            to these quantized vectors, where a bit is 1 or -1. Nothing is left to rescore.
-        query_chunk_size: Without effect, also below: memory is bounded anyway.
+        corpus_embeddings: Floats `[corpus, dim]`, or what `encode` returns with
+            `precision="int8"` (`[corpus, dim]`), "ubinary" or "binary" (`[corpus, dim / 8]`).
+            Unit vectors and quantized ones may be memory-mapped; other vectors are copied. With
+            quantized vectors, scores are the cosines of the queries to them, where a bit is 1 or
+            -1; they need no rescoring.
+        query_chunk_size: Without effect: memory is bounded anyway.
         corpus_chunk_size: Without effect.
         top_k: Number of hits for each query.
         score_function: Only None, for cosines, which FAISS computes.
 
     Returns:
-        The hits of each query, best first; equal ones in the order of the corpus. If more are equal
-        to the last one, any of them may be it. A zero vector, which stands for a blank text, has no
-        hits and is no hit.
+        The hits of each query, best first; equal scores in the order of the corpus. If several
+        texts have the score of the last hit, any of them may be it. A zero vector, which stands
+        for a blank text, has no hits and is no hit.
 
     Examples:
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
@@ -130,7 +131,7 @@ def paraphrase_mining(
         batch_size: Passed to `encode`; None: its default.
         query_chunk_size: Without effect, as in `semantic_search`.
         corpus_chunk_size: Without effect.
-        max_pairs: Largest number of pairs.
+        max_pairs: Maximum number of pairs.
         top_k: Number of neighbours of each sentence that are considered.
         score_function: Only None, for cosines.
         **options: Passed to `encode`, such as `truncate_dim` or `prompt`.
@@ -138,6 +139,13 @@ def paraphrase_mining(
     Returns:
         Pairs, best first, with `first < second`; none with a zero vector, which stands for a blank
         text.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> vectors = {"Hola": [1.0, 0.0], "No": [0.0, 1.0], "Hello": [2.0, 0.0]}
+        >>> model = SimpleNamespace(encode=lambda texts, **_: [vectors[text] for text in texts])
+        >>> paraphrase_mining(model, ["Hola", "No", "Hello"], max_pairs=1)
+        [ScoredPair(score=1.0, first=0, second=2)]
     """
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
@@ -188,11 +196,11 @@ def bitext_mining(
 
     The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to
     their nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq.
-    2, ratio). It is at most `num_neighbours`, and there is no pair where this mean is 0 or less,
-    nor one with a zero vector, which stands for a blank text. Candidates are the best neighbour of
-    each sentence, in both directions; pairs are taken greedily by their margin (retrieval strategy
-    "max"). The last pairs are not translations: choose the threshold on sentences whose
-    translations are known.
+    2, ratio). It is at most `num_neighbours`. Sentences are not paired if this mean is 0 or less,
+    or if one has the zero vector, which stands for a blank text. The candidates are the best
+    neighbour of each sentence, in both directions, and pairs are chosen greedily by their margin
+    (retrieval strategy "max"). The last pairs are not translations: choose a threshold with
+    sentences whose translations you know.
 
     Args:
         source: Vectors `[sources, dim]`.

@@ -14,7 +14,7 @@ DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 def role_prompts(prompts: Mapping[str, str], default: str | None) -> dict[str, str]:
     """Returns the prompts of texts in general, of queries and of documents, by these roles.
 
-    Example:
+    Examples:
         >>> role_prompts({"query": "q: ", "passage": "p: "}, "query")
         {'default': 'q: ', 'query': 'q: ', 'document': 'p: '}
     """

@@ -25,7 +25,7 @@ _VISIBLE = re.compile(
 def is_blank(text: str) -> bool:
     r"""True for a text without a visible character.
 
-    Example:
+    Examples:
         >>> is_blank("\u200b "), is_blank("\u200bHola")
         (True, False)
     """
@@ -43,7 +43,7 @@ def as_texts(texts: Texts, name: str) -> list[str]:
             batches are joined.
         name: The name of the argument, for the `UserError` about a value that is not a text.
 
-    Example:
+    Examples:
         >>> as_texts((b"Hola", "Hello"), "sentences")
         ['Hola', 'Hello']
     """

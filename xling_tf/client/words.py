@@ -83,7 +83,7 @@ def readable(text: str, max_bytes: int) -> str:
     """Returns a text in NFC, cut after `max_bytes` of its UTF-8, with spaces for incomplete
     characters.
 
-    Example:
+    Examples:
         >>> readable("señor", 3)
         'se '
     """

@@ -94,7 +94,7 @@ def language_in(name: Any) -> str:
     """Returns the language that the name of a column may stand for, in lower case; "" if there is
     none.
 
-    Example:
+    Examples:
         >>> names = ("Spanish", "text_es", "es-ES", "translation.zh_Hans", "title")
         >>> [language_in(name) for name in names]
         ['es', 'es', 'es_es', 'zh_hans', '']
@@ -121,7 +121,7 @@ def roles_of(names: Sequence[Any], order: Sequence[str] = ()) -> list[str | None
 
     They are in the order of the columns, or in `order`, if columns are named by these languages.
 
-    Example:
+    Examples:
         >>> roles_of(["idx", "label", "sentence1", "sentence2"])
         [None, 'score', 'first', 'second']
         >>> roles_of(["id", "text_es", "text_en"])
@@ -163,7 +163,7 @@ def find_columns(
     Returns the place of each column, None for an optional one (of the last) that is missing; None
     instead of a list if a column is missing, if two have its name, or if one stands for two.
 
-    Example:
+    Examples:
         >>> find_columns(["id", "es", "en"], ["source", "target"], others=["en", "es"])
         [2, 1]
         >>> find_columns(["Spanish", "text_en"], ["source", "target"], others=["en", "es"])

@@ -34,7 +34,7 @@ from xling_tf.files import NOTES, first_names
 
 # Everyday sentences, chats, stories and questions, written for this project, for trial runs.
 SAMPLE_FOLDER: Path = Path(__file__).parent / "sample"
-# The folder into which data/default.py writes the default corpora, and their languages besides
+# The folder into which xling-tf prepare writes the default corpora, and their languages besides
 # English.
 _PREPARED = Path("data/prepared")
 DEFAULT_TARGETS: tuple[str, ...] = ("es", "fr", "de", "zh")
@@ -103,7 +103,7 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
     """Finds the corpora of the languages of a config; see `load_folder`.
 
     Without a folder, these are the sample if the config asks for it, or else the default corpora,
-    which data/default.py writes to `data/prepared` in the working folder.
+    which xling-tf prepare writes to `data/prepared` in the working folder.
     """
     options |= {"source": config.source, "all_pairs": config.all_pairs}
     if data or config.sample:
@@ -113,8 +113,8 @@ def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[
         folder = _PREPARED / f"{config.source}-{target}"
         if not folder.is_dir():
             raise UserError(
-                f"the default corpora of {folder} are missing; prepare them with python "
-                f"data/default.py --target {target}, or give a folder of corpora"
+                f"the default corpora of {folder} are missing; prepare them with "
+                f"xling-tf prepare --target {target}, or give a folder of corpora"
             )
         for corpus in load_folder(folder, targets=[target], **options):
             # The folders of all pairs hold the same corpora in the source language.

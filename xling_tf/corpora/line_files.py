@@ -97,7 +97,7 @@ def split_blocks(
     r"""Splits a stream at separators; yields the records that end in each piece, None for too long
     ones.
 
-    Example:
+    Examples:
         >>> list(split_blocks([b"one\ntw", b"o\nthree and more\nend"], b"\n", 5))
         [[b'one'], [b'two', None], [b'end']]
     """
@@ -202,7 +202,7 @@ _AROUND = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 def stripped(text: str) -> str:
     r"""Returns a text without white space and byte-order marks around it.
 
-    Example:
+    Examples:
         >>> stripped(" \ufeff Hola\u3000")
         'Hola'
     """
@@ -227,7 +227,7 @@ def is_unspaced(language: str) -> bool:
 def decoded(raw: bytes | None) -> str | Unreadable:
     r"""Decodes a line, or gives the reason for having no text; None is a line that is too long.
 
-    Example:
+    Examples:
         >>> decoded(b"Hola"), decoded(b"\xff").value
         ('Hola', 'not UTF-8')
     """

@@ -54,7 +54,7 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     Raises:
         UserError: The columns have no names and are not two or three texts, or a row is not a pair.
 
-    Example:
+    Examples:
         >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])
         [Pair(first='one', second='uno', score=None, wrong=('dos',))]
         >>> read_pairs([{"sentence1": "one", "sentence2": "uno", "label": "entailment"}])
@@ -217,7 +217,7 @@ def _score(value: Any, classes: Sequence[str] = ()) -> float | None:
 
 def _not_a_pair(number: int, row: Any) -> UserError:
     return UserError(
-        f"pair {number} must be two texts that are not empty, and perhaps wrong texts or a score "
-        f"(a finite number, or a class as duplicate or not_duplicate), got {describe(row)}; "
+        f"pair {number} must be two texts that are not empty, and may have wrong texts or a score "
+        f"(a finite number, or a class such as duplicate or not_duplicate), got {describe(row)}; "
         "correct it, or leave it out"
     )

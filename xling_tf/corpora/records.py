@@ -95,7 +95,7 @@ class RecordType:
     record: type[Any]
     layouts: tuple[FileLayout, ...]
     split_by: str | None  # the field whose hash decides if a record is held out; None: its document
-    # The usual file name, for messages; may have `{target}`, too.
+    # The usual file name, for messages; may contain `{target}`.
     template: str = "NAME.{source}.tsv"
     # The fields whose held-out texts are kept out of training records of the same type. Those of
     # any field are kept out of records of other types. `corpora.split` has an exception for texts
@@ -161,7 +161,7 @@ class Corpus(ABC):
 def columns_of(languages: str) -> list[tuple[str, slice]]:
     """Returns each language of a corpus with the positions of its texts in a record.
 
-    Example:
+    Examples:
         >>> columns_of("en-es")
         [('en', slice(0, 1, None)), ('es', slice(1, None, None))]
     """

@@ -38,7 +38,7 @@ def sentences(paragraph: str, language: str) -> list[str]:
 def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
     """Returns (start, end) of the sentences of a paragraph in characters, without gaps.
 
-    Example:
+    Examples:
         >>> sentence_spans("One. Two.", "en")
         [(0, 5), (5, 9)]
     """

@@ -4,7 +4,7 @@ text.
 That alone does not keep a held-out sentence out of training: it may also be in a document or be a
 reply. So a record leaves training if one of its texts is held out with a record of another type, or
 if one of its `RecordType.hidden` fields has the text of a hidden field of a held-out record of the
-same type. Both rules remove mined negatives too, but keep their record. Sentences that differ in a
+same type. Both rules also remove mined negatives, but keep their record. Sentences that differ in a
 word remain.
 
 Questions that share a few answers would all leave training in this way. So there is one exception:

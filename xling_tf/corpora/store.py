@@ -246,7 +246,7 @@ def open_store(
     except OSError as error:
         reason = error.strerror or error
         raise UserError(
-            f"{folder} cannot be written: {reason}; make room, or choose another"
+            f"{folder} cannot be written: {reason}; free some space, or choose another folder"
         ) from error
 
 
@@ -374,7 +374,7 @@ def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list
 def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
     """Estimates the `[texts]` numbers of tokens, from 1 to 256, to batch texts of similar length.
 
-    Example:
+    Examples:
         >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
         [6, 1]
     """

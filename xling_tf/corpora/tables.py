@@ -255,7 +255,7 @@ def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a row with a column for each language of its translations, named as `datasets` names
     it.
 
-    Example:
+    Examples:
         >>> flattened({"id": 1, "translation": {"en": "one", "es": "uno"}})
         {'id': 1, 'translation.en': 'one', 'translation.es': 'uno'}
     """

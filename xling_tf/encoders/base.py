@@ -206,7 +206,7 @@ def average_words(
     Returns:
         `[batch, dim]` float32.
 
-    Example:
+    Examples:
         >>> words = tf.constant([[1.0, 0.0], [0.0, 4.0]])
         >>> average_words(words, tf.ragged.constant([[0, 0, 0, 1], [1]])).numpy().tolist()
         [[0.75, 1.0], [0.0, 4.0]]

@@ -33,7 +33,7 @@ class BertEncoder(TokenEncoder):
     Raises:
         UserError: Sentences may have more tokens than there are positions.
 
-    Example:
+    Examples:
         >>> sizes = {"embedding_dim": 8, "num_heads": 2, "num_layers": 1}
         >>> encoder = BertEncoder(num_words=10, max_tokens=4, **sizes)
         >>> encoder.build_variables()

@@ -41,7 +41,7 @@ class ModernBertEncoder(BertEncoder):
     Args:
         **kwargs: As of `BertEncoder`, with the fields of `ModernBertConfig`.
 
-    Example:
+    Examples:
         >>> sizes = {"embedding_dim": 8, "num_heads": 2, "num_layers": 1}
         >>> encoder = ModernBertEncoder(num_words=10, max_tokens=4, **sizes)
         >>> encoder.build_variables()

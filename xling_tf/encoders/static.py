@@ -26,7 +26,7 @@ class StaticEncoder(TokenEncoder):
         **kwargs: `num_words`, `num_ngrams`, the fields of `StaticConfig`, and arguments of every
             Keras layer.
 
-    Example:
+    Examples:
         >>> encoder = StaticEncoder(num_words=10, embedding_dim=4, hidden_dim=8)
         >>> encoder.build_variables()
         >>> [tuple(variable.shape) for variable in encoder.variables]

@@ -28,7 +28,7 @@ class TransformerEncoder(TokenEncoder):
         **kwargs: `num_words`, `num_ngrams`, `max_tokens`, the fields of `TransformerConfig`, and
             arguments of every Keras layer.
 
-    Example:
+    Examples:
         >>> sizes = {"hidden_dim": 8, "num_heads": 2, "num_layers": 1}
         >>> encoder = TransformerEncoder(num_words=10, max_tokens=4, **sizes)
         >>> encoder.build_variables()

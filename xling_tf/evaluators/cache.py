@@ -31,7 +31,7 @@ def cached(embedder: Embedder, folder: Path | None, *, show_progress: bool) -> E
     after its checksum; several processes may use it. Without a folder or a checksum, the vectors
     live as long as the embedder.
 
-    Example:
+    Examples:
         >>> calls = []
         >>> lengths = lambda texts: calls.append(texts) or np.array([[len(text)] for text in texts])
         >>> embedder = cached(Embedder(name="l", sentences=lengths), None, show_progress=False)

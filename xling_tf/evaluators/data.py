@@ -23,7 +23,7 @@ from xling_tf.evaluators.encoding import Evaluator, NotApplicableError
 
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' "
-    "codes (data/convert.py --format moses); or parallel/<name>.<aa>-<bb>.tsv, of which a tenth "
+    "codes (xling-tf convert --format moses); or parallel/<name>.<aa>-<bb>.tsv, of which a tenth "
     "is held out"
 )
 Rows = Sequence[tuple[str, ...]]
@@ -52,7 +52,7 @@ class Suite:
     name: str  # in `--suite` and result files
     title: str  # what it measures
     source: str  # the papers' sections and tables
-    layout: str  # the files, with their columns and the format of `data/convert.py`
+    layout: str  # the files, with their columns and the format of `xling-tf convert`
     find: Callable[[Path, int], Iterable[Dataset]]  # given a folder and the seed of the evaluators
 
 

@@ -133,7 +133,7 @@ def divide(text: str, language: str, segmentation: str) -> list[str]:
     Returns:
         From 1 to `MAX_PARTS` parts.
 
-    Example:
+    Examples:
         >>> divide("Dr. Smith left. Why?", "en", "sentences")
         ['Dr. Smith left.', 'Why?']
     """
@@ -154,7 +154,7 @@ def pool(
     Returns:
         The "mean" and the "max" of the parts' vectors, `[documents, dim]` each.
 
-    Example:
+    Examples:
         >>> count_letters = lambda texts: np.array([[len(text)] for text in texts])
         >>> pool(count_letters, [["a", "abc"]])["mean"].tolist()
         [[2.0]]

@@ -52,7 +52,7 @@ class Embedder:
     are None are replaced by `sentences`, except `inference`, whose probabilities are those of
     `NLI_LABELS`.
 
-    Example:
+    Examples:
         >>> lengths = lambda texts: np.array([[len(text)] for text in texts])
         >>> embedder = Embedder(name="lengths", sentences=lengths)
         >>> embedder(["a", "bc"]).tolist()

@@ -19,7 +19,7 @@ _SCORES_PER_CHUNK = 2**23
 def directions(languages: Collection[str]) -> dict[tuple[str, str], str]:
     """Pairs of query and candidate language, with the prefix of their scores' names.
 
-    Example:
+    Examples:
         >>> directions(["en", "de"])
         {('en', 'de'): 'en-de/', ('de', 'en'): 'de-en/'}
         >>> directions(["en"])  # is searched with its own queries

@@ -67,20 +67,19 @@ def evaluate(
     """Evaluates a model by the papers' protocols. The same call continues one that was stopped.
 
     Args:
-        model: An exported model, in any form that `xling_tf.load` takes, a server as
+        model: An exported model, in any form that `xling_tf.load` opens; a server, such as
             "rest:http://127.0.0.1:8501/v1/models/en-es", "python:module:function", or a function
             from texts to `[texts, dim]` vectors.
         data: Folder of evaluation data or corpora; "sample" is the built-in one.
-        suite: Names of suites ("sts") and data sets ("sts/stsb.en.dev", "bitext/*"); default all
-            in the folder.
+        suite: Names of suites ("sts") and data sets ("sts/stsb.en.dev", "bitext/*"); default: all
+            of the folder.
         output: Results file; default `results_file` of the model's name.
-        cache: Folder in which vectors are stored; None keeps them in memory.
+        cache: Folder that keeps the vectors; None keeps them in memory.
         hidden: Hidden units of the network of the suite "senteval".
         seed: Random seed.
 
     Returns:
-        The content of the results file, see `evaluate_embedder`, without other data sets than
-        these.
+        The content of the results file for these data sets, see `evaluate_embedder`.
 
     Raises:
         UserError: The model or the data cannot be used, or a data set is faulty.

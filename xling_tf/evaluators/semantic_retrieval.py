@@ -125,7 +125,7 @@ SUITE = data.Suite(
     source="Yang et al. 2019, sec. 5.1 and 5.4, Tables 4 and 7",
     layout=(
         "paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the "
-        "same order (columns label, question1, question2, or PAWS-X's; data/convert.py --format "
+        "same order (columns label, question1, question2, or PAWS-X's; xling-tf convert --format "
         "quora or askubuntu)"
     ),
     find=_find,

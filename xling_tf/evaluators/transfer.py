@@ -168,7 +168,7 @@ SUITE = data.Suite(
     ),
     layout=(
         "senteval/<task>[.<language>][.<split>].tsv (label TAB text, so named in line 1; "
-        "data/convert.py --format senteval)"
+        "xling-tf convert --format senteval)"
     ),
     find=find,
 )

@@ -146,7 +146,8 @@ def export(
             "keras" or "wheel".
         output: A new folder, or that of an earlier export to this format. A wheel and its card
             join what is in the folder.
-        data: Folder of corpora that measure what unknown words cost; None for the built-in sample.
+        data: Folder of corpora, to measure the effect of unknown words; None for the built-in
+            sample.
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
         same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
         name: Name of the package of "wheel"; default the model's.
@@ -274,13 +275,19 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes.
-        pairs: Pairs of texts with scores or labels, where the highest mean the same; or
-            translations, where each text and its nearest wrong translation make a pair that does
-            not. See `fine_tune` for their form.
+        pairs: Pairs of texts with scores or labels, the highest of which stand for the same
+            meaning; or translations, whose nearest wrong candidates serve as pairs of different
+            meaning. See `fine_tune` for their form.
         output: Folder of the exported model, which may not be `model` itself.
 
     Raises:
         UserError: The model or the pairs cannot be used.
+
+    Examples:
+        >>> pairs = [("Where is it?", "¿Dónde está?"), ...]
+        >>> calibrate("exported/e5", pairs, output="exported/e5-calibrated")  # doctest: +SKIP
+        >>> model = xling_tf.load("exported/e5-calibrated")  # doctest: +SKIP
+        >>> model.probability("Where is it?", "¿Cuándo es?")  # doctest: +SKIP
     """
     export(model, "savedmodel", output, same_meaning=pairs)
 
@@ -305,8 +312,8 @@ def reject(source: Source, form: str, expected: str) -> NoReturn:
     tokenizer = source.model.config()["tokenizer"]["kind"]
     others = "savedmodel, keras, onnx and sentence-transformers"
     raise UserError(
-        f"the format {form} expects {expected}, but {source.folder} has the encoder {kind} and "
-        f"the tokenizer {tokenizer}; it can be exported to {others}"
+        f"the format {form} needs {expected}, but {source.folder} has the encoder {kind} and "
+        f"the tokenizer {tokenizer}; choose one of {others}"
     )
 
 
@@ -346,7 +353,7 @@ def compare_unknown_words(
     export's tokenizer, of the `tokenizers` library; `unknown` is its id of other words.
     """
     texts = sample_texts(source.data, source.model.info.languages)
-    # A prompt may have unknown words, too.
+    # A prompt may also have unknown words.
     encodings = tokenizer.encode_batch([source.prompt + text for text in (*texts, *PROBES)])
     ids = [np.array(encoding.ids) for encoding in encodings]
     known = [

@@ -302,7 +302,7 @@ def _interleaved(parts: Sequence[np.ndarray]) -> np.ndarray:
 def variable_names(layer: str) -> list[str]:
     """Returns the names in the module of the variables of one of our layers.
 
-    Example:
+    Examples:
         >>> variable_names("pooled_projection")
         ['EncoderDNN/CNN_layers/dense/kernel', 'EncoderDNN/CNN_layers/dense/bias']
     """

@@ -209,7 +209,7 @@ def _with_frame(content: _Settings, kind: str, name: str) -> _Settings:
         return content
     if not begin:
         raise UserError(
-            f"what {name} puts around a sentence is not known; save it with a post_processor"
+            f"the marks of {name} around a sentence are not known; save it with a post_processor"
         )
     rows = dict(token_ids(content))
     if not {begin, end} <= rows.keys():
@@ -351,7 +351,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         )
         if is_changed or (re.search("[ ▁]", token) and token.strip("▁")):
             raise UserError(
-                f"SentencePiece does not find the added token {json.dumps(token)} in its way"
+                f"SentencePiece does not find the added token {json.dumps(token)} as this file says"
             )
     made, pieces = _read_merges(source, found)
     if steps[2] == "true" and (several := sorted(piece for piece in pieces if "▁" in piece[1:])):
@@ -422,7 +422,7 @@ def _require_longest(merges: Sequence[Any], runs: set[str]) -> None:
         is_longest &= run == re.findall(f"▁{{1,{len(longest)}}}", "▁" * length)
     if not is_longest or any({*merges[rank]} & runs for rank in others):
         raise UserError(
-            "SentencePiece makes the longest pieces of several spaces, other than its merges"
+            "its merges of spaces differ from SentencePiece's, which joins the longest pieces"
         )
 
 

@@ -18,7 +18,7 @@ class EncodeTexts(beam.PTransform[Any, Any]):
     Arguments are those of `encode_batches`. Each process of a worker loads the model once, from a
     path that all workers see or a URL.
 
-    Example:
+    Examples:
         >>> rows = pipeline | beam.io.ReadFromParquet("corpus/*.parquet")  # doctest: +SKIP
         >>> rows | EncodeTexts("hf://owner/en-es", "sentence", precision="int8")  # doctest: +SKIP
     """

@@ -21,7 +21,7 @@ class MtebEncoder:
     Args:
         model: `rest:URL` of a served model, or any other model that `open_embedder` opens.
 
-    Example:
+    Examples:
         >>> import mteb  # doctest: +SKIP
         >>> url = "rest:http://127.0.0.1:8501/v1/models/en-es"  # doctest: +SKIP
         >>> model = MtebEncoder(url)  # doctest: +SKIP

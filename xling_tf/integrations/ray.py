@@ -34,7 +34,7 @@ def encode(
             each needs, `num_cpus` and `num_gpus`.
         **options: Those of `encode_batches`.
 
-    Example:
+    Examples:
         >>> dataset = ray.data.read_parquet("corpus")  # doctest: +SKIP
         >>> workers = {"concurrency": 8}
         >>> encoded = encode(dataset, "exported/en-es", map_options=workers)  # doctest: +SKIP

@@ -31,7 +31,7 @@ def encode(
     (`hf://owner/name`, `gs://bucket/en-es.tar.gz`) is fetched there. Workers need this package.
     TensorFlow uses all cores, so give each task all cores of a machine (`spark.task.cpus`).
 
-    Example:
+    Examples:
         >>> frame = spark.read.parquet("corpus")  # doctest: +SKIP
         >>> encode(frame, "exported/en-es", "sentence").write.parquet("vectors")  # doctest: +SKIP
     """

@@ -139,8 +139,8 @@ class LiveModel(Backend):
         """Returns vectors of unit length."""
         if role:
             raise UserError(
-                f"a {role} is encoded by the signature {ROLE_SIGNATURES[role]}, which a `Model` "
-                "with heads has once it is exported; load its export"
+                f"a {role} needs the signature {ROLE_SIGNATURES[role]}, which a `Model` with heads "
+                "gets only when it is exported; export it, and load the export"
             )
         return unit_vectors(self.embed_raw(texts, role), "vectors")
 

@@ -48,7 +48,7 @@ Examples in a batch: {batches}. Corpora, in records:
 
 The licences of these corpora may have conditions for the weights; those of the default corpora are
 listed in `SOURCES.md` in their folder below `data/prepared`. `config.json` describes the model.
-`trained_on.npz` has hashes of the training texts, with which evaluation/main.py detects texts that
+`trained_on.npz` has hashes of the training texts, with which xling-tf evaluate detects texts that
 the model has seen.
 """
 _COSINES = """

@@ -34,7 +34,7 @@ class QuantizedTable(tf.Module):
         kind: "float32"; or "float16" or "int8", which have a scale for each row.
         name: Name of the variables.
 
-    Example:
+    Examples:
         >>> table = QuantizedTable(np.array([[1.0, -0.5]], np.float32), "int8")
         >>> print(table([0]).numpy().round(3))  # 127 and -64 times 1 / 127
         [[ 1.    -0.504]]

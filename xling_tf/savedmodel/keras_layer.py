@@ -17,14 +17,14 @@ _Shape = tuple[int | None, ...]
 class KerasEncoder(keras.layers.Layer):
     """Maps texts `[batch]` or `[batch, 1]` to vectors `[batch, dim]` inside a Keras model.
 
-    The vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` gives
+    The vectors are float32 of unit length. Texts of any other shape keep it: `[batch, 3]` become
     `[batch, 3, dim]`. The layer is trained with the Keras model, saved with it as `.keras`, and
     exported by `model.export`. As with every Keras layer for text, `fit` and `predict` take
     tensors, `[batch]` NumPy arrays of dtype object and `tf.data`, but no lists.
 
     Args:
         path: The exported model, in any form that `xling_tf.load` takes. A `.keras` file holds the
-            weights, but loading it needs the exported model too.
+            weights, but loading it also needs the exported model.
         trainable: True to train the encoder with the Keras model.
         **kwargs: Arguments of every Keras layer.
 

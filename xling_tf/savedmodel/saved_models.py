@@ -90,7 +90,7 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
 
-    Example:
+    Examples:
         >>> find_model("exported/en-es")  # doctest: +SKIP
         PosixPath('exported/en-es')
     """
@@ -112,7 +112,7 @@ def model_name(name: str | os.PathLike[str]) -> str:
     """Returns the last part of a model's name, without a revision, a version or the ending of a
     file.
 
-    Example:
+    Examples:
         >>> names = ["hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl"]
         >>> [model_name(name) for name in names]
         ['en-es', 'en-es', 'e5']
@@ -388,7 +388,7 @@ def _describe(folder: Path) -> str:
             "is a model folder; export it with xling_tf.Model.from_pretrained(folder).export(path)"
         )
     if is_foreign(folder):
-        return f"is a model of another library; import it with export/import_model.py {folder}"
+        return f"is a model of another library; import it with xling-tf import {folder}"
     if models := [name for name in names if (folder / name / SAVED_MODEL).is_file()]:
         return f"holds exported models; use one of them, such as {folder / models[0]}"
     content = f"only {', '.join(names[:5])}" if names else "it is empty"

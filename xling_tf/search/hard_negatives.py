@@ -53,11 +53,11 @@ def mine_hard_negatives(
         pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
         num_negatives: Number of negatives of a pair, fewer if fewer candidates pass. A zero vector,
             which stands for a blank text, is no negative and has none.
-        relative_margin: 0 to 1: candidates score lower than the right answer by this share of its
-            score, or, if that is negative, of its absolute value; 0.05 keeps those whose cosine to
-            it is 0.95 at most. None keeps all.
+        relative_margin: 0 to 1. Drops candidates whose score is not lower than the right answer's
+            by this share of its absolute value; 0.05 keeps those whose cosine to the right answer
+            is 0.95 at most. None keeps all.
         by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of
-            cosines to the right answer, whose own is 1.
+            cosines to the right answer, whose score is then 1.
         counts: Receives statistics: pairs by their number of negatives, and candidates that were
             dropped.
         show_progress_bar: Whether to show progress bars.

@@ -2,7 +2,7 @@
 
 uvicorn has a limit on a connection between two requests only. Here, a connection that sends
 nothing, or half a head, is closed after some seconds, and earlier if others need its place: so
-health is always answered. A client that does not read its answer is closed, too.
+health is always answered. A client that does not read its answer is also closed.
 """
 
 import asyncio

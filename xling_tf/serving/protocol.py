@@ -134,7 +134,7 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
 
     Numbers that are not finite become null.
 
-    Example:
+    Examples:
         >>> format_outputs({"outputs": np.array([[0.1, 2]], np.float32)}, row_form=True)
         b'{"predictions":[[0.1,2.0]]}'
     """
@@ -217,7 +217,7 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
     A sentence to compare with others comes first. Raises a `ServingError` if the request is
     malformed.
 
-    Example:
+    Examples:
         >>> to_embed({"input": "Hola", "dimensions": 64})
         {'input': ['Hola'], 'dimensions': 64}
     """

@@ -63,7 +63,7 @@ def lowercased(text: tf.Tensor) -> tf.Tensor:
 def composed(texts: tf.Tensor) -> tf.Tensor:
     r"""Returns `[batch]` UTF-8 strings in NFC.
 
-    Example:
+    Examples:
         >>> composed(tf.constant(["n\u0303"])).numpy()[0].decode()
         'ñ'
     """

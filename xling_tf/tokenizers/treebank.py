@@ -57,7 +57,7 @@ def tokenize(
     Returns:
         `[batch, (tokens)]` strings; a sentence without words has the single token `EMPTY_TOKEN`.
 
-    Example:
+    Examples:
         >>> tokenize(tf.constant(["Don't go, Ana."]), WordsConfig(lowercase=True)).to_list()
         [[b'do', b"n't", b'go', b',', b'ana', b'.']]
     """

@@ -43,7 +43,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
             has row i of the word table. The last of equal pieces counts.
         config: Rules for words. `sentence_marks` counts towards `max_tokens`.
 
-    Example:
+    Examples:
         >>> vocabulary = ["[UNK]", "[CLS]", "[SEP]", "walk", "##ing", "!"]
         >>> tokenizer = WordPieceTokenizer(vocabulary, WordPieceConfig(lowercase=True))
         >>> tokenizer.tokenize(tf.constant(["Walking!", "talking", ""])).to_list()

@@ -39,7 +39,7 @@ class WordTokenizer(VocabularyTokenizer):
         vocabulary: The known words, most frequent first; word i has row i of the word table.
         config: Sizes and rules.
 
-    Example:
+    Examples:
         >>> config = WordsConfig(ngram_sizes=(), num_oov_buckets=1)
         >>> tokenizer = WordTokenizer(["<empty>", "hola"], config)
         >>> tokenizer(tf.constant(["hola hola amigo"])).words.numpy().tolist()

@@ -55,7 +55,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     Raises:
         UserError: TF_CONFIG is malformed; TensorFlow would wait for workers that do not exist.
 
-    Example:
+    Examples:
         >>> cluster, task = {"worker": ["a:1", "b:1"]}, {"type": "worker", "index": 1}
         >>> read_cluster({"TF_CONFIG": json.dumps({"cluster": cluster, "task": task})})
         Cluster(names=('worker 0', 'worker 1'), rank=1)
@@ -130,8 +130,8 @@ def lost_workers(cluster: Cluster) -> Iterator[None]:
         first_line = reason.partition("\n")[0].rstrip(":. ")
         raise UserError(
             f"another worker has ended or cannot be reached, or a port is taken ({first_line}); "
-            "see its error, then start the same command on every worker: it continues at the last "
-            "checkpoint"
+            "see its error, then start the same command on every worker: it continues from the "
+            "last checkpoint"
         ) from error
 
 

@@ -63,10 +63,10 @@ def fine_tune(
     languages. The model learns to rank the second text of a pair over those of the other pairs
     (Chidambaram et al. 2019, sec. 2.2) and over texts that are known to be wrong. If pairs have
     scores, the model learns cosines that correlate with them. A tenth of the pairs is held out for
-    evaluation: no text of theirs is trained on, except for second texts that many pairs share, such
+    evaluation: their texts are not trained on, except for second texts that many pairs share, such
     as answers, or one of two texts with a score. The exported model keeps all signatures, except
     for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds it
-    again. The same call again continues a training that was stopped.
+    again. The same call continues a training that was stopped.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run
@@ -75,9 +75,9 @@ def fine_tune(
             The rows of a list, an iterator, a table or its file are (text, text) or (text, right,
             wrong). In tables (pandas, Arrow, `datasets`) and dictionaries, columns have names:
             "anchor", "positive", "negative", "negative_2", ...; or "sentence1", "sentence2" and
-            "score" or "label"; or languages, also in "translation". Numbers of rows are left out.
-            Of a row's wrong texts, at most 5 are drawn. The highest score means alike, as does a
-            class such as "duplicate" rather than "not_duplicate".
+            "score" or "label"; or languages, also in "translation". Row numbers are left out.
+            At most 5 wrong texts of a row are used at a time. The highest score means alike, as
+            does a class such as "duplicate" rather than "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Number of training steps, each on at most 128 pairs.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index
@@ -86,8 +86,8 @@ def fine_tune(
             language are then reported.
         settings: Further settings, as in docs/settings.md, such as
             "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
-        run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, which each
-            different call has for itself, and which is deleted after the export.
+        run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, different
+            for each different call, which is deleted after the export.
 
     Returns:
         The exported model, loaded; its `scores` are those of the held-out pairs, by suite and

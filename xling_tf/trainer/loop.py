@@ -272,7 +272,7 @@ class Trainer:
             if not math.isfinite(loss) or not math.isfinite(norm):
                 raise UserError(
                     f"training diverged at step {step.step}, in task {step.task.name} (loss "
-                    f"{loss}, gradient norm {norm}); start again in another `run_dir`, with a "
+                    f"{loss}, gradient norm {norm}); start again with another `run_dir` and a "
                     "lower optimizer.learning_rate or another starting model"
                 )
             results.append(

@@ -83,7 +83,7 @@ class RunFolder:
                 raise ValueError("a part has another type")
         if request.get("format") != _FORMAT:
             raise UserError(
-                f"{self.path} holds a run of another version of xling_tf, which cannot go on: "
+                f"{self.path} holds a run of another version of xling_tf, which cannot continue: "
                 "start another in another `run_dir` or after deleting this folder"
             )
         return request

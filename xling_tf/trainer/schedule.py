@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Budget(NamedTuple):
     """Steps and seconds: what a training has used, or its limits, which may be infinite.
 
-    Example:
+    Examples:
         >>> Budget(30, 8.0).share_of(Budget(40, float("inf")))
         0.75
     """
@@ -30,7 +30,7 @@ class Budget(NamedTuple):
 class Schedule:
     """Cycles through the tasks, one per step (Chidambaram et al. 2019, sec. 3.2).
 
-    Example:
+    Examples:
         >>> schedule = Schedule.from_weights({"a": 2, "b": 1})
         >>> [schedule.task(step) for step in range(4)]
         ['a', 'b', 'a', 'a']
@@ -76,7 +76,7 @@ def sampling_weights(weight: int, sizes: Sequence[float], temperature: float) ->
         Steps of each language in ten cycles, at least 1; `weight` in one cycle if the temperature
         is 0.
 
-    Example:
+    Examples:
         >>> sampling_weights(1, [900, 100], temperature=1.0)
         [18, 2]
         >>> sampling_weights(1, [900, 100], temperature=2.0)  # in proportion to 30 and 10
@@ -97,7 +97,7 @@ def learning_rate_factor(begin: float, end: float, *, warmup: float, decay: str)
     first nor the last step has a learning rate of 0. All numbers are shares of the budget; see
     `OptimizerConfig`.
 
-    Example:
+    Examples:
         >>> [learning_rate_factor(i / 4, (i + 1) / 4, warmup=0.5, decay="linear") for i in range(4)]
         [0.5, 1.0, 1.0, 0.5]
     """

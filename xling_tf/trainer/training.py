@@ -59,24 +59,25 @@ def train(
     The same call continues a training that was stopped.
 
     Args:
-        preset: What to train, see docs/training.md.
-        pair: Languages, such as "en-es"; or `source` and `target`. Default the preset's.
+        preset: Name of the recipe, see docs/training.md.
+        pair: Languages, such as "en-es"; default the preset's. `source` and `target` replace it.
         source: Code of the source language.
         target: Code of the target language, or several; "all" for those of the data.
         data: Folder of corpora, see docs/data.md; None for the default corpora, which are prepared.
-        minutes: Most minutes of training; 0 for no limit, None for the preset's.
-        steps: Most steps of training; 0 for no limit, None for the preset's.
-        seed: Random seed; the run's name ends in that of another than the preset's.
-        init: Model folder, run or exported model to start from.
+        minutes: Maximum minutes of training; 0 for no limit, None for the preset's.
+        steps: Maximum steps of training; 0 for no limit, None for the preset's.
+        seed: Random seed; if it is not the preset's, the run's name ends in it.
+        init: Run, exported model or model folder to start from.
         teacher: Model to learn from, as `evaluate` takes it.
         settings: Further settings, as in docs/settings.md, such as "encoder.num_layers=1".
-        run_dir: Folder of checkpoints and logs; default runs/<name>, as runs/en-es.
-        output: Folder of the exported model; default exported/<name>, as exported/en-es.
-        cache: Folder in which runs share the teacher's vectors; None for the run's own.
+        run_dir: Folder of checkpoints and logs; default runs/<name>, such as runs/en-es.
+        output: Folder of the exported model; default exported/<name>, such as
+            exported/en-es.
+        cache: Folder of the teacher's vectors, which runs can share; None for the run folder.
 
     Returns:
         The exported model, loaded; its `scores` are those of held-out examples, by suite and
-        metric. None if a signal stopped the training, and in other workers than the first.
+        metric. None if a signal stopped the training, and in all workers but the first.
 
     Raises:
         UserError: An argument, the data or a folder cannot be used.
@@ -161,8 +162,8 @@ def _languages(
     first, *others = pair.split("-")
     if len(others) != 1:
         raise UserError(
-            f"`pair` must be two languages, such as en-es, got {pair!r}; `source` and `target` "
-            "name more, and `preset` what to train"
+            f"`pair` must be two languages, such as en-es, got {pair!r}; for more languages, give "
+            "`source` and `target`; for a recipe, give `preset`"
         )
     return first, tuple(others)
 

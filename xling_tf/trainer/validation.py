@@ -121,7 +121,7 @@ def evaluate(
     # The first is always scored, so that the table at the end of a training has a score.
     for number, evaluator in enumerate(evaluators):
         if number and time.monotonic() >= end:
-            logging.info("%s: no time is left; evaluation/main.py scores it", evaluator.name)
+            logging.info("%s: no time is left; xling-tf evaluate scores it", evaluator.name)
             continue
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encode)

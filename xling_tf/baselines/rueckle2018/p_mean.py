@@ -84,7 +84,7 @@ def power_mean(x: Tensor, p: float, padding_mask: Tensor) -> Tensor:
     Returns:
         `[batch, dim]` float32.
 
-    Example:
+    Examples:
         >>> x, mask = ops.array([[[1.0], [4.0]]]), ops.ones((1, 2), bool)
         >>> ops.convert_to_numpy(power_mean(x, 0.5, mask)).tolist()  # ((1 + 2) / 2)^2
         [[2.25]]

@@ -68,7 +68,7 @@ class Lstm(Layer):
             initial: `[batch, units]` hidden state before the first position; None for zeros.
             initial_gates: Maps `initial` to `[batch, 4 * units]`, added to the gates at every
                 position.
-            training: False in exports, which must run without a GPU, too.
+            training: False in exports, which must also run without a GPU.
 
         Returns:
             `[batch, length, units]` float32.

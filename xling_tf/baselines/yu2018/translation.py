@@ -321,7 +321,7 @@ def token_likelihood(
         `[batch]` losses, and `[batch]` share of tokens whose correct candidate has the highest
         score.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> scores = np.array([[[0.0, 0.0], [9.0, 0.0]]], "float32")
         >>> correct, is_token = np.array([[0, 1]]), np.array([[True, False]])
