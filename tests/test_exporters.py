@@ -19,7 +19,7 @@ from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.exporters import base, model2vec, sentence_transformers
-from xling_tf.exporters.base import Source, export, sample_texts
+from xling_tf.exporters.base import OriginalModel, export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import QuantizedTable
@@ -221,7 +221,7 @@ def test_what_a_format_cannot_express_is_refused(hub_folder, tmp_path):
 def test_marks_around_sentences_cannot_be_expressed(tmp_path):
     model = tiny_model(tiny_config(*MARKED), {"en": SAMPLE[::2], "es": SAMPLE[1::2]})
     with pytest.raises(UserError, match="no special tokens"):
-        model2vec.export(Source(tmp_path, model, model, None), tmp_path / "output")
+        model2vec.export(OriginalModel(tmp_path, model, model, None), tmp_path / "output")
 
 
 def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
@@ -230,7 +230,7 @@ def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
     model = tiny_model(tiny_config(*settings), [EMPTY_TOKEN, "hola", "don"])
     add_noise(model.weights.values())
     model2vec.export(
-        Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path
+        OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path
     )
     table = read_weights(tmp_path / "model.safetensors")["embeddings"]
     vocabulary = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]

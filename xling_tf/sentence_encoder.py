@@ -231,7 +231,7 @@ def _opened(folder: Path) -> tuple[Any, Mapping[str, Any]]:
         return model, {}
     if is_model_folder(folder):
         model_class = resolve_name("xling_tf.model:Model")  # here, because it imports TensorFlow
-        return model_class.from_pretrained(folder).module(), read_info(folder)
+        return model_class.from_folder(folder).module(), read_info(folder)
     return load_saved_model(folder), read_info(folder)
 
 

@@ -38,8 +38,8 @@ from xling_tf.savedmodel.saved_models import (
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
-class Source(NamedTuple):
-    """An exported model that is converted."""
+class OriginalModel(NamedTuple):
+    """An exported model that is converted: loaded for Keras and as a SavedModel, with its files."""
 
     folder: Path
     model: Model
@@ -67,9 +67,9 @@ class Source(NamedTuple):
 
 
 # For each format, "module:function" of its exporter, and a file that its folders have; a folder's
-# format is the first whose file it has. Exporters take a `Source`, a folder and options, write the
-# folder, and return texts and a function that encodes them with what was written; None if vectors
-# are meant to differ.
+# format is the first whose file it has. Exporters take an `OriginalModel`, a folder and options,
+# write the folder, and return texts and a function that encodes them with what was written; None
+# if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("compact:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
@@ -176,14 +176,14 @@ def export(
     for option in options:
         if _FORMAT_OF[option] != to:
             raise UserError(f"`{option}` needs `to` {_FORMAT_OF[option]}, got {to}")
+    folder, path = find_model(model), Path(output)
     if to == "wheel":
         options.setdefault("name", model_name(model))
-    folder, path = find_model(model), Path(output)
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
     _require_packages(folder, to)
     saved = load_saved_model(folder)
-    source = Source(folder, Model.from_pretrained(folder), encode_by(saved), corpora)
+    source = OriginalModel(folder, Model.from_folder(folder), encode_by(saved), corpora)
     if expected := source.model.encoder.unsupported.get(to):
         reject(source, to, expected)
     destination = replacing_folder(path) if mark else _added_to(path)
@@ -221,7 +221,7 @@ def _require_destination(folder: Path, to: str, output: Path, data: Path | None)
         raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
 
 
-def _complete_card(source: Source, saved: Any, to: str, folder: Path) -> None:
+def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> None:
     """Adds to an export the licences, and to its card metadata, limits and missing signatures."""
     if to not in ("savedmodel", "keras"):
         (card,) = folder.glob("*.md")  # that of a wheel has its name
@@ -292,14 +292,14 @@ def _metadata(card: Path, library: str) -> str:
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
 
 
-def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export_keras(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes the folder of `Model.save_pretrained`, which `Model.from_pretrained` loads."""
     source.model.save_pretrained(folder)
     loaded = Model.from_pretrained(folder)
     return PROBES, lambda texts: loaded(texts).numpy()
 
 
-def reject(source: Source, form: str, expected: str) -> NoReturn:
+def reject(source: OriginalModel, form: str, expected: str) -> NoReturn:
     """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]
@@ -338,7 +338,7 @@ def _read_texts(data: Path, languages: Collection[str]) -> Iterator[str]:
 
 
 def compare_unknown_words(
-    source: Source, tokenizer: Any, unknown: int, encode: Encode
+    source: OriginalModel, tokenizer: Any, unknown: int, encode: Encode
 ) -> tuple[str, list[str]]:
     """Measures how much an export without vectors of words outside the vocabulary differs.
 

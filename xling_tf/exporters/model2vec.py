@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.errors import library
-from xling_tf.exporters.base import Encode, Source, compare_unknown_words, reject
+from xling_tf.exporters.base import Encode, OriginalModel, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.files import write_json
@@ -28,7 +28,7 @@ Exported by xling_tf.
 {prompts}{cost}"""
 
 
-def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a table of projected words, in which n-grams are included, and a tokenizer."""
     model, encoder = source.model, source.model.encoder
     rules = model.tokenizer.rules()

@@ -13,7 +13,7 @@ from xling_tf.client.piece_models import UNIGRAM, model_proto
 from xling_tf.client.runtimes import open_model
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
+from xling_tf.exporters.base import PROBES, Encode, OriginalModel, compare_unknown_words
 from xling_tf.exporters.litert_onnx import embed_ids, to_onnx
 from xling_tf.exporters.onnx_8bit import quantize
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
@@ -58,7 +58,7 @@ _SPECIAL = {
 }
 
 
-def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes ONNX model, tokenizer, settings; for a `transformers_family` also torch's weights."""
     model, encoder = source.model, source.model.encoder
     config = {
@@ -121,7 +121,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return texts, encode
 
 
-def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
+def _write_onnx(source: OriginalModel, folder: Path) -> tuple[Any, Encode, float]:
     """Writes the model exactly and in 8 bits; returns tokenizer, encoder, their mean cosine."""
     graph = _Graph(source.model)
     (folder / "onnx").mkdir()

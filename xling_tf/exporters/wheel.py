@@ -22,7 +22,7 @@ from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
-from xling_tf.exporters.base import Source, reject, sample_texts
+from xling_tf.exporters.base import OriginalModel, reject, sample_texts
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
@@ -120,7 +120,7 @@ vector in every batch.
 
 
 def export(
-    source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0
+    source: OriginalModel, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0
 ) -> None:
     """Writes a wheel with the client, the weights, licences and a card, and the card beside it.
 
@@ -177,7 +177,7 @@ def export(
 
 
 def _write_averages(
-    source: Source, package: Path, megabytes: float
+    source: OriginalModel, package: Path, megabytes: float
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
     """Writes a model for NumPy; returns a `[dim, width]` rotation back, and its description."""
     model, tokenizer = source.model, source.model.tokenizer
@@ -205,7 +205,9 @@ def _write_averages(
     }
 
 
-def _write_pieces(source: Source, package: Path) -> tuple[NDArray[np.float32], dict[str, Any]]:
+def _write_pieces(
+    source: OriginalModel, package: Path
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
     """Writes a model for ONNX Runtime; returns as `_write_averages` does."""
     with tempfile.TemporaryDirectory() as other:
         sentence_transformers.export(source, Path(other))
@@ -222,7 +224,7 @@ def _write_pieces(source: Source, package: Path) -> tuple[NDArray[np.float32], d
     }
 
 
-def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> None:
+def _write_licences(source: OriginalModel, project: Path, about: dict[str, Any]) -> None:
     """Writes LICENSE, NOTICE, the model's own licences; adds pyproject.toml's line to `about`."""
     if (checkout := Path(__file__).parents[2] / "LICENSE").is_file():
         text: str | None = checkout.read_text("utf-8")

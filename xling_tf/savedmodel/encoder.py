@@ -170,9 +170,9 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
     """Returns a model's weights, by the names of training, from those of an export."""
     # Quantized tables become float32 again. Word embeddings are separated from their n-grams by the
     # encoder, whose n-gram weights are overwritten for this.
-    weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
-    for name in weights:
-        if (scales := exported.get(name + _SCALES)) is not None:
+    weights = dict(exported)
+    for name in exported:
+        if (scales := weights.pop(name + _SCALES, None)) is not None:
             weights[name] = weights[name].astype(np.float32) * scales
     if KNOWN_WORDS not in weights:
         return weights
