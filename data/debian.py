@@ -483,17 +483,10 @@ SOURCES = (
         "Messages, tooltips and help of applications",
         "GPL-2+",
         (
-            "krita-l10n",
-            "digikam-data",
-            "gnucash-common",
-            "vlc-l10n",
-            "darktable",
-            "gramps",
-            "git",
-            "libvirt-l10n",
-            "wordpress-l10n",
-            "evolution-common",
-            "kmymoney-common",
+            *(
+                "krita-l10n digikam-data gnucash-common vlc-l10n darktable gramps git "
+                "libvirt-l10n wordpress-l10n evolution-common kmymoney-common"
+            ).split(),
         ),
         extract_gettext,
     ),

@@ -51,22 +51,15 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.
 _MODULES = {
     "tensorflow": (
-        "tensorflow",
-        "tensorflow_text",
-        "keras",
-        "safetensors",
-        "sentencepiece",
-        "scipy",
-        "py3langid",
-        "faiss",
+        "tensorflow tensorflow_text keras safetensors sentencepiece scipy py3langid faiss"
     ),
-    "data": ("lxml", "polib", "sentencex", "wordfreq"),
-    "hub": ("tensorflow_hub", "tf_keras"),
-    "evaluation": ("pandas", "jinja2", "sklearn", "bm25s", "psutil", "urllib3"),
-    "serving": ("uvicorn", "starlette", "orjson", "prometheus_client", "tensorflow_serving"),
-    "bulk": ("pyarrow", "fsspec", "zstandard"),
-    "beam": ("apache_beam",),
-    "export": ("onnx", "tf2onnx", "onnxruntime", "tokenizers"),
+    "data": "lxml polib sentencex wordfreq",
+    "hub": "tensorflow_hub tf_keras",
+    "evaluation": "pandas jinja2 sklearn bm25s psutil urllib3",
+    "serving": "uvicorn starlette orjson prometheus_client tensorflow_serving",
+    "bulk": "pyarrow fsspec zstandard",
+    "beam": "apache_beam",
+    "export": "onnx tf2onnx onnxruntime tokenizers",
 }
 
 
@@ -111,9 +104,7 @@ def run(
         if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
-            for module in (
-                module for name in extra.split(",") for module in _MODULES.get(name, ())
-            ):
+            for module in " ".join(_MODULES.get(name, "") for name in extra.split(",")).split():
                 if find_spec(module) is None:
                     raise missing_package(module, extra)
             if "import" in flags.FLAGS and flags.FLAGS["import"].value:
@@ -161,7 +152,9 @@ def one_line_errors(again: str) -> Iterator[None]:
         _exit(f"error: {message}")
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        extra = next((extra for extra, modules in _MODULES.items() if name in modules), None)
+        extra = next(
+            (extra for extra, modules in _MODULES.items() if name in modules.split()), None
+        )
         if extra is None:
             raise
         _exit(f"error: {missing_package(name, extra)}")

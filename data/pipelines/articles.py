@@ -31,21 +31,7 @@ _MAX_DEPTH = 5  # of links in captions
 # Prefixes of files and categories that dumps do not list, or that are of other languages than the
 # dump.
 _NO_TEXT_LINKS = frozenset(
-    {
-        "file",
-        "image",
-        "media",
-        "category",
-        "imagen",
-        "bild",
-        "datei",
-        "fichier",
-        "archivo",
-        "图像",
-        "圖像",
-        "檔案",
-        "分類",
-    }
+    "file image media category imagen bild datei fichier archivo 图像 圖像 檔案 分類".split()
 )
 _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
 _EXTERNAL = re.compile(r"\[(?:[a-z]+:)?//[^\s\[\]]*\s*([^\[\]]*)\]|\bhttps?://[^\s<>\[\]]+")

@@ -26,47 +26,24 @@ _OTHER_NAMES = {
     "response": ("reply",),
     "sentence1": ("sentencea", "text1", "texta", "question1"),
     "sentence2": ("sentenceb", "text2", "textb", "question2"),
-    "score": (
-        "similarityscore",
-        "similarity",
-        "relatednessscore",
-        "relatedness",
-        "label",
-        "isduplicate",
-    ),
+    "score": "similarityscore similarity relatednessscore relatedness label isduplicate".split(),
 }
-_LANGUAGE_NAMES = {
-    **{"afrikaans": "af", "albanian": "sq", "amharic": "am", "arabic": "ar", "armenian": "hy"},
-    **{"azerbaijani": "az", "basque": "eu", "belarusian": "be", "bengali": "bn", "bosnian": "bs"},
-    **{"bulgarian": "bg", "burmese": "my", "catalan": "ca", "chinese": "zh", "croatian": "hr"},
-    **{"czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo"},
-    **{"estonian": "et", "finnish": "fi", "french": "fr", "galician": "gl", "georgian": "ka"},
-    **{
-        "german": "de",
-        "greek": "el",
-        "gujarati": "gu",
-        "hausa": "ha",
-        "hebrew": "he",
-        "hindi": "hi",
-    },
-    **{"hungarian": "hu", "icelandic": "is", "indonesian": "id", "irish": "ga", "italian": "it"},
-    **{"japanese": "ja", "kannada": "kn", "kazakh": "kk", "khmer": "km", "korean": "ko"},
-    **{"kurdish": "ku", "lao": "lo", "latin": "la", "latvian": "lv", "lithuanian": "lt"},
-    **{"macedonian": "mk", "malay": "ms", "malayalam": "ml", "maltese": "mt", "marathi": "mr"},
-    **{"mongolian": "mn", "nepali": "ne", "norwegian": "no", "pashto": "ps", "persian": "fa"},
-    **{"polish": "pl", "portuguese": "pt", "punjabi": "pa", "romanian": "ro", "russian": "ru"},
-    **{"serbian": "sr", "sinhala": "si", "slovak": "sk", "slovenian": "sl", "somali": "so"},
-    **{"spanish": "es", "swahili": "sw", "swedish": "sv", "tagalog": "tl", "tamil": "ta"},
-    **{
-        "telugu": "te",
-        "thai": "th",
-        "turkish": "tr",
-        "ukrainian": "uk",
-        "urdu": "ur",
-        "uzbek": "uz",
-    },
-    **{"vietnamese": "vi", "welsh": "cy", "yoruba": "yo", "zulu": "zu"},
-}
+_LANGUAGE_NAMES = dict(
+    entry.split(":")
+    for entry in (
+        "afrikaans:af albanian:sq amharic:am arabic:ar armenian:hy azerbaijani:az basque:eu "
+        "belarusian:be bengali:bn bosnian:bs bulgarian:bg burmese:my catalan:ca chinese:zh "
+        "croatian:hr czech:cs danish:da dutch:nl english:en esperanto:eo estonian:et finnish:fi "
+        "french:fr galician:gl georgian:ka german:de greek:el gujarati:gu hausa:ha hebrew:he "
+        "hindi:hi hungarian:hu icelandic:is indonesian:id irish:ga italian:it japanese:ja "
+        "kannada:kn kazakh:kk khmer:km korean:ko kurdish:ku lao:lo latin:la latvian:lv "
+        "lithuanian:lt macedonian:mk malay:ms malayalam:ml maltese:mt marathi:mr mongolian:mn "
+        "nepali:ne norwegian:no pashto:ps persian:fa polish:pl portuguese:pt punjabi:pa "
+        "romanian:ro russian:ru serbian:sr sinhala:si slovak:sk slovenian:sl somali:so spanish:es "
+        "swahili:sw swedish:sv tagalog:tl tamil:ta telugu:te thai:th turkish:tr ukrainian:uk "
+        "urdu:ur uzbek:uz vietnamese:vi welsh:cy yoruba:yo zulu:zu"
+    ).split()
+)
 _LANGUAGES = frozenset(_LANGUAGE_NAMES.values())
 # Words beside a language in the name of a column, and forms of Chinese writing.
 _OTHER_WORDS = {"text", "sentence", "sent", "translation", "translations", "translated", "lang"}

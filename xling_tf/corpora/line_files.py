@@ -126,30 +126,10 @@ def split_blocks(
 
 
 # Formats that have other contents than lines of cells between tabs, or that only readers know.
-_OTHER_FORMATS = {
-    ".csv",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".parquet",
-    ".arrow",
-    ".feather",
-    ".orc",
-    ".avro",
-    ".xls",
-    ".xlsx",
-    ".ods",
-    ".xml",
-    ".tmx",
-    ".html",
-    ".zip",
-    ".7z",
-    ".rar",
-    ".tar",
-    ".tgz",
-    ".lz4",
-    ".deflate",
-}
+_OTHER_FORMATS = (
+    ".csv .json .jsonl .ndjson .parquet .arrow .feather .orc .avro .xls .xlsx .ods .xml .tmx "
+    ".html .zip .7z .rar .tar .tgz .lz4 .deflate"
+).split()
 _PACKERS = {".gz", ".bz2", ".xz", ".lzma", ".zst", ".zstd"}
 
 

@@ -77,18 +77,9 @@ _CARD = """# {name}
 """
 # The methods of the encoder that a wheel has as functions.
 _METHODS = (
-    "encode",
-    "encode_query",
-    "encode_document",
-    "similarity",
-    "similarity_pairwise",
-    "semantic_search",
-    "paraphrase_mining",
-    "embed_documents",
-    "embed_query",
-    "aembed_documents",
-    "aembed_query",
-)
+    "encode encode_query encode_document similarity similarity_pairwise semantic_search "
+    "paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
+).split()
 # The NOTICE of a wheel, before those of the model.
 _NOTICE = """{name} {version}
 

@@ -90,14 +90,9 @@ _DISTILBERT = Family(
     tables=(WORDS, POSITIONS),
 )
 _SAME_NAMES = (
-    "global_attn_every_n_layers",
-    "local_attention",
-    "global_rope_theta",
-    "local_rope_theta",
-    "attention_bias",
-    "mlp_bias",
-    "norm_bias",
-)
+    "global_attn_every_n_layers local_attention global_rope_theta local_rope_theta attention_bias "
+    "mlp_bias norm_bias"
+).split()
 _MODERNBERT = Family(
     sizes={**_BERT.sizes, "activation": "hidden_activation"},
     options={"epsilon": "norm_eps", **{name: name for name in _SAME_NAMES}},

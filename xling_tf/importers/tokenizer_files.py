@@ -16,18 +16,8 @@ from xling_tf.savedmodel.saved_models import LIMITS
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
-ROLES = {
-    *SPECIAL,
-    "<s>",
-    "</s>",
-    "<unk>",
-    "<pad>",
-    "<mask>",
-    "<s>NOTUSED",
-    "</s>NOTUSED",
-    "<unk>NOTUSED",
-}
-ROLES |= {"<bos>", "<eos>"}
+ROLES = {*SPECIAL, *"<s> </s> <unk> <pad> <mask> <bos> <eos>".split()}
+ROLES |= {"<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"}
 _JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first
 # transformers' tokenizers that have BERT's rules, or XLM-RoBERTa's, whatever tokenizer.json says.
 _BERTS = re.compile(

@@ -31,24 +31,8 @@ _TYPES = (tf.string, tf.bool, tf.float16, tf.float32, tf.float64, *_INTEGERS)
 _DTYPES = {dtype.as_datatype_enum: np.dtype(dtype.as_numpy_dtype) for dtype in _TYPES}
 _JSON_TYPES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float), "O": (str, dict)}
 # What each path knows; a model's path knows those of "predict".
-_TEI = {
-    "model",
-    "inputs",
-    "dimensions",
-    "signature_name",
-    "prompt_name",
-    "truncate",
-    "truncation_direction",
-}
-_OPENAI = {
-    "model",
-    "input",
-    "dimensions",
-    "encoding_format",
-    "user",
-    "signature_name",
-    "input_type",
-}
+_TEI = {*"model inputs dimensions signature_name prompt_name truncate truncation_direction".split()}
+_OPENAI = {*"model input dimensions encoding_format user signature_name input_type".split()}
 _FIELDS = {
     "predict": {"signature_name", "instances", "inputs"},
     "/v1/embeddings": _OPENAI | {"normalize"},
