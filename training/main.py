@@ -19,11 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
 
-from training.preset_lines import setting_lines
 from xling_tf.config import ExperimentConfig
 from xling_tf.presets import FORMER_NAMES, PRESETS, get_preset
 from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
-from xling_tf.settings import to_dict
+from xling_tf.settings import setting_lines, to_dict
 
 if TYPE_CHECKING:
     from xling_tf.trainer.context import Run
