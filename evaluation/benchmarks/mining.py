@@ -22,13 +22,12 @@ sys.path.insert(0, str(ROOT))  # works in a checkout without installation
 import numpy as np
 from absl import flags
 
-from evaluation.benchmarks.workloads import read_pairs, write_figures
+from evaluation.benchmarks.workloads import read_pairs, run_benchmark
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.program import run
 
 
 def measure() -> dict[str, Any]:
@@ -163,8 +162,4 @@ if __name__ == "__main__":
     flags.DEFINE_integer("sentences", 100_000, "Number of others on each side.", lower_bound=1)
     flags.DEFINE_float("memory", 4, "GiB to use.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
-    run(
-        lambda: write_figures(flags.FLAGS.output, measure),
-        "the same command starts again",
-        extra="bulk",
-    )
+    run_benchmark(measure, extra="bulk")

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from absl import flags
 
-from evaluation.benchmarks.workloads import MIB, resident_bytes, seconds_of, write_figures
-from xling_tf.program import quiet_start, run
+from evaluation.benchmarks.workloads import MIB, resident_bytes, run_benchmark, seconds_of
+from xling_tf.program import quiet_start
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _SIZES = (1, 4, 16, 64, 256)  # words of a sentence, and sentences of a batch
@@ -92,8 +92,4 @@ if __name__ == "__main__":
         "model", None, "The exported model, as xling_tf.load takes it.", required=True
     )
     flags.DEFINE_string("output", "evaluation/results/resources.json", "Results file.")
-    run(
-        lambda: write_figures(flags.FLAGS.output, measure),
-        "the same command starts again",
-        extra="evaluation",
-    )
+    run_benchmark(measure, extra="evaluation")

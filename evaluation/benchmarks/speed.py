@@ -39,13 +39,13 @@ from evaluation.benchmarks.workloads import (
     peers,
     read_pairs,
     read_texts,
+    run_benchmark,
     seconds_of,
-    write_figures,
 )
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
-from xling_tf.program import quiet_start, run
+from xling_tf.program import quiet_start
 from xling_tf.savedmodel.saved_models import model_name
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
@@ -65,7 +65,7 @@ _MODEL = flags.DEFINE_string(
 )
 _PEER = flags.DEFINE_string("peer", None, "Folder of --model for sentence-transformers.")
 _TEXTS = flags.DEFINE_string("texts", None, "With --model: file of sentences, a line each.")
-_OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
+flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
 
 _WARM_UP_STEPS = 5
 # Functions that return sentences per second, by workload and system.
@@ -257,8 +257,4 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
 
 
 if __name__ == "__main__":
-    run(
-        lambda: write_figures(_OUTPUT.value, measure),
-        "the same command starts again",
-        extra="tensorflow",
-    )
+    run_benchmark(measure, extra="tensorflow")
