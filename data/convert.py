@@ -30,7 +30,7 @@ from xling_tf.corpora.line_files import LANGUAGE, as_cell, read_every_line, writ
 from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.corpora.readers import SCORED_COLUMNS, SNLI_COLUMNS
 from xling_tf.corpora.tables import read_table
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.program import run
 
 
@@ -336,7 +336,12 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     """Yields the label and the first 64 words of summary and text of each review."""
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
-    try:
+    message = (
+        f"{path} must be XML whose items have rating, summary and text, but: {{error}}; download "
+        "it again"
+    )
+    # For an unknown encoding, the parser raises a LookupError.
+    with as_user_error(message, ElementTree.ParseError, LookupError, ValueError):
         # The parser opens no other files that a document names, and rejects exploding entities.
         for item in ElementTree.fromstring(content).iter("item"):
             text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
@@ -344,12 +349,6 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
             if stars != _NEUTRAL_STARS:
                 label = "positive" if stars > _NEUTRAL_STARS else "negative"
                 yield label, " ".join(text.split()[:_REVIEW_WORDS])
-    # For an unknown encoding, the parser raises a LookupError.
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
-        raise UserError(
-            f"{path} must be XML whose items have rating, summary and text, but: {error}; "
-            "download it again"
-        ) from error
 
 
 # Schwenk and Li 2018; their results are those of the smallest of four training sets.

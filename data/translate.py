@@ -26,7 +26,7 @@ from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.store import StoredCorpus, transient_store
-from xling_tf.errors import UserError, require_known
+from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.program import progress, run
 
 # Translates texts from the first language to the second, each to one text.
@@ -55,12 +55,9 @@ def open_translator(name: str) -> Translator:
     """Finds `--translator`'s function in a module here or installed, or raises a `UserError`."""
     kind, _, target = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
-    try:
+    message = f"--translator expects python:module:function, got {name!r} ({{error}})"
+    with as_user_error(message, AttributeError, ImportError, ValueError):
         function: Translator = pkgutil.resolve_name(target if kind == "python" else "")
-    except (AttributeError, ImportError, ValueError) as error:
-        raise UserError(
-            f"--translator expects python:module:function, got {name!r} ({error})"
-        ) from error
     return function
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.corpora.split import are_among, text_hashes
-from xling_tf.errors import UserError
+from xling_tf.errors import as_user_error
 
 # The file in the folder of a run and of an exported model.
 TRAINED_ON = "trained_on.npz"
@@ -44,21 +44,10 @@ class TrainedOn(NamedTuple):
         path = folder / TRAINED_ON
         if not path.is_file():
             return None
-        try:
-            with path.open("rb") as file, np.load(file) as gaps:
-                return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
-        except (
-            EOFError,
-            LookupError,
-            OSError,
-            TypeError,
-            ValueError,
-            BadZipFile,
-            zlib.error,
-        ) as error:
-            raise UserError(
-                f"{path} is damaged ({error}); restore it from a copy, or remove it"
-            ) from error
+        errors = (EOFError, LookupError, OSError, TypeError, ValueError, BadZipFile, zlib.error)
+        message = f"{path} is damaged ({{error}}); restore it from a copy, or remove it"
+        with as_user_error(message, *errors), path.open("rb") as file, np.load(file) as gaps:
+            return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
 
     def to_bytes(self) -> bytes:
         """Returns the content of the file for `read`: the gaps between hashes, compressed."""

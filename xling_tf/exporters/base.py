@@ -54,7 +54,7 @@ class OriginalModel(NamedTuple):
 
     @property
     def prompts(self) -> dict[str, Any]:
-        """What `runtime.json` says of the model's prompts."""
+        """What files of an export say of the model's prompts."""
         info = self.model.info
         return {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
 

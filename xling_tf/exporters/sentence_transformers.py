@@ -98,11 +98,8 @@ def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     for index, layer in enumerate(encoder.dense if family else ()):
         _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])
     (folder / names[-1]).mkdir()
-    info = model.info
-    settings = {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
-    write_json(
-        folder / "config_sentence_transformers.json", {**settings, "similarity_fn_name": "cosine"}
-    )
+    settings = {**source.prompts, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", settings)
 
     tokenizer, encode, cosine = _write_onnx(source, folder)
     texts, cost = list(PROBES), ""

@@ -28,7 +28,7 @@ from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_LINE, split_blocks
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.encoders.base import WordVectors
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]
@@ -230,29 +230,23 @@ def read_vectors(path: Path) -> Words:
     """
     is_text = re.search(rf"\.(?i:vec|txt){PACKED}$", path.name)
     models: Any = None if is_text else library("gensim.models", "gensim", "vectors")
-    try:
-        with path.open("rb") as file:
-            blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
-            lines = itertools.chain.from_iterable(blocks)
-            first = next(lines, b"")
-            # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary
-            # files.
-            header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
-            if is_text:
-                places, rows = _read_text(lines if header else itertools.chain([first], lines))
-                _require_shape(rows, header)
+    message = f"{path} must be a file of word vectors, as word2vec writes it: {{error}}"
+    with as_user_error(message, *_DAMAGED), path.open("rb") as file:
+        blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
+        lines = itertools.chain.from_iterable(blocks)
+        first = next(lines, b"")
+        # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary
+        # files.
+        header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
+        if is_text:
+            places, rows = _read_text(lines if header else itertools.chain([first], lines))
+            _require_shape(rows, header)
+        else:
+            if header:
+                keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
             else:
-                if header:
-                    keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
-                else:
-                    keyed = models.fasttext.load_facebook_vectors(str(path))
-                places, rows = keyed.key_to_index, keyed.vectors
-    except UserError:
-        raise
-    except _DAMAGED as error:
-        raise UserError(
-            f"{path} must be a file of word vectors, as word2vec writes it: {error}"
-        ) from error
+                keyed = models.fasttext.load_facebook_vectors(str(path))
+            places, rows = keyed.key_to_index, keyed.vectors
     if not rows.size or not np.isfinite(rows).all():
         raise UserError(f"{path} must have finite numbers after each word; download it again")
     # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is
