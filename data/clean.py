@@ -1,5 +1,4 @@
-"""Keeps the pairs of a noisy bitext that are translations, by rules and by the margin of a model's
-cosines.
+"""Keeps the translations in a noisy bitext, by rules and by the margin of a model's cosines.
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 

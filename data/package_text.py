@@ -85,8 +85,7 @@ _MAX_LABEL = 40
 
 
 def plain_text(message: str) -> str | None:
-    """Removes the context prefix, tags, entities and accelerators; None for placeholders or unknown
-    markup.
+    """Removes context, tags, entities and accelerators; None for placeholders or unknown markup.
 
     Example:
         >>> plain_text("female^The <b>_witch</b> &amp; her cat")
@@ -110,8 +109,7 @@ def plain_text(message: str) -> str | None:
 
 
 def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
-    """Returns the first translation of each message in the compiled catalogues (.mo) of unpacked
-    packages.
+    """Returns the first translation of each message in the catalogues (.mo) of unpacked packages.
 
     Each package is searched for the first name of the language in `LOCALES` that it has.
     """
@@ -362,8 +360,7 @@ def _text(element: Any) -> Iterator[str]:
 def pair_blocks(
     source: Sequence[Block], target: Sequence[Block], languages: tuple[str, str]
 ) -> list[TranslationPair]:
-    """Pairs the blocks of a page with those of its translation; none if the pages do not
-    correspond.
+    """Pairs the blocks of a page with its translation's; none if the pages do not correspond.
 
     If most blocks have an id, blocks with the same id are paired; otherwise by position, if both
     pages have the same tags and blocks of similar length: some pages were rewritten, not
@@ -384,8 +381,7 @@ def pair_blocks(
 
 
 def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Extracts the blocks of a manual's pages with translations, and the prose of the pages as
-    documents.
+    """Extracts the blocks of a manual's pages with translations, and the prose as documents.
 
     The pattern is that of the folder of a `{locale}` in a package; all languages have the same file
     names.

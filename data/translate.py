@@ -70,8 +70,7 @@ def translate_folder(
     names: Sequence[str] = (),
     recipe: str = "",
 ) -> dict[Path, tuple[int, int]]:
-    """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each
-    corpus.
+    """Writes `nli/NAME.TARGET.train.tsv.gz` or `questions/NAME.TARGET.tsv.gz` for each corpus.
 
     Only training records are translated, so that no language learns from what another holds out; a
     record is dropped if a translation is empty. `recipe` names the translator; rows that an

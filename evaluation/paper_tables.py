@@ -276,8 +276,7 @@ def _lettered(notes: Iterable[str]) -> list[str]:
 
 
 def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """Makes a section of each paper's tables with our systems' scores, and a last one of the
-    systems.
+    """Makes a section of each paper's tables with our systems' scores, and one of the systems.
 
     Args:
         systems: By name, what `add_results` collects.

@@ -371,8 +371,7 @@ def verdict(results: Sequence[Results]) -> dict[str, Any]:
 
 
 def _overview(results: Sequence[Results]) -> Table | None:
-    """Each suite's means over the data sets that all results have, and by how much the best is
-    ahead.
+    """Each suite's means over the data sets that all results have, and how far the best is ahead.
 
     A second mean leaves out data sets that do not compare the models fairly.
     """

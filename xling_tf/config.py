@@ -1,5 +1,4 @@
-"""The settings of an experiment, in frozen dataclasses, and the registries of tokenizers, encoders
-and tasks.
+"""The settings of an experiment, and the registries of tokenizers, encoders and tasks.
 
 Defaults are constants of the papers, with the section they are from: "2019" is Chidambaram et al.
 2019, RepL4NLP, and "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019,
@@ -79,8 +78,7 @@ def further_kinds(registry: str) -> dict[str, EntryPoint]:
 
 
 class Registry(UserDict[str, Any]):
-    """What names stand for, such as presets or suites; a row "module:attribute" is imported on
-    first use.
+    """What names stand for, such as presets; a row "module:attribute" is imported on first use.
 
     Packages add rows by entry points of the group `xling_tf.kinds`. One that is named
     "preset.mine" names the module whose import registers the preset "mine".

@@ -91,8 +91,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def folder_of_this_process() -> Path:
-    """Makes a folder that is deleted when this process ends, but not when a process forked from it
-    ends.
+    """Makes a folder that is deleted when this process ends, but not when a fork of it ends.
 
     It uses the private `Finalize`, because forked workers of multiprocessing ignore `atexit`.
     """

@@ -34,8 +34,7 @@ _BATCH_SIZE = 2048
 
 
 class SentenceEncoder(client.SentenceEncoder):
-    """Encodes sentences with an exported model, or with any function from a string tensor to
-    vectors.
+    """Encodes sentences with an exported model, or any function from a string tensor to vectors.
 
     Methods and arguments have the names that sentence-transformers uses; an unsupported option
     raises a `UserError`. Threads may share an encoder; with asyncio, use

@@ -81,8 +81,7 @@ def to_dict(config: ExperimentConfig) -> dict[str, Any]:
 
 
 def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the settings in the result of `to_dict` as "dotted.name=value", which
-    `apply_overrides` reads.
+    """Yields the result of `to_dict` as "dotted.name=value", which `apply_overrides` reads.
 
     Example:
         >>> from xling_tf.config import ExperimentConfig

@@ -145,8 +145,7 @@ def prepare(
 
 
 def _move_shards(staging: str, output: str, stem: str, suffix: str) -> None:
-    """Moves the shards that are complete, over earlier ones, and then deletes those that are too
-    many.
+    """Moves the complete shards over earlier ones, and then deletes those that are too many.
 
     A kill loses nothing, because the list of shards stays until all is done, and the next call goes
     on.

@@ -31,8 +31,7 @@ _WORDS = "a all and as at be but by can do for from go have he in it make not of
 def usage(
     encode: Callable[[list[str]], Any], lengths: Sequence[int], batches: Sequence[int]
 ) -> dict[str, dict[str, float]]:
-    """Measures the median call of each length and batch, and the growth of memory during the first
-    call.
+    """Measures the median call of each length and batch, and how memory grows in the first one.
 
     Every sentence ends in a new number, so that no cache of texts has it. A batch is encoded once
     to warm up, then until three calls and 0.3 seconds are reached, or 20 calls or 4 seconds.

@@ -225,9 +225,7 @@ class VectorFolder:
         return {name: size for name, (size, _) in self.state.items()}
 
     def require_unchanged(self) -> None:
-        """Raises a `UserError` if a file was changed, added or removed since the folder was
-        opened.
-        """
+        """Raises a `UserError` if a file has changed, come or gone since the folder was opened."""
         if _state(self.path) != self.state:
             raise UserError(
                 f"{self.path} must stay the same while it is read, but was changed; start again "
@@ -309,8 +307,7 @@ def _rows_of(path: Path) -> int | None:
 
 
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the description of the file's folder; in an empty folder, writes these settings as
-    such.
+    """Returns the description of the file's folder; in an empty one, writes these settings as such.
 
     Raises a `UserError` if the settings differ, because work in the folder then cannot be
     continued.

@@ -159,8 +159,7 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:
-    """Returns the language of a sentence by py3langid (Lui and Baldwin 2012), expected or
-    widespread.
+    """Returns a sentence's language by py3langid (Lui and Baldwin 2012), expected or widespread.
 
     It is a code without a country, and None if the text is too short or the language uncertain.
     """

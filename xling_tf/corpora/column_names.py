@@ -68,8 +68,7 @@ def is_row_number(name: Any) -> bool:
 
 
 def language_in(name: Any) -> str:
-    """Returns the language that the name of a column may stand for, in lower case; "" if there is
-    none.
+    """Returns the language that a column's name may stand for, in lower case; "" if there is none.
 
     Example:
         >>> names = ("Spanish", "text_es", "es-ES", "translation.zh_Hans", "title")
@@ -93,8 +92,7 @@ def is_header(cells: Iterable[Any]) -> bool:
 
 
 def roles_of(names: Sequence[Any], order: Sequence[str] = ()) -> list[str | None]:
-    """Returns the role of each column, see `role_of`; without any, two languages are "first" and
-    "second".
+    """Returns each column's role, see `role_of`; if none, two languages are "first" and "second".
 
     They are in the order of the columns, or in `order`, if columns are named by these languages.
 

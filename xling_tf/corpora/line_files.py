@@ -61,8 +61,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
-    r"""Yields the number of each line, from 1, and its stripped NFC text, or the reason for having
-    none.
+    r"""Yields the number of each line, from 1, and its stripped NFC text, or why it has none.
 
     Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
     because they may delimit an empty column. The file may be compressed; a few MiB of it are in
@@ -94,8 +93,7 @@ def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
 def split_blocks(
     pieces: Iterable[bytes], separator: bytes, limit: int
 ) -> Iterator[list[bytes | None]]:
-    r"""Splits a stream at separators; yields the records that end in each piece, None for too long
-    ones.
+    r"""Splits a stream at separators; yields the records that end in each piece, None if too long.
 
     Example:
         >>> list(split_blocks([b"one\ntw", b"o\nthree and more\nend"], b"\n", 5))

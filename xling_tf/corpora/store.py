@@ -161,8 +161,7 @@ class StoredRecords(Sequence[Record]):
         return column
 
     def positions(self, num_last: int = 0) -> Iterator[NDArray[np.int64]]:
-        """Yields the positions of the first texts of the records, then of the second texts, and so
-        on.
+        """Yields the positions of the records' first texts, then of the second texts, and so on.
 
         A record with fewer texts is left out; so are the last `num_last` texts of each record.
         """

@@ -252,8 +252,7 @@ NESTED = {"translation", "translations"}
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row with a column for each language of its translations, named as `datasets` names
-    it.
+    """Returns a row with a column for each language of its translations, named as in `datasets`.
 
     Example:
         >>> flattened({"id": 1, "translation": {"en": "one", "es": "uno"}})

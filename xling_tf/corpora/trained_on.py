@@ -18,8 +18,7 @@ TRAINED_ON = "trained_on.npz"
 
 
 class TrainedOn(NamedTuple):
-    """Hashes of the texts of training records, and of each record's first two texts as an unordered
-    pair.
+    """Hashes of the texts of training records, and of each record's first two texts in any order.
 
     Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability of
     n / 2^32, which is 0.06% for 2.5 million texts.

@@ -31,8 +31,7 @@ class WordVectors(NamedTuple):
 
 
 class TokenEncoder(keras.Model, ABC):
-    """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes
-    sentences.
+    """Maps token features to sentence vectors: embeds a batch's distinct words, encodes sentences.
 
     A new kind of encoder is a subclass and a row of `xling_tf.config.ENCODERS`. Its constructor
     takes the sizes and the fields of its settings by keyword, all of which become attributes. It
@@ -193,8 +192,7 @@ def build_encoder(settings: Mapping[str, Any]) -> TokenEncoder:
 def average_words(
     words: tf.Tensor, positions: tf.RaggedTensor, training: bool = False
 ) -> tf.Tensor:
-    """Averages the word vectors of each text (Iyyer et al. 2015, "Deep Unordered Composition", eq.
-    2).
+    """Averages each text's word vectors (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
 
     Memory grows with the distinct words only: their vectors are not copied to each position.
 

@@ -195,8 +195,7 @@ def parallel_datasets(
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
-    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses, and the held-out tenth of
-    `parallel/`.
+    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses and `parallel/`'s held-out tenth.
 
     No training on the folder from English (else from the first language) sees that:
     `<name>_held_out`.

@@ -127,8 +127,7 @@ SUITE = data.Suite(
 
 
 def divide(text: str, language: str, segmentation: str) -> list[str]:
-    """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64
-    words.
+    """Divides a document into "sentences", by sentencex, or "windows" of 128 words, every 64 words.
 
     Returns:
         From 1 to `MAX_PARTS` parts.

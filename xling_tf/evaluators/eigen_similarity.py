@@ -15,8 +15,7 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 
 class EigenSimilarity:
-    """Distance between the spectra of two languages' sentence graphs; 0 if they have the same
-    shape.
+    """Distance between the spectra of two languages' sentence graphs; 0 if they have one shape.
 
     In each of N samples of K translations, the sentences of a language form a complete graph, whose
     edges are the distances of their vectors. The eigenvalues of its Laplacian are compared with

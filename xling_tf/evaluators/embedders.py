@@ -175,8 +175,7 @@ def _from_signatures(
     call: Callable[..., np.ndarray],
     **attributes: Any,
 ) -> Embedder:
-    """Makes an embedder of a model's signatures; `call` gets a name and the texts by the inputs'
-    names.
+    """Makes an embedder of a model's signatures; `call` gets a name and the texts by input.
 
     Sentences are encoded by `serving_default`, else by `default` or, as multilingual-qa has no
     other, by `question_encoder`.

@@ -131,8 +131,7 @@ def as_embedder(encode: Encode) -> Embedder:
 def encode_checked(
     encode: Callable[..., np.ndarray], texts: list[str], *others: list[str], name: str | None = None
 ) -> NDArray[np.float64]:
-    """Encodes columns of n texts to finite vectors `[n, dim]`, in float64: rounding reorders no
-    scores.
+    """Encodes columns of n texts to finite float64 vectors `[n, dim]`: rounding reorders no scores.
 
     Anything else raises a `UserError`, with `name` or, by default, the embedder's name for the
     encoder.

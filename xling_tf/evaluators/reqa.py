@@ -165,8 +165,7 @@ def _best(queries: Array, candidates: Array, unit: Unit) -> Iterator[Array]:
 
 
 def _fused(semantic: _Score, lexical: _Score, unit: Unit) -> Iterator[Array]:
-    """Yields the sums of two scores of a query's documents, each scaled to 0 to 1 over the
-    documents.
+    """Yields the sums of two scores of a query's documents, each scaled to 0 to 1 over these.
 
     The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of
     Fusion Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF

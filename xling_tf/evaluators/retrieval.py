@@ -180,8 +180,7 @@ def _precisions(sides: Mapping[str, tuple[Array, Array]]) -> dict[str, float]:
 
 
 class BitextRetrieval(SimilaritySearch):
-    """Precision at 1 of finding each sentence's translation among all of a corpus, in both
-    directions.
+    """Precision at 1 of finding each sentence's translation in a whole corpus, in both directions.
 
     Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error rate on Tatoeba.
     See `SimilaritySearch` for the arguments and what counts as right.
@@ -195,8 +194,7 @@ class BitextRetrieval(SimilaritySearch):
 
 
 class MixedPoolRetrieval(SimilaritySearch):
-    """Recall at 1 of a translation among the sentences of all languages at once, the query itself
-    left out.
+    """Recall at 1 of a translation among the other sentences of all languages at once.
 
     Every translation of the query in any other language is right; none is in the query's own
     language. How often the nearest candidate is in that language shows how much the vectors depend

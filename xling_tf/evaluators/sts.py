@@ -109,8 +109,7 @@ def _evaluator(rows: Scored, **options: Any) -> SemanticTextualSimilarity:
 
 
 def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
-    """Yields each part of the STS Benchmark in the languages whose files translate each other row
-    by row.
+    """Yields each part of the STS Benchmark in languages whose files translate each other by row.
 
     Languages whose scores differ from those of English or, without it, of the first language are
     left out.

@@ -29,8 +29,7 @@ mean the same, assuming that half of all pairs do:
 def export(
     source: OriginalModel, folder: Path, tables: str = "float32", same_meaning: Any = None
 ) -> tuple[Sequence[str], Encode] | None:
-    """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for
-    each row.
+    """Writes a modified SavedModel, usually with tables in float16, or int8 with a scale a row.
 
     Args:
         source: The model.

@@ -283,8 +283,7 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 
 
 def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Returns the `[width, dim]` directions, at right angles, in which sentence vectors are
-    longest.
+    """Returns `[width, dim]` directions, at right angles, in which sentence vectors are longest.
 
     The sentences are words drawn by their importance; real ones are no better. The mean of their
     vectors is not subtracted, because that would change cosines.

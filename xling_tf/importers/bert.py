@@ -137,8 +137,7 @@ _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNor
 
 
 def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
-    """Reads the settings of an encoder of one of `FAMILIES` and its weights, by the names of
-    training.
+    """Reads the settings of an encoder of `FAMILIES`, and its weights by the names of training.
 
     The folder has `config.json` and `model.safetensors`, or the `modules.json` that says where they
     are.

@@ -74,8 +74,7 @@ _Settings = dict[str, Any]
 def read_tokenizer(
     folder: Path, max_tokens: int, num_rows: int = LIMITS["ids"], *, is_static: bool = False
 ) -> tuple[TokenizerConfig, dict[str, bytes]]:
-    """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's
-    embedding table.
+    """Reads settings and files of a model's tokenizer, whose ids are rows of its embedding table.
 
     The table may have more rows, `num_rows`, than the tokenizer has ids; no text needs them.
     Special tokens count among the `max_tokens` of a sentence. The libraries of static models read
@@ -289,9 +288,7 @@ def _read_unigram(
 def _require_xlm_roberta(
     name: str, source: Mapping[str, Any], spaces: Any, around: list[str], *, is_split: bool
 ) -> None:
-    """Checks that tokenizer.json has the rules that transformers' class `name` puts in their
-    place.
-    """
+    """Checks that tokenizer.json has the rules with which transformers' class replaces them."""
     rules = {
         "<s> and </s> around a sentence": around == ["<s>", "</s>"],
         "a space before a text": spaces.add_dummy_prefix,

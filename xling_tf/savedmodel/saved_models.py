@@ -109,8 +109,7 @@ def find_model(name: str | os.PathLike[str]) -> Path:
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
-    """Returns the last part of a model's name, without a revision, a version or the ending of a
-    file.
+    """Returns the last part of a model's name, without revision, version or the ending of a file.
 
     Example:
         >>> names = ["hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl"]
@@ -396,8 +395,7 @@ def _describe(folder: Path) -> str:
 
 
 def release_resources(model: Any) -> None:
-    """Frees the lookup tables and SentencePiece models of a SavedModel, which cannot be called
-    afterwards.
+    """Frees a SavedModel's lookup tables and SentencePiece models; it cannot be called afterwards.
 
     TensorFlow frees a model's variables with the model, but keeps these resources by name until the
     process ends: megabytes for each load of a model with a large vocabulary.

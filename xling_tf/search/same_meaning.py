@@ -69,8 +69,7 @@ def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_
 def translation_cosines(
     encode: Encode, pairs: Sequence[tuple[str, str]]
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
-    """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong
-    second one.
+    """The cosines of up to 1,000 translations, and of each source and its nearest wrong target.
 
     The second result marks the cosines of translations, which are half of them.
     """
@@ -87,8 +86,7 @@ def translation_cosines(
 
 
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
-    """Fits the line on pairs with scores or labels, or on translations and their nearest wrong
-    candidates.
+    """Fits the line on scored or labelled pairs, or on translations and their nearest wrong ones.
 
     Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on
     mean the same, those up to 60% do not, and others are left out. Raises a `UserError` if the

@@ -109,8 +109,7 @@ def serve(
     batching: BatchingParameters,
     config: ServerConfig,
 ) -> None:
-    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with
-    status 0.
+    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends.
 
     The listener is a bound socket, which listens once the models are loaded; a `UserError` names a
     model that cannot be loaded.

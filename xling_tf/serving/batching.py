@@ -62,8 +62,7 @@ class BatchScheduler:
         self._threads = ThreadPoolExecutor(parameters.num_batch_threads, "batch")
 
     async def run(self, queue: SignatureQueue, inputs: Tensors) -> Tensors:
-        """Calls a signature with the inputs of one request, at most `max_batch_size` rows at a
-        time.
+        """Calls a signature with one request's inputs, at most `max_batch_size` rows at a time.
 
         Cancelling this removes the request from the queue, except for calls that have begun.
         """

@@ -89,8 +89,7 @@ def dump_rows(rows: Any) -> bytes:
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request to arrays by input, with strings as `bytes` in object
-    arrays.
+    """Converts a request's values to arrays by input, with strings as `bytes` in object arrays.
 
     Returns them, and True if the request has `instances` (rows), False if it has `inputs`
     (columns).
@@ -136,8 +135,7 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
 
 
 def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str, Any]) -> bytes:
-    """Formats the answer to `GET /v1/models/m`, largest version first
-    (apis/get_model_status.proto).
+    """Formats the answer to `GET /v1/models/m`, by apis/get_model_status.proto, largest first.
 
     `more` is OpenAI's description of the model, which has the same path.
     """
@@ -314,9 +312,7 @@ def is_callable(signature: SignatureDef) -> bool:
 
 
 def without_paths(openapi: bytes, signatures: Mapping[str, SignatureDef]) -> bytes:
-    """Returns an OpenAPI document without the paths that need vectors which a model does not
-    give.
-    """
+    """Returns an OpenAPI document without the paths that need vectors which a model lacks."""
     document = orjson.loads(openapi)
     encoders = {name for name, signature in signatures.items() if _gives_vectors(signature)}
     for path, needed in _NEEDED.items():

@@ -31,8 +31,7 @@ _SENTENCES_PER_CHUNK = 50_000
 
 
 class WordTokenizer(VocabularyTokenizer):
-    """Splits text into words, each with a row of the word table and, optionally, rows for its
-    n-grams.
+    """Splits text into words, each with a row of the word table and, optionally, rows of n-grams.
 
     Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these
     words have n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has

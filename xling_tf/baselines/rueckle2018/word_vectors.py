@@ -222,8 +222,7 @@ def _by_tag(words: Words, languages: Sequence[str]) -> Space:
 
 
 def read_vectors(path: Path) -> Words:
-    """Returns the vectors in a text file (.vec or .txt) or binary file (.bin), which may be
-    compressed.
+    """Returns the vectors in a text file (.vec, .txt) or binary file (.bin), plain or compressed.
 
     Raises:
         UserError: The file does not exist or is not one of word2vec, fastText or GloVe.

@@ -179,8 +179,7 @@ class AttentionPooling(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class LstmEncoder(TokenEncoder):
-    """Encodes sentences with a bidirectional and then a unidirectional LSTM (Yu et al. 2018, sec.
-    2).
+    """Encodes sentences with a bidirectional, then a unidirectional LSTM (Yu et al. 2018, sec. 2).
 
     Unlike the decoder, the encoder does not see the target language. With one bidirectional layer
     and maximum pooling it is InferSent's encoder (Conneau et al. 2017, "Supervised Learning of
