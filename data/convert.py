@@ -140,8 +140,7 @@ def parallel_lines(source: Path) -> Iterator[Table]:
 @published("sts-dev.csv, sts-test.csv, sts-train.csv")
 def stsbenchmark(source: Path) -> Iterator[Table]:
     """The STS Benchmark (Cer et al. 2017)."""
-    # The columns: genre, file, year, number, score, two sentences, perhaps their sources; quotes
-    # are text.
+    # Columns: genre, file, year, number, score, two sentences, perhaps sources; quotes are text.
     for match, path in files_in(source, r"sts-(train|dev|test)\.csv"):
         rows = ((row[5], row[6], row[4]) for row in fields(path, 7))
         yield Table(f"sts/stsb.en.{match[1]}", SCORED_COLUMNS, rows)
@@ -400,8 +399,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Not at the top: tests import this file together with other programs that have flags of the
-    # same names.
+    # Not at the top: tests import this file with other programs, whose flags have the same names.
     flags.DEFINE_bool("list", False, "List the formats and their files.")
     flags.DEFINE_string("format", None, "The format of --input.")
     flags.DEFINE_string("input", None, "The published file, or a folder of the files.")

@@ -144,8 +144,7 @@ def _messages(
     pairs = [
         TranslationPair(text, translation)
         for message, translated in catalogue.items()
-        # Without a space, messages are single words, or the keys of catalogues without English
-        # text.
+        # Without a space, messages are single words, or keys of catalogues without English.
         if " " in message.strip()
         and (text := plain_text(message))
         and (translation := plain_text(translated))

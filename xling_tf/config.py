@@ -512,8 +512,7 @@ class ModelInfo:
     prompts: Mapping[str, str] = field(default_factory=dict)
     # Prompt of inputs that are not known to be queries or documents.
     default_prompt_name: str | None = None
-    # Slope and intercept of the log odds that two sentences mean the same, by their cosine, if
-    # calibrated.
+    # If calibrated, slope and intercept, by the cosine, of the log odds of the same meaning.
     same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:

@@ -242,8 +242,7 @@ def _in_use(temporary: Path, path: Path) -> Iterator[None]:
     try:
         with suppress(OSError):  # the file system has no locks: the age alone protects it
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # The file system's own clock: another machine, or this one at its start, may have another
-        # time.
+        # The file system's own clock: another machine's may show another time.
         _remove_leftovers(path, os.fstat(descriptor).st_mtime)
         yield
     finally:

@@ -202,8 +202,7 @@ _MULTILINGUAL = replace(
     # this table are five times as large as those of the recipe's encoders.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=0.05),
     training=replace(_RECIPE.training, minutes=60.0),
-    # No minimum of steps for the first stage: without the second, the convolutions would stay
-    # random.
+    # No minimum of steps for the first stage: convolutions stay random without the second.
     stages={**_STAGES, "average": replace(_STAGES["average"], min_steps=0)},
 )
 _MULTILINGUAL_LARGE = replace(

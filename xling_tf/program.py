@@ -311,8 +311,7 @@ Or on a page in the browser:
 def quiet_start() -> Iterator[None]:
     """Sets up this process for TensorFlow, and hides what it prints while the block imports it."""
     os.environ["KERAS_BACKEND"] = "tensorflow"  # the user's may be another
-    # cuDNN would try all its convolutions for each new shape of a batch, which almost every batch
-    # has.
+    # cuDNN would try all its convolutions for each new shape, which almost every batch has.
     os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", QUIET_LEVEL)
     with quiet_tensorflow():

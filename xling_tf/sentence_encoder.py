@@ -251,7 +251,6 @@ def _unpickled(*arguments: Any, **options: Any) -> Any:
     try:
         require_not_forked()
     except UserError:
-        # An error here would end each worker of a pool as it reads its task; the pool would wait
-        # forever.
+        # An error here would end each worker of a pool, and the pool would wait forever.
         return _Unavailable()
     return SentenceEncoder(*arguments, **options)

@@ -45,8 +45,7 @@ def usage(
     encode(compose(1, 1))  # loading and compiling do not count
     before = resident_bytes()
     figures = {}
-    # From few words to many: memory that is kept after a large batch would hide that of a small
-    # one.
+    # From few words to many: memory that is kept after a large batch would hide a small one's.
     for length, batch in sorted(itertools.product(lengths, batches), key=np.prod):
         peak = _peak_bytes(partial(encode, compose(length, batch)))
         times: list[float] = []

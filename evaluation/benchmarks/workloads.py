@@ -24,8 +24,7 @@ MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
 _OTHER_TASKS = [task for task in TASKS if task != "translation_ranking"]
-# Settings of a training on translation ranking alone; a preset's first stage trains another
-# encoder.
+# Settings of translation ranking alone; a preset's first stage trains another encoder.
 RANKING_ALONE = ("stages.average.share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 

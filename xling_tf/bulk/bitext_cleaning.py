@@ -17,8 +17,7 @@ from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.files import require_writable_file
 
-# Number of pairs among which neighbours are searched; this takes as long as encoding by the average
-# of words.
+# Pairs among which neighbours are searched; this takes as long as averaging their words.
 _PAIRS_AT_ONCE = 8192
 
 

@@ -174,8 +174,7 @@ class _Side:
 
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
-        # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40
-        # runs.
+        # Python's hash has 64 bits: in one run of 40, a collision loses one of a billion sentences.
         texts = (self.texts(shard).to_pylist() for shard in range(folder.num_shards))
         blank: set[int] = set()  # the hashes of blank texts, which are in no pair
         hashes = []

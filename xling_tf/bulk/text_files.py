@@ -114,8 +114,7 @@ class TextFiles:
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
         reader, bytes_before, row = _reader(file.name), self.bytes_read, 0
-        # Other systems than this machine may tell more of a single file than of those that match a
-        # pattern.
+        # Remote systems may tell more of a single file than of those that match a pattern.
         state = (file.size, file.version) if file.is_local else _current(file)
         try:
             with file.open() as stream:

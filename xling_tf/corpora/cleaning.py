@@ -44,8 +44,7 @@ _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
-# In the scripts from Arabic to Burmese, joiners are part of the spelling of words, such as Persian
-# plurals.
+# In the scripts from Arabic to Burmese, joiners spell words, such as Persian plurals.
 _INVISIBLE = re.compile(
     "[\0\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]|(?<![\u0600-\u1aff])[\u200c\u200d]"
 )

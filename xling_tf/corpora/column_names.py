@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-# The roles of columns in pairs by their names, which are in lower case and without spaces and
-# punctuation.
+# The roles of columns in pairs by their names, in lower case without spaces and punctuation.
 _ROLES = re.compile(
     r"(?P<first>anchor|query|question|source|src|first|message|premise|(?:sentence|text|question)[1a])"
     r"|(?P<second>pos|positive|answer|target|tgt|second|response|reply|hypothesis|document|passage"

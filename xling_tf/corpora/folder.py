@@ -34,12 +34,10 @@ from xling_tf.files import NOTES, first_names
 
 # Everyday sentences, chats, stories and questions, written for this project, for trial runs.
 SAMPLE_FOLDER: Path = Path(__file__).parent / "sample"
-# The folder into which data/default.py writes the default corpora, and their languages besides
-# English.
+# The folder of the default corpora, which data/default.py writes, and their target languages.
 _PREPARED = Path("data/prepared")
 DEFAULT_TARGETS: tuple[str, ...] = ("es", "fr", "de", "zh")
-# The hyphen of "pt-BR", where file names need "pt_BR" because hyphens separate the languages of a
-# pair.
+# The hyphen of "pt-BR", where file names need "pt_BR": hyphens separate a pair's languages.
 _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1,3}(?:[.-]|$))")
 
 

@@ -18,8 +18,7 @@ from xling_tf.files import replacing
 
 # Regular expression of a language code in a file name: "es", "pt_BR", "zh_Hans".
 LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
-# Languages and scripts without spaces between words: Chinese, Japanese and Thai. Korean uses
-# spaces.
+# Languages and scripts without spaces between words: Chinese, Japanese and Thai, not Korean.
 _UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
 UNSPACED_RANGES = (
     ("\u0e00", "\u0e7f"),  # Thai
@@ -172,8 +171,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             output.write(f"{line}\n".encode())
 
 
-# What surrounds a text: white space, which `str.strip` strips, and byte-order marks, which it does
-# not.
+# White space, and byte-order marks, which `str.strip` leaves.
 _AROUND = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 
 

@@ -142,8 +142,7 @@ def read_snli(path: Path) -> Reading[InferencePair]:
 
 
 def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
-    # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out
-    # (sec. 2.2).
+    # If annotators disagreed, the label is "-"; Bowman et al. 2015 (sec. 2.2) leave the pair out.
     if label not in NLI_LABELS:
         raise MalformedLineError(
             "no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}"

@@ -143,8 +143,7 @@ def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
     network = _network(x, TANH["hidden"], "tanh", TANH, seed)
     for _ in range(TANH["epochs"]):
         network.partial_fit(x, y, classes=np.unique(y))
-        # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only
-        # way.
+        # scikit-learn has no schedule for Adam's learning rate but this private attribute.
         network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
     return network.predict
 

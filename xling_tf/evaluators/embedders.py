@@ -23,8 +23,7 @@ from xling_tf.sentence_encoder import find_folder, load
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
-# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server or model that is being
-# restarted.
+# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server that is restarted.
 _RETRIES = urllib3.Retry(
     total=6,
     backoff_factor=0.5,

@@ -49,8 +49,7 @@ SUITES = Registry(
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "datasets")
 _UNUSABLE = "cannot be used: "
-# Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes
-# collide.
+# Smaller shares may be in the training data by chance: short texts recur, and hashes collide.
 SEEN = 0.02
 
 

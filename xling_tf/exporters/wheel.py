@@ -98,8 +98,7 @@ all to 8 bits."""
 _PIECES_CHANGED = "xling_tf converted the model to ONNX, and rounded its weights to 8 bits."
 # The sections of a model's card that say where its weights are from, the best first.
 _ORIGINS = ("Where the weights are from", "Training")
-# Licences of weights by their names at Hugging Face, and those of a wheel of them as SPDX
-# expressions.
+# A wheel's licence as an SPDX expression, by the name of its weights' at Hugging Face.
 _EXPRESSIONS = {"apache-2.0": "Apache-2.0", "mit": "Apache-2.0 AND MIT"}
 _AVERAGES = (
     "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"

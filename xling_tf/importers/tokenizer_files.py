@@ -328,8 +328,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
     vocabulary, added = source["vocab"], content["added_tokens"]
     tokens = _by_row(token_ids(content))
-    # Tokens that are found in a text before the merges. Those of spaces are found before spaces are
-    # replaced.
+    # Tokens that are found before the merges; those of spaces, before spaces are replaced.
     found = {token["content"]: token for token in added if not token["special"]}
     for token, flags in found.items():
         is_changed = (
@@ -348,8 +347,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         kind = sp.BYTE if re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
         kind = sp.UNKNOWN if token == source["unk_token"] else kind
         model.pieces.add(piece=token, score=scores.get(token, 0.0), type=kind)
-    # Gemma has the tab in place of its byte. SentencePiece wants all: a token that no text has
-    # stands in.
+    # Gemma lacks the tab's byte. SentencePiece wants all: a token that no text has stands in.
     spare = [
         p for row, p in enumerate(model.pieces) if p.type == sp.CONTROL and row not in begin + end
     ]

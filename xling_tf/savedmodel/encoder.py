@@ -21,8 +21,7 @@ KNOWN_WORDS, BUCKET_WORDS = "encoder/embedding/known_words", "encoder/embedding/
 _WORDS = "encoder/embedding/words/table"
 _SCALES = "/scales"
 
-# Keras models are hidden in functions, so that TensorFlow does not add Keras' serving function to
-# an export.
+# Functions hide Keras models, so that TensorFlow adds no serving function of Keras to an export.
 _EncoderGetter = Callable[[], TokenEncoder]
 
 
@@ -84,8 +83,7 @@ class ExportedEncoder(tf.Module):
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
-        # Hidden in a function, because `ExportedModule` saves these variables as an attribute of
-        # its own.
+        # Hidden in a function, because `ExportedModule` saves these variables itself.
         weights = stored | {name: variable.value for name, variable in dense.items()}
         self._named = lambda: weights
 

@@ -403,8 +403,7 @@ def release_resources(model: Any) -> None:
     import tensorflow as tf
 
     # Private: `eager_mode`. Garbage collection can call this while the thread is building a graph.
-    # The public `tf.init_scope` does not leave graphs of TensorFlow 1, and loading a model makes
-    # some.
+    # The public `tf.init_scope` stays in graphs of TensorFlow 1, which loading a model makes.
     with tf.__internal__.eager_context.eager_mode():
         for part in tf.train.TrackableView(model).descendants():
             if isinstance(part, tf.saved_model.experimental.TrackableResource):

@@ -35,8 +35,7 @@ def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
     if not counts.all():
         kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
         raise UserError(f"expected pairs that mean the same and pairs that do not, got {kinds}")
-    # Targets short of 0 and 1 keep the line finite where the cosines separate both kinds (Platt,
-    # eq. 6).
+    # Targets short of 0 and 1 keep the line finite if cosines separate both kinds (Platt, eq. 6).
     targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[
         is_same.astype(int)
     ]

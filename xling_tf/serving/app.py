@@ -179,8 +179,7 @@ class _Api:
         routes = [
             self._route("/v1/embeddings", self._embeddings, "POST", is_openai=True),
             self._route("/v1/models", self._list, is_openai=True),
-            # TEI's: the inputs say what is asked for, because Hugging Face's clients send all to
-            # `/`.
+            # TEI's: the inputs say what is asked for, as Hugging Face's clients send all to `/`.
             *(self._route(path, self._embed, "POST") for path in ("/", "/embed", "/similarity")),
             self._route("/rerank", self._rerank, "POST"),
             self._route("/info", self._info),

@@ -91,8 +91,7 @@ class ServedModel:
         self.name = name
         self.path = path  # of an export, or of a folder of exports named by their versions
         self.current: Servable | None = None
-        # For every version so far: its state, and the code and message of its error; replaced, not
-        # changed.
+        # For every version: its state, and its error's code and message; replaced, not changed.
         self.states: dict[int, tuple[str, str, str]] = {}
         # For every version, its files at the last attempt to load it.
         self._tried: dict[int, object] = {}

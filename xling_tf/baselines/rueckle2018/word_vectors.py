@@ -47,8 +47,7 @@ _CVM: dict[str, Any] = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "re
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
 _CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
-# Errors of damaged files. gensim reads binary files, and raises NotImplementedError for fastText
-# classifiers.
+# Errors of damaged files. gensim raises NotImplementedError for fastText classifiers.
 _DAMAGED = (
     EOFError,
     OSError,
@@ -234,8 +233,7 @@ def read_vectors(path: Path) -> Words:
         blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
         lines = itertools.chain.from_iterable(blocks)
         first = next(lines, b"")
-        # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary
-        # files.
+        # The numbers of words and dimensions; GloVe and binary files of fastText have none.
         header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
         if is_text:
             places, rows = _read_text(lines if header else itertools.chain([first], lines))
@@ -248,8 +246,7 @@ def read_vectors(path: Path) -> Words:
             places, rows = keyed.key_to_index, keyed.vectors
     if not rows.size or not np.isfinite(rows).all():
         raise UserError(f"{path} must have finite numbers after each word; download it again")
-    # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is
-    # used.
+    # Tokens are in NFC. Of several forms of a word, the row of the composed one is used.
     in_nfc = {unicodedata.normalize("NFC", word): place for word, place in places.items()}
     in_nfc.update((word, place) for word, place in places.items() if word in in_nfc)
     return Words(in_nfc, rows)

@@ -34,8 +34,7 @@ class Lstm(Layer):
         self.units, self.reverse = units, reverse
         dtype = self.dtype_policy
         self.input_gates = keras.layers.Dense(4 * units, dtype=dtype, name="input_gates")
-        # The states have the dtype of the cell, float32; only the matrix product has the layer's
-        # dtype.
+        # The states have the cell's dtype, float32; only the matrix product has the layer's.
         self.cell = LstmCell(units, self.compute_dtype, dtype="float32", name="cell")
         self.loop = keras.layers.RNN(
             self.cell, return_sequences=True, go_backwards=reverse, dtype="float32", name="loop"
