@@ -135,9 +135,7 @@ def _prepare(
             text = cleaner.clean(source.extract(folders, *languages))
             counts = _write(text, source.name, "-".join(languages), folder)
         logging.info("%s: %s", source.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
-        described = {
-            path.name: [_version(path), _licence(path, source.licence)] for path in folders
-        }
+        described = {p.name: [_version(p), _licence(p, source.licence)] for p in folders}
         reports.append({"name": source.name, "packages": described, "counts": counts})
         lines = [f"- package {n} {v}, licence {licence}" for n, (v, licence) in described.items()]
         lines += [f"- {kind}: {count:,}" for kind, count in counts.items()]
@@ -169,9 +167,7 @@ def _write(text: Extraction, name: str, pair: str, folder: Path) -> dict[str, in
     """Writes the files of a source, those with text, and counts pairs or sentences."""
     files = {("parallel", pair, "tsv"): ["\t".join(sides[:2]) for sides in text.parallel]}
     for language, documents in text.documents.items():
-        files["documents", language, "txt"] = [
-            line for document in documents for line in (*document, "")
-        ]
+        files["documents", language, "txt"] = [line for d in documents for line in (*d, "")]
     for language, pairs in text.conversations.items():
         files["conversations", language, "tsv"] = list(map("\t".join, pairs))
     counts = {}

@@ -229,9 +229,7 @@ def extract_wesnoth(folders: Sequence[Path], source: str, target: str) -> Extrac
     read = _read_each(paths, lambda path: read_scenes(path.read_text("utf-8", "replace")))
     scenes = [scene for _, scenes_of_file in read for scene in scenes_of_file]
     for language, translate in translations.items():
-        text.conversations[language] = [
-            pair for scene in scenes for pair in replies(scene, translate)
-        ]
+        text.conversations[language] = [p for scene in scenes for p in replies(scene, translate)]
         narratives = [document for scene in scenes for document in narrative(scene, translate)]
         text.documents[language] = narratives + text.documents[language]
     return text

@@ -111,9 +111,7 @@ def translate_folder(
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
         with progress(f"translating {len(records)} records to {target}") as report:
-            texts = dict.fromkeys(
-                text for record in records for text in record if isinstance(text, str)
-            )
+            texts = dict.fromkeys(text for r in records for text in r if isinstance(text, str))
             rows = _read_or_make([*texts], rows_of, saved, recipe, report)
         for path, corpus in paths.items():
             lines = [line for record in corpus.train if (line := _line(record, rows))]

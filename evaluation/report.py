@@ -87,9 +87,7 @@ class Results:
 
     def interval(self, key: Key) -> Interval | None:
         """The 95% interval of a score for the choice of examples, if their number is known."""
-        counts = [
-            round(self.scores.get((*key[:2], f"num_{what}"), 0)) for what in ("queries", "pairs")
-        ]
+        counts = [round(self.scores.get((*key[:2], f"num_{w}"), 0)) for w in ("queries", "pairs")]
         # Tasks without test data are scored by cross-validation on their training data.
         account = self.accounts.get(key[:2], {})
         counts += [
@@ -222,12 +220,8 @@ def _results(content: Mapping[str, Any]) -> Results:
         scores=scores,
         accounts={
             key: {
-                **{
-                    parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()
-                },
-                **{
-                    file: str(account["checksum"])[:8] for file, account in dataset["files"].items()
-                },
+                **{parameter: json.dumps(v) for parameter, v in dataset["protocol"].items()},
+                **{f: str(account["checksum"])[:8] for f, account in dataset["files"].items()},
             }
             for key, dataset in datasets.items()
         },
@@ -334,9 +328,7 @@ def first_scores(results: Sequence[Results]) -> dict[Key, str]:
     reasons: dict[Key, str] = {}
     for key in firsts.values():
         if is_fraction(key[2]) or is_correlation(key[2]):
-            seen = [
-                next(iter(result.trained_on.get(key[:2], {}).values()), 0.0) for result in results
-            ]
+            seen = [next(iter(r.trained_on.get(key[:2], {}).values()), 0.0) for r in results]
             if not all(key in result.scores for result in results):
                 reasons[key] = _LACKING
             elif max(seen) >= SEEN:
@@ -427,9 +419,7 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
         r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts
     }
     keys = dict.fromkeys(key for account in accounts.values() for key in account)
-    values = {
-        key: {name: account.get(key, "none") for name, account in accounts.items()} for key in keys
-    }
+    values = {key: {n: account.get(key, "none") for n, account in accounts.items()} for key in keys}
     return [
         f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in by_name.items())
         for key, by_name in values.items()

@@ -169,9 +169,7 @@ def _table(scores: Mapping[str, Mapping[str, float]]) -> str:
     Losses and accuracies of tasks are shown if nothing else was scored.
     """
     telling = {
-        name: {
-            metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)
-        }
+        name: {metric: v for metric, v in values.items() if not _LESS_TELLING.search(metric)}
         for name, values in scores.items()
         if not name.startswith("retrieval/") or name.endswith("/all")
     }

@@ -273,9 +273,7 @@ def _variant(
 ) -> ExperimentConfig:
     """Changes a preset's sections; in `tasks`, a value replaces a task, None removes it."""
     tasks = {**preset.tasks, **sections.pop("tasks", {})}
-    changed = {
-        name: replace(getattr(preset, name), **settings) for name, settings in sections.items()
-    }
+    changed = {name: replace(getattr(preset, name), **s) for name, s in sections.items()}
     tasks = {name: task for name, task in tasks.items() if task is not None}
     return replace(preset, description=description, tasks=tasks, **changed)
 

@@ -152,9 +152,7 @@ def one_line_errors(again: str) -> Iterator[None]:
         _exit(f"error: {message}")
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        extra = next(
-            (extra for extra, modules in _MODULES.items() if name in modules.split()), None
-        )
+        extra = next((e for e, modules in _MODULES.items() if name in modules.split()), None)
         if extra is None:
             raise
         _exit(f"error: {missing_package(name, extra)}")
@@ -220,9 +218,7 @@ def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) ->
     """Parses a command line; returns the program's name and the files, if the program takes any."""
     # Shells expand "~" at the beginning of a word, but not after "--flag=".
     home = os.path.expanduser("~")
-    words = [
-        re.sub(r"^(--?[\w-]+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv[1:]
-    ]
+    words = [re.sub(r"^(--?[\w-]+=)~(?=/|$)", lambda flag: flag[1] + home, w) for w in argv[1:]]
     words = [_with_underscores(word) for word in words]
     parser = _Parser(argv[0], takes_files)
     unknown = [word for word in words if re.match("--?[a-zA-Z]{2}", word) and not _is_flag(word)]
@@ -322,9 +318,7 @@ def provenance() -> dict[str, Any]:
     """Describes the command, the software and the machine, for result files."""
     versions = {"python": platform.python_version(), "xling_tf": __version__}
     installed = importlib.metadata.distributions()
-    versions |= {
-        package.name: package.version for package in installed if package.name in _PACKAGES
-    }
+    versions |= {p.name: p.version for p in installed if p.name in _PACKAGES}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     machine = {
         "system": f"{platform.system()} {platform.machine()}",

@@ -108,9 +108,7 @@ def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
         if values.get(section) is not None:
             values[section] = kind_from_dict(registry, values[section])
     tasks = values.get("tasks", {})
-    values["tasks"] = {
-        name: from_mapping(TASKS.config_type(name), task) for name, task in tasks.items()
-    }
+    values["tasks"] = {name: from_mapping(TASKS.config_type(name), t) for name, t in tasks.items()}
     if "stages" in values:
         stages = values["stages"].items()
         values["stages"] = {name: from_mapping(StageConfig, stage) for name, stage in stages}
@@ -171,9 +169,7 @@ def _parse(kind: Any, value: str, name: str) -> Any:
         if kind is bool:
             return _BOOLEANS[value.lower()]
         if get_origin(kind) is tuple:
-            return tuple(
-                get_args(kind)[0](part) for part in map(str.strip, value.split(",")) if part
-            )
+            return tuple(get_args(kind)[0](p) for p in map(str.strip, value.split(",")) if p)
         return kind(value)
     except (KeyError, ValueError) as error:
         expected = getattr(kind, "__name__", str(kind))
@@ -210,9 +206,7 @@ def _fits(hint: Any, value: Any) -> bool:
     if origin is tuple:
         return isinstance(value, list | tuple) and all(_fits(arguments[0], part) for part in value)
     if origin in (dict, Mapping):
-        return isinstance(value, Mapping) and all(
-            _fits(arguments[1], part) for part in value.values()
-        )
+        return isinstance(value, Mapping) and all(_fits(arguments[1], p) for p in value.values())
     if dataclasses.is_dataclass(hint):
         return isinstance(value, Mapping) or dataclasses.is_dataclass(value)
     # True and False are integers in Python.

@@ -174,6 +174,4 @@ def _counted(line: str) -> str:
 
 def _shards(folder: str, stem: str, suffix: str) -> list[str]:
     pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
-    return sorted(
-        file.path for match in FileSystems.match([pattern]) for file in match.metadata_list
-    )
+    return sorted(f.path for match in FileSystems.match([pattern]) for f in match.metadata_list)

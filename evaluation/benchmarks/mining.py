@@ -142,9 +142,7 @@ def precision_and_recall(
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
     f1, precision, recall = (round(100 * value, 1) for value in measure(1, threshold))
-    others = (
-        score for score, source, target in mined if source not in sources and target not in targets
-    )
+    others = (s for s, source, target in mined if source not in sources and target not in targets)
     return {
         **{"threshold": round(threshold, 2), "precision": precision, "recall": recall, "f1": f1},
         "pairs_of_others": sum(score >= threshold for score in others),

@@ -62,9 +62,7 @@ def measure() -> dict[str, Any]:
             "least_cosine": float((first[name][0] * expected).sum(axis=1).min()),
         }
         pool.shutdown()
-    versions = {
-        name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")
-    }
+    versions = {n: importlib.metadata.version(n) for n in ("ai-edge-litert", "onnxruntime")}
     return {"texts": len(texts), **figures, "runtime_versions": versions}
 
 

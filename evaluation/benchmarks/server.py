@@ -165,9 +165,7 @@ def _load(model: Path) -> Figures:
 
 def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
     """The address and the bodies of requests of `size` sentences, in OpenAI's protocol."""
-    batches = (
-        [_TEXTS[(start + n) % len(_TEXTS)] for n in range(size)] for start in range(len(_TEXTS))
-    )
+    batches = ([_TEXTS[(s + n) % len(_TEXTS)] for n in range(size)] for s in range(len(_TEXTS)))
     bodies = [{"model": name, "input": batch} for batch in batches]
     return f"{url}/v1/embeddings", bodies
 

@@ -250,9 +250,7 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
     for workload, medians in figures.items():
         if others := medians.keys() - ours[workload].keys():
             best = max(medians[system] for system in ours[workload])
-            medians["ratio to the fastest of the others"] = best / max(
-                medians[other] for other in others
-            )
+            medians["ratio to the fastest of the others"] = best / max(medians[o] for o in others)
     return figures
 
 

@@ -75,9 +75,7 @@ def measure() -> dict[str, Any]:
         start = time.perf_counter()
         _, rows = index.search(short_queries, k)
         seconds = time.perf_counter() - start
-        recalls = [
-            len({*hits} & {*best}) / len(best) for hits, best in zip(rows, exact, strict=True)
-        ]
+        recalls = [len({*h} & {*best}) / len(best) for h, best in zip(rows, exact, strict=True)]
         firsts = [hits[0] in translations[text] for hits, text in zip(rows, texts, strict=True)]
         results.append(
             {

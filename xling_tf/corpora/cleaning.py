@@ -188,9 +188,7 @@ def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
         fields = (field for record in records for field in tuple(record)[side])
         texts = dict.fromkeys(field for field in fields if isinstance(field, str))
         if _is_recognisable(language):
-            recognised = (
-                language_of(text, languages.split("-")) for text in list(texts)[:SAMPLE_SIZE]
-            )
+            recognised = (language_of(t, languages.split("-")) for t in list(texts)[:SAMPLE_SIZE])
             counts = Counter(filter(None, recognised))
             total = counts.total()
             del counts[without_country(language)]

@@ -74,9 +74,7 @@ def language_in(name: Any) -> str:
         >>> [language_in(name) for name in names]
         ['es', 'es', 'es_es', 'zh_hans', '']
     """
-    words = [
-        word for word in re.split(r"[\W_]+", str(name).lower()) if word and word not in _OTHER_WORDS
-    ]
+    words = [w for w in re.split(r"[\W_]+", str(name).lower()) if w and w not in _OTHER_WORDS]
     language, *region = words or [""]
     parts = [_LANGUAGE_NAMES.get(language, language)]
     code = "_".join([*parts, *(_SCRIPTS.get(word, word) for word in region)])

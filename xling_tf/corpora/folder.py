@@ -178,9 +178,7 @@ def load_folder(
     for file in used:
         shards[file.kind, file.pattern, file.languages].append(file)
     _require_complete(shards.values())
-    corpora = [
-        _corpus(parts, languages, folder if with_mined else None) for parts in shards.values()
-    ]
+    corpora = [_corpus(p, languages, folder if with_mined else None) for p in shards.values()]
     if with_mined:
         joined = {corpus.mined for corpus in corpora}
         pairs = tuple(f".{source}-{target}." for target in targets)
@@ -322,9 +320,7 @@ def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:
 
 def _entries(folder: Path) -> list[Path]:
     """Returns the entries of a folder, sorted, without hidden ones; none if there is no folder."""
-    return (
-        sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
-    )
+    return sorted(p for p in folder.iterdir() if p.name[0] != ".") if folder.is_dir() else []
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -87,9 +87,7 @@ class Reading(Generic[R]):
 
     def _left_out(self) -> str:
         first = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
-        return "; ".join(
-            f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items()
-        )
+        return "; ".join(f"{n} {r} (first: {first[r]})" for r, n in self.malformed.items())
 
 
 def read_records(
@@ -188,9 +186,7 @@ def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPa
 
     def across(pairs: list[SimilarityPair]) -> list[SimilarityPair]:
         others = read_similarity(translated)
-        return [
-            p._replace(second=other.second) for p, (other, _) in zip(pairs, others, strict=True)
-        ]
+        return [p._replace(second=o.second) for p, (o, _) in zip(pairs, others, strict=True)]
 
     return read_similarity(path).converted(across)
 

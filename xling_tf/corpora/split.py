@@ -126,9 +126,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
         same = [(corpora[place], parts[place], held_out[place]) for place in places]
         divided, secret[name], hidden[name] = _divide_type(same)
         divisions |= zip(places, divided, strict=True)
-    elsewhere = {
-        name: _distinct(t for other, t in secret.items() if other != name) for name in by_type
-    }
+    elsewhere = {name: _distinct(t for o, t in secret.items() if o != name) for name in by_type}
     return [
         _without_leaks(
             c, divisions[place], hidden[c.record_type.name], elsewhere[c.record_type.name]

@@ -143,9 +143,7 @@ class StoredRecords(Sequence[Record]):
         index = int(self.indices[place])
         first = int(self.store.first_text[index])
         texts = self.store.texts(np.arange(first, first + int(self.store.num_texts[index])))
-        return self.record_type.make(
-            [text.decode() for text in texts], int(self.store.label[index])
-        )
+        return self.record_type.make([t.decode() for t in texts], int(self.store.label[index]))
 
     def column(self, field: str) -> NDArray[np.object_]:
         """Returns `[records]` UTF-8 bytes of a text field."""
@@ -377,9 +375,7 @@ def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
         >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
         [6, 1]
     """
-    return np.array(
-        [min(max(1, len(_TOKEN.findall(text))), _MAX_TOKENS) for text in texts], np.int16
-    )
+    return np.array([min(max(1, len(_TOKEN.findall(t))), _MAX_TOKENS) for t in texts], np.int16)
 
 
 def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
@@ -407,9 +403,7 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
         content = read_json(folder / _CONTENT)
         if not expected.items() <= content.items():
             return False
-        damaged = [
-            name for name, digest in _digests(folder).items() if digest != content["files"][name]
-        ]
+        damaged = [name for name, d in _digests(folder).items() if d != content["files"][name]]
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         damaged = [repr(error)]
     if damaged:

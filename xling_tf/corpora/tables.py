@@ -234,9 +234,7 @@ def _parquet(path: Path) -> Iterator[_Row]:
     parquet = library("pyarrow.parquet", "pyarrow, for .parquet files,", "bulk")
     with as_user_error(f"{path} cannot be read: {{error}}; correct it", OSError, ValueError):
         file = parquet.ParquetFile(path)
-        columns = (
-            [column.to_pylist() for column in batch.columns] for batch in file.iter_batches(1024)
-        )
+        columns = ([column.to_pylist() for column in b.columns] for b in file.iter_batches(1024))
         rows = chain.from_iterable(zip(*batch, strict=True) for batch in columns)
         names = (*file.schema_arrow.names,)
         for number, row in enumerate(rows, 1):

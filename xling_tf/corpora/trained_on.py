@@ -51,9 +51,7 @@ class TrainedOn(NamedTuple):
     def to_bytes(self) -> bytes:
         """Returns the content of the file for `read`: the gaps between hashes, compressed."""
         file = io.BytesIO()
-        gaps = {
-            name: np.diff(hashes, prepend=np.uint32(0)) for name, hashes in self._asdict().items()
-        }
+        gaps = {n: np.diff(hashes, prepend=np.uint32(0)) for n, hashes in self._asdict().items()}
         np.savez_compressed(file, **gaps)
         return file.getvalue()
 
@@ -69,9 +67,7 @@ class TrainedOn(NamedTuple):
         """Returns the share of pairs (at least one) whose texts were in one training record."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         hashes = dict(zip(texts, text_hashes(texts), strict=True))
-        first, second = (
-            np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True)
-        )
+        first, second = (np.array([hashes[text] for text in s]) for s in zip(*pairs, strict=True))
         return _share(first + second, self.pairs)
 
 

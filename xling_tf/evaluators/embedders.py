@@ -53,9 +53,7 @@ def _open_saved_model(specification: str) -> Embedder:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    inputs = {
-        name: tuple(call.structured_input_signature[1]) for name, call in model.signatures.items()
-    }
+    inputs = {n: tuple(call.structured_input_signature[1]) for n, call in model.signatures.items()}
     if callable(model):
         inputs.setdefault("serving_default", ("inputs",))
 

@@ -106,9 +106,7 @@ class Embedder:
     ) -> "Embedder":
         """Returns a copy with each function replaced by `wrap(name of the attribute, function)`."""
         names = ("sentences", "raw", "questions", "responses", "inference")
-        functions = {
-            name: wrap(name, function) for name in names if (function := getattr(self, name))
-        }
+        functions = {n: wrap(n, function) for n in names if (function := getattr(self, n))}
         return dataclasses.replace(self, **functions, **changes)
 
     def _call(self, function: Callable[..., np.ndarray], **inputs: Texts) -> np.ndarray:

@@ -107,9 +107,7 @@ class RetrievalQuestionAnswering:
         language>/...".
         """
         scores: dict[str, float] = {}
-        encoded = {
-            language: _encoded(as_embedder(encode), pool) for language, pool in self._pools.items()
-        }
+        encoded = {code: _encoded(as_embedder(encode), pool) for code, pool in self._pools.items()}
         for (source, target), prefix in directions(self._pools).items():
             pool, right = self._pools[target], self._right[source, target]
             texts = [self._pools[source].questions[row] for row in right]
@@ -231,9 +229,7 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: dict[str, data.Tables] = {}
     for name, languages in data.find_tables(folder / "reqa").items():
-        with_questions = {
-            code: tables for code, tables in languages.items() if "questions" in tables
-        }
+        with_questions = {c: tables for c, tables in languages.items() if "questions" in tables}
         sets |= {f"{name}.{code}": {code: tables} for code, tables in with_questions.items()}
         if len(with_questions) > 1:
             sets[f"cross-lingual.{name}"] = with_questions

@@ -222,9 +222,7 @@ class MixedPoolRetrieval(SimilaritySearch):
         }
         scores: dict[str, float] = {}
         for name, values in measures.items():
-            shares = {
-                code: float(values[language == n].mean()) for n, code in enumerate(self._sides)
-            }
+            shares = {c: float(values[language == n].mean()) for n, c in enumerate(self._sides)}
             scores[f"mean/{name}"] = float(np.mean([*shares.values()]))
             scores |= {f"{code}/{name}": share for code, share in shares.items()}
         chance = np.mean([(size - 1) / (len(vectors) - 1) for size in sizes])

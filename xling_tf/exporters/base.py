@@ -349,9 +349,7 @@ def compare_unknown_words(
     # A prompt may have unknown words, too.
     encodings = tokenizer.encode_batch([source.prompt + text for text in (*texts, *PROBES)])
     ids = [np.array(encoding.ids) for encoding in encodings]
-    known = [
-        t for t, row in zip([*texts, *PROBES], ids, strict=True) if len(row) and unknown not in row
-    ]
+    known = [t for t, r in zip([*texts, *PROBES], ids, strict=True) if len(r) and unknown not in r]
     del ids[len(texts) :]
     cosines = np.sum(encode(texts) * source.encode(texts), axis=1)
     card = _COST.format(

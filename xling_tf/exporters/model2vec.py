@@ -72,9 +72,7 @@ def _load(folder: Path, unknown: int, prompt: str) -> tuple[Any, Encode]:
     table = read_weights(folder / "model.safetensors")["embeddings"]
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        encodings = tokenizer.encode_batch(
-            [prompt + text for text in texts], add_special_tokens=False
-        )
+        encodings = tokenizer.encode_batch([prompt + t for t in texts], add_special_tokens=False)
         rows = [table[[row for row in encoding.ids if row != unknown]] for encoding in encodings]
         sums = np.reshape([words.sum(axis=0) for words in rows], [-1, table.shape[1]])
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)

@@ -219,11 +219,7 @@ def _write_tokenizer(folder: Path, model: Model) -> int | None:
     special = {
         role: token
         for role, tokens in _SPECIAL.items()
-        if (
-            token := next(
-                (token for token in tokens if tokenizer.token_to_id(token) is not None), None
-            )
-        )
+        if (token := next((t for t in tokens if tokenizer.token_to_id(t) is not None), None))
     }
     write_json(folder / "special_tokens_map.json", special)
     settings: dict[str, Any] = {

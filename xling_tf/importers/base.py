@@ -137,9 +137,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     weights[_WORDS] = weights[_WORDS][: fitted.num_words]
     config = {
         "info": {
-            "languages": [
-                name for name in read_front_matter(folder, "language") if name != "multilingual"
-            ],
+            "languages": [c for c in read_front_matter(folder, "language") if c != "multilingual"],
             "similarity": {"normalize": True},
             "prompts": prompts,
             "default_prompt_name": default_prompt,
@@ -158,9 +156,7 @@ def read_similarity(folder: Path) -> str:
     require_known(
         f"similarity_fn_name in {path}", name, ("cosine", "dot", "euclidean", "manhattan")
     )
-    is_unit = any(
-        module["type"].endswith(".Normalize") for module in read_settings(folder / _MODULES, [])
-    )
+    is_unit = any(m["type"].endswith(".Normalize") for m in read_settings(folder / _MODULES, []))
     return "cosine" if is_unit and name != "manhattan" else name
 
 

@@ -229,9 +229,7 @@ def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns settings as transformers before 5 writes them; only ModernBERT's differ."""
     older = dict(config)
     if types := config.get("layer_types"):
-        every = next(
-            (i for i, kind in enumerate(types) if i and kind == "full_attention"), len(types)
-        )
+        every = next((i for i, k in enumerate(types) if i and k == "full_attention"), len(types))
         if types != [
             "sliding_attention" if i % every else "full_attention" for i in range(len(types))
         ]:

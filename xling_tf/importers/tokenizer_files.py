@@ -216,9 +216,7 @@ def _content(token: Any) -> str:
 def _kind(model: Mapping[str, Any]) -> str:
     """Returns the kind of tokenizer.json's model, which early versions do not name."""
     marks = {"merges": "BPE", "unk_id": "Unigram", "max_input_chars_per_word": "WordPiece"}
-    return model.get("type") or next(
-        (kind for mark, kind in marks.items() if mark in model), "WordLevel"
-    )
+    return model.get("type") or next((kind for m, kind in marks.items() if m in model), "WordLevel")
 
 
 def _require(what: str, value: Any, *expected: Any) -> None:
@@ -319,9 +317,7 @@ def _finished(
 
 def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind BPE."""
-    if any(
-        step["type"] == "ByteLevel" for step in _steps(content["pre_tokenizer"], "pretokenizers")
-    ):
+    if any(s["type"] == "ByteLevel" for s in _steps(content["pre_tokenizer"], "pretokenizers")):
         raise UserError(
             "byte-level BPE, as of RoBERTa and ModernBERT-base, would have other ids in a graph"
         )
@@ -331,9 +327,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     # Tokens that are found before the merges; those of spaces, before spaces are replaced.
     found = {token["content"]: token for token in added if not token["special"]}
     for token, flags in found.items():
-        is_changed = (
-            any(flags[name] for name in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
-        )
+        is_changed = any(flags[n] for n in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
         if is_changed or (re.search("[ ▁]", token) and token.strip("▁")):
             raise UserError(
                 f"SentencePiece does not find the added token {json.dumps(token)} in its way"
@@ -348,9 +342,7 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         kind = sp.UNKNOWN if token == source["unk_token"] else kind
         model.pieces.add(piece=token, score=scores.get(token, 0.0), type=kind)
     # Gemma lacks the tab's byte. SentencePiece wants all: a token that no text has stands in.
-    spare = [
-        p for row, p in enumerate(model.pieces) if p.type == sp.CONTROL and row not in begin + end
-    ]
+    spare = [p for r, p in enumerate(model.pieces) if p.type == sp.CONTROL and r not in begin + end]
     for byte in range(256):
         if (name := f"<0x{byte:02X}>") not in vocabulary:
             _require(f"the byte {byte}", byte < 128 and chr(byte) in pieces | found.keys(), True)
@@ -367,12 +359,8 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
     SentencePiece joins any two pieces that make a piece, that with the highest score first: the
     merges must be all such pairs, and those of one piece must follow each other.
     """
-    merges = [
-        tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in source["merges"]
-    ]
-    if runs := {
-        token for token, flags in found.items() if token[:1] == "▁" and not flags["normalized"]
-    }:
+    merges = [tuple(p.split(" ") if isinstance(p, str) else p) for p in source["merges"]]
+    if runs := {token for token, f in found.items() if token[:1] == "▁" and not f["normalized"]}:
         _require_longest(merges, runs)
     # Merges that give or use a token found whole never apply.
     merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]
@@ -391,16 +379,12 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
 def _require_longest(merges: Sequence[Any], runs: set[str]) -> None:
     """Raises a `UserError` unless merges make the longest pieces of spaces, like SentencePiece."""
     of_runs = {pair: rank for rank, pair in enumerate(merges) if "".join(pair) in runs}
-    others = [
-        rank for rank, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs
-    ]
+    others = [r for r, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs]
     is_longest = max(of_runs.values(), default=0) < min(others, default=len(merges))
     longest = "▁" * max(map(len, runs))
     for length in range(2 * len(longest) + 1):
         run = ["▁"] * length
-        while met := [
-            (of_runs[pair], at) for at, pair in enumerate(pairwise(run)) if pair in of_runs
-        ]:
+        while met := [(of_runs[p], at) for at, p in enumerate(pairwise(run)) if p in of_runs]:
             _, at = min(met)
             run[at : at + 2] = ["".join(run[at : at + 2])]
         is_longest &= run == re.findall(f"▁{{1,{len(longest)}}}", "▁" * length)
@@ -420,9 +404,7 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -
     charsmaps = [
         step.get("precompiled_charsmap") for step in _steps(content["normalizer"], "normalizers")
     ]
-    normalizer.precompiled_charsmap = b"".join(
-        base64.b64decode(charsmap or "") for charsmap in charsmaps
-    )
+    normalizer.precompiled_charsmap = b"".join(base64.b64decode(c or "") for c in charsmaps)
     # Older files have a boolean.
     scheme = steps["scheme"] or ("never" if steps["prefix"] == "false" else "always")
     # SentencePiece removes all spaces that are not between two words, or none.

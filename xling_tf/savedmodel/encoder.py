@@ -197,9 +197,7 @@ def _by_chunks(
 ) -> NDArray[np.float32]:
     """Computes a row for each known word, in chunks: `compute` takes words' features and rows."""
     words = np.array(tokenizer.known_words, object)
-    chunks = [
-        slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)
-    ]
+    chunks = [slice(b, b + _WORDS_PER_CHUNK) for b in range(0, len(words), _WORDS_PER_CHUNK)]
     return np.concatenate(
         [compute(tokenizer.word_features(tf.constant(words[rows])), rows) for rows in chunks]
     )

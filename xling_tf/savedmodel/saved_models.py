@@ -127,9 +127,7 @@ def model_name(name: str | os.PathLike[str]) -> str:
 
 
 def _archive_ending(name: str) -> str:
-    return max(
-        (ending for ending in _ARCHIVES if name.lower().endswith(ending)), key=len, default=""
-    )
+    return max((e for e in _ARCHIVES if name.lower().endswith(e)), key=len, default="")
 
 
 def _missing(path: Path, text: str) -> str:
@@ -315,9 +313,7 @@ def checksum(folder: Path) -> str:
     names: Sequence[str] = (SAVED_MODEL, "variables/**/*", "assets/**/*")
     if not (folder / SAVED_MODEL).is_file():  # other forms have files of many names
         names = ("*",) if (folder / RUNTIME_SETTINGS).is_file() else ("**/*",)
-    for path in sorted(
-        filter(Path.is_file, (path for name in names for path in folder.glob(name)))
-    ):
+    for path in sorted(filter(Path.is_file, (path for n in names for path in folder.glob(n)))):
         digest.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return digest.hexdigest()
 

@@ -256,9 +256,7 @@ class _Api:
         return self._model(request, path["model"]).servable(path.get("version"))
 
     async def _list(self, request: Request) -> bytes:
-        data = [
-            protocol.describe(name, model.servable().created) for name, model in self.models.items()
-        ]
+        data = [protocol.describe(n, model.servable().created) for n, model in self.models.items()]
         return protocol.dump({"object": "list", "data": data})
 
     async def _status(self, request: Request) -> bytes:

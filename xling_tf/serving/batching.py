@@ -68,9 +68,7 @@ class BatchScheduler:
         """
         rows, shapes, limit = 1, None, self._parameters.max_batch_size
         if queue.batched:
-            rows = (
-                max((len(values) for values in inputs.values() if np.ndim(values)), default=1) or 1
-            )
+            rows = max((len(v) for v in inputs.values() if np.ndim(v)), default=1) or 1
             if rows > self.max_rows:
                 raise ServingError(
                     f"expected at most {self.max_rows} rows, got {rows}; send parts", 413

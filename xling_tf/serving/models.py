@@ -231,7 +231,6 @@ def _release(model: list[Any]) -> None:
 
 def _is_batchable(signature: SignatureDef) -> bool:
     """True if a signature takes and gives any number of rows."""
-    shapes = [
-        info.tensor_shape for info in (*signature.inputs.values(), *signature.outputs.values())
-    ]
+    infos = (*signature.inputs.values(), *signature.outputs.values())
+    shapes = [info.tensor_shape for info in infos]
     return bool(signature.inputs) and all(shape.dim and shape.dim[0].size == -1 for shape in shapes)

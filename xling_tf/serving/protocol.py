@@ -104,9 +104,8 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
     else:
         named_rows = [_by_input(row, [*infos]) for row in rows]
         columns = {name: [row[name] for row in named_rows] for name in infos}
-    return {
-        name: _to_array(name, columns[name], info) for name, info in infos.items()
-    }, rows is not None
+    arrays = {name: _to_array(name, columns[name], info) for name, info in infos.items()}
+    return arrays, rows is not None
 
 
 def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
@@ -153,9 +152,7 @@ def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str,
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
     """Formats the answer to `GET /v1/models/m/metadata`."""
     options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
-    definitions = {
-        name: MessageToDict(signature, **options) for name, signature in signatures.items()
-    }
+    definitions = {n: MessageToDict(signature, **options) for n, signature in signatures.items()}
     specification = {"name": model, "signature_name": "", "version": str(version)}
     metadata = {"signature_def": {"signature_def": definitions}}
     return dump({"model_spec": specification, "metadata": metadata})
@@ -294,9 +291,7 @@ def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors)
         rows = [base64.b64encode(row.tobytes()).decode() for row in vectors]
     # One by one, so that other threads have their turns between them.
     count = sum(1 for text in document["input"] for _ in _TOKEN.finditer(text))
-    data = [
-        {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
-    ]
+    data = [{"object": "embedding", "index": index, "embedding": r} for index, r in enumerate(rows)]
     usage = {"prompt_tokens": count, "total_tokens": count}
     return dump({"object": "list", "data": _in_parts(data), "model": model, "usage": usage})
 
@@ -364,9 +359,7 @@ def _to_array(name: str, value: Any, info: TensorInfo) -> np.ndarray:
     array = np.array(value, object)
     elements = array.ravel().tolist()
     allowed, expected = _JSON_TYPES[dtype.kind], "string" if dtype.kind == "O" else dtype.name
-    if others := sorted(
-        {type(element).__name__ for element in elements if type(element) not in allowed}
-    ):
+    if others := sorted({type(e).__name__ for e in elements if type(e) not in allowed}):
         raise ServingError(
             f"input {name} must be {expected}, in lists of equal length, but has {others}"
         )
@@ -375,9 +368,7 @@ def _to_array(name: str, value: Any, info: TensorInfo) -> np.ndarray:
     flat = np.empty(len(elements), dtype)
     try:
         with np.errstate(over="raise"):
-            flat[:] = (
-                [_to_bytes(element) for element in elements] if dtype.kind == "O" else elements
-            )
+            flat[:] = [_to_bytes(e) for e in elements] if dtype.kind == "O" else elements
     except ArithmeticError:
         raise ServingError(f"input {name} has a number that is no {expected}") from None
     return flat.reshape(array.shape)

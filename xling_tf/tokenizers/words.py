@@ -178,9 +178,7 @@ def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
 def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
     """Returns `EMPTY_TOKEN`, then the most frequent words; on ties, the alphabetically first."""
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.max_words]
-    words = [
-        word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN
-    ]
+    words = [word for word, c in frequent if c >= config.min_word_count and word != EMPTY_TOKEN]
     return [EMPTY_TOKEN, *words]
 
 
@@ -193,9 +191,7 @@ def common_words(
     known = wordfreq.available_languages()
     codes = dict.fromkeys(map(without_country, languages))
     lists = [wordfreq.top_n_list(code, config.common_words) for code in codes if code in known]
-    ranked = dict.fromkeys(
-        word for words in zip_longest(*lists) for word in words if word is not None
-    )
+    ranked = dict.fromkeys(word for w in zip_longest(*lists) for word in w if word is not None)
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
     # The tokenizer splits some of them: "don't", and Chinese words.

@@ -102,9 +102,7 @@ class Bitext(NamedTuple):
             random = np.random.default_rng(seed)
             chosen = random.permutation(len(records))[:_MAX_PAIRS].tolist()
             pair = [records[place] for place in chosen]
-            source, target = (
-                _tokenized([record[side] for record in pair], config) for side in (0, 1)
-            )
+            source, target = (_tokenized([record[s] for record in pair], config) for s in (0, 1))
             first, second = languages.split("-")
             sides[first, second] = source, target
             for language, side in ((first, source), (second, target)):
@@ -192,9 +190,7 @@ def _read_dictionary(path: str, bitext: Bitext, config: WordsConfig) -> Bitext:
 def _read(pattern: str, languages: Sequence[str]) -> Space:
     space: Space
     if "{}" in pattern:
-        space = {
-            language: read_vectors(Path(pattern.replace("{}", language))) for language in languages
-        }
+        space = {code: read_vectors(Path(pattern.replace("{}", code))) for code in languages}
     else:
         space = _by_tag(read_vectors(Path(pattern)), languages)
     widths = {language: words.rows.shape[1] for language, words in space.items()}
@@ -376,9 +372,7 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
     random = np.random.default_rng(seed)
 
     def train_epoch() -> float:
-        for place, batch in _epoch(
-            [len(sides[0]) for _, sides in train], _PROJECTION["batch"], random
-        ):
+        for place, batch in _epoch([len(s[0]) for _, s in train], _PROJECTION["batch"], random):
             languages, sides = train[place]
             step(languages, [tf.constant(side[batch]) for side in sides])
         return sum(float(loss(*pair, training=False)) for pair in held_out)
@@ -475,9 +469,7 @@ def _translations(bitext: Bitext) -> Iterator[tuple[list[str], list[str]]]:
 def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], list[Matrix]]]:
     """Yields the averages of both sides of the translations that have known words on both."""
     for languages, sides in bitext.sides.items():
-        pair = [
-            space[language].averages(side) for language, side in zip(languages, sides, strict=True)
-        ]
+        pair = [space[language].averages(s) for language, s in zip(languages, sides, strict=True)]
         has_both = pair[0].any(axis=1) & pair[1].any(axis=1)
         yield languages, [side[has_both] for side in pair]
 

@@ -136,9 +136,7 @@ class LstmCell(Layer):
     def call(self, inputs: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
         """Maps `[batch, 4 * units]` gates and both states to the hidden state and new states."""
         hidden, cell = states
-        product = ops.matmul(
-            *(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent))
-        )
+        product = ops.matmul(*(ops.cast(f, self.product_dtype) for f in (hidden, self.recurrent)))
         gates = ops.split(inputs + ops.cast(product, "float32"), 4, axis=1)
         input_gate, forget_gate, candidate, output_gate = gates
         cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
