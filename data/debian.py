@@ -346,9 +346,7 @@ class _Apt:
             update = self._run("apt-get", "update")
         names = self._run("apt-cache", "pkgnames").stdout.split()
         if not names:
-            raise UserError(
-                f"apt-get update got no package list ({_complaint(update)}); {_OWN_DATA}"
-            )
+            raise UserError(f"apt-get update got no list ({_complaint(update)}); {_OWN_DATA}")
         return names
 
     def unpack(self, package: str, folder: Path, part: str) -> bool:

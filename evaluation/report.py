@@ -171,9 +171,7 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
             result = _results(content)
         name = f"{result.name} ({path.stem})" if result.name in results else result.name
         if name in results:
-            raise UserError(
-                f"results must have different names, but {name} occurs twice; rename a file"
-            )
+            raise UserError(f"results need different names, but {name} occurs twice; rename a file")
         results[name] = replace(result, name=name)
     return list(results.values())
 

@@ -133,9 +133,7 @@ class Kinds(Registry):
         if not issubclass(config_type, TaskConfig) and (
             taken := _with_settings(others, config_type)
         ):
-            raise UserError(
-                f"{name} would be saved as {taken[0]}; register a subclass of the settings"
-            )
+            raise UserError(f"{name} would be saved as {taken[0]}; register a subclass of them")
         self.data[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -201,9 +199,7 @@ class MarkedConfig(TokenizerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         has_room = self.max_tokens >= 3 or not self.sentence_marks
-        self.require(
-            has_room, "max_tokens", "at least 3, for the two tokens of sentence_marks=true"
-        )
+        self.require(has_room, "max_tokens", "at least 3, for the tokens of sentence_marks=true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,9 +433,7 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
     def __post_init__(self) -> None:
         super().__post_init__()
         has_teacher = bool(self.teacher or not self.weight)
-        self.require(
-            has_teacher, "teacher", "a model, such as exported/use-multilingual, or weight=0"
-        )
+        self.require(has_teacher, "teacher", "a model, as exported/use-multilingual, or weight=0")
 
 
 # What only a paper's baseline needs.

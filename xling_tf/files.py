@@ -118,9 +118,7 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
     """
     with (folder / (f".{name}.lock" if name else "lock")).open("w") as file:
         if fcntl is None:
-            logging.warning(
-                "%s cannot be locked on this system: use it in one process only", folder
-            )
+            logging.warning("%s cannot be locked here: use it in one process only", folder)
             yield
             return
         try:

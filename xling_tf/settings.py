@@ -180,9 +180,7 @@ def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
     """Makes a dataclass from the JSON values of its fields; invalid ones raise a `UserError`."""
     hints = get_type_hints(kind)
     if unknown := sorted(set(values) - set(hints)):
-        raise UserError(
-            f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version"
-        )
+        raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; another version saved it")
     require_types(kind, values)
     return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
 

@@ -152,9 +152,7 @@ def precision_and_recall(
 if __name__ == "__main__":
     flags.DEFINE_string("model", None, "The exported model.", required=True)
     flags.DEFINE_string("texts", None, "File of the pairs to hide.", required=True)
-    flags.DEFINE_string(
-        "data", str(SAMPLE_FOLDER), "Folder of corpora, from which the others come."
-    )
+    flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora from which the others come.")
     flags.DEFINE_string("source", "en", "Language of the first texts.")
     flags.DEFINE_string("target", "es", "Language of the second texts.")
     flags.DEFINE_integer("sentences", 100_000, "Number of others on each side.", lower_bound=1)

@@ -53,9 +53,7 @@ _CLIENTS = flags.DEFINE_multi_integer(
 _SENTENCES = flags.DEFINE_multi_integer(
     "sentences", [1, 32], "Sentences of a request. Repeatable.", 1
 )
-_PEER = flags.DEFINE_string(
-    "peer", None, "Command of another server of the model; {port} is replaced."
-)
+_PEER = flags.DEFINE_string("peer", None, "Command of another server, with {port}.")
 _MINUTES = flags.DEFINE_float(
     "memory_minutes", 0, "If above 0: measure memory under mixed load for this long instead.", 0
 )

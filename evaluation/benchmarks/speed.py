@@ -57,9 +57,7 @@ _STEPS = flags.DEFINE_integer("steps", 30, "Number of measured steps.", lower_bo
 _DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_string("target", "es", "Target language.")
-_PYTHON = flags.DEFINE_string(
-    "python", None, "Interpreter of other libraries, as make peers has it."
-)
+_PYTHON = flags.DEFINE_string("python", None, "Interpreter of other libraries, by make peers.")
 _MODEL = flags.DEFINE_string(
     "model", None, "Published CNN beside its ONNX file; or models, separated by commas."
 )

@@ -23,9 +23,7 @@ from xling_tf.errors import library
 from xling_tf.program import quiet_start
 
 _MODEL = flags.DEFINE_string("model", None, "Model, as evaluation/main.py takes it.", required=True)
-_TEXTS = flags.DEFINE_string(
-    "texts", None, "File of queries and their translations.", required=True
-)
+_TEXTS = flags.DEFINE_string("texts", None, "File of queries and translations.", required=True)
 _SENTENCES = flags.DEFINE_integer(
     "sentences", 100_000, "Largest number of candidates.", lower_bound=1
 )

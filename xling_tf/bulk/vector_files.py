@@ -213,9 +213,7 @@ class VectorFolder:
         """Opens a folder, or raises a `UserError` if it is no finished output of `encode_files`."""
         state = _state(path)
         if not (description := read_json_dict(path / _DESCRIPTION)):
-            raise UserError(
-                f"expected a folder that `xling-tf encode` has written, but {path} is not one"
-            )
+            raise UserError(f"expected a folder that `xling-tf encode` has written, not {path}")
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description, state)
@@ -325,9 +323,7 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
     for name, value in settings.items():
         if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
-            raise UserError(
-                f"{folder} is for {values}; give another `output`, or remove the folder"
-            )
+            raise UserError(f"{folder} is for {values}; give another `output`, or remove it")
     return description
 
 

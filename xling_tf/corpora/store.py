@@ -407,9 +407,7 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         damaged = [repr(error)]
     if damaged:
-        logging.warning(
-            "the store %s is damaged (%s): the corpora are read again", folder, damaged[0]
-        )
+        logging.warning("the store %s is damaged (%s): it is made again", folder, damaged[0])
     return not damaged
 
 

@@ -136,9 +136,7 @@ def _side_by_side(paths: tuple[Path, ...]) -> Iterator[_Row]:
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in lines:
             short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
-            raise UserError(
-                f"{short} ends before line {number}, but {names} must have as many lines"
-            )
+            raise UserError(f"{short} ends before line {number}, but {names} must be as long")
         texts = [text for _, text in lines]
         yield number, (), next((text for text in texts if isinstance(text, Unreadable)), texts)
 

@@ -47,9 +47,7 @@ class EigenSimilarity:
         }
         self.protocol: Mapping[str, Any] = {"seed": seed, **sizes}
         if len(distinct) < pairs_a_sample:
-            raise UserError(
-                f"{name} needs {pairs_a_sample} unrelated pairs, but has {len(distinct)}"
-            )
+            raise UserError(f"{name} needs {pairs_a_sample} unrelated pairs, has {len(distinct)}")
         rng, size = np.random.default_rng(seed), (len(distinct), pairs_a_sample)
         draws = [rng.choice(*size, replace=False) for _ in range(num_samples)]
         # Only drawn pairs are encoded.

@@ -71,9 +71,7 @@ class TranslationRetrieval:
             num_right = max((len(translations[pair[side]]) for pair in queries), default=0)
             num_others = min(num_candidates - 1, len(candidate_rows) - num_right)
             if num_others < 1:
-                raise UserError(
-                    f"{name} needs different sentences on both sides of its pairs; give more"
-                )
+                raise UserError(f"{name} needs different sentences on both sides; give more")
             drawn = []
             for pair in queries:
                 # Other translations are replaced by spare candidates, so that the draw stays fair.

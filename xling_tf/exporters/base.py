@@ -319,9 +319,7 @@ def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
     for codes in (languages, ()):
         if texts := [*dict.fromkeys(_read_texts(data or SAMPLE_FOLDER, codes))]:
             return texts[:: -(-len(texts) // _TEXTS)]
-    raise UserError(
-        f"`data` must be a folder of corpora with texts, but {data} has none; give another"
-    )
+    raise UserError(f"`data` must be a folder of corpora, but {data} has no texts; give another")
 
 
 def _read_texts(data: Path, languages: Collection[str]) -> Iterator[str]:

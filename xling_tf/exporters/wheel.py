@@ -127,9 +127,7 @@ def export(
     """
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(
-            f"`name` must be that of a package, such as multilingual-static, got {name!r}"
-        )
+        raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
     languages = source.model.info.languages
     with tempfile.TemporaryDirectory() as build:
         project, package = Path(build), Path(build, name.replace("-", "_"))

@@ -469,9 +469,7 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
         [row for name in part for row in processor["special_tokens"][name]["ids"]]
         for part in (names[:index], names[index + 1 :])
     )
-    _require(
-        "the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0
-    )
+    _require("the special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0)
     return begin, end
 
 

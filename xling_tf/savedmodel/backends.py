@@ -37,9 +37,7 @@ def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
     else:
         backend = Function(lambda texts: model(string_tensor(texts)))
     if dtype != "float32":
-        raise UserError(
-            f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}"
-        )
+        raise UserError(f"dtype must be float32, or bfloat16 with an exported model, not {dtype!r}")
     return backend
 
 
@@ -76,9 +74,7 @@ class SavedModel(InTensorFlow):
         if dtype not in ("float32", "bfloat16"):
             raise UserError(f"dtype must be float32 or bfloat16, but is {dtype!r}")
         if dtype == "bfloat16" and self.device == "cuda":
-            raise UserError(
-                "dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32"
-            )
+            raise UserError("dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; take float32")
         self._in_dtype = in_bfloat16 if dtype == "bfloat16" else lambda function, _: function
         self.roles = ["default", *(role for role in _ROLES if _ROLES[role] in self.signatures)]
         self.takes_contexts = "context" in self._inputs(_ROLES["document"])

@@ -356,9 +356,7 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 def require_saved_model(folder: Path) -> None:
     """Raises a `UserError`, with what to do, unless a folder is an exported model."""
     if not (folder / SAVED_MODEL).is_file():
-        raise UserError(
-            f"expected the folder of an exported model, but {folder} {_describe(folder)}"
-        )
+        raise UserError(f"expected an exported model, but {folder} {_describe(folder)}")
 
 
 def _describe(folder: Path) -> str:

@@ -386,9 +386,7 @@ class _Api:
         """Returns the outputs of a signature, and True for rows; gives up if the client leaves."""
         name = document.get("signature_name") or "serving_default"
         if not isinstance(name, str) or name not in servable.queues:
-            raise ServingError(
-                f"signature {name} not found; the model has {sorted(servable.queues)}"
-            )
+            raise ServingError(f"signature {name} not found; there are {sorted(servable.queues)}")
         rows, most = protocol.count_rows(document), self.scheduler.max_rows
         request.state.texts += rows
         if servable.queues[name].batched and rows > most:

@@ -119,9 +119,7 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
     """
     sizes = {array.shape[:1] for array in outputs.values()}
     if row_form and (len(sizes) != 1 or () in sizes):
-        raise ServingError(
-            f"the outputs {sorted(outputs)} are not rows; send 'inputs', not 'instances'"
-        )
+        raise ServingError(f"the outputs {sorted(outputs)} are not rows; send 'inputs'")
     values = {name: _from_array(name, outputs[name]) for name in sorted(outputs)}
     answer: Any = values
     if len(values) == 1:

@@ -406,15 +406,11 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     # 5, from aligned words. The SVD of the covariance of whitened sides yields all directions in a
     # second; scikit-learn's CCA needs 20 seconds for each.
     if len(space) != 2:
-        raise UserError(
-            f"cca: maps two languages, got {', '.join(space)}; project: maps any number"
-        )
+        raise UserError(f"cca: maps two languages, got {', '.join(space)}; project: maps any")
     languages, averages = next(_averages(space, bitext))
     count, dim = averages[0].shape
     if count <= dim:
-        raise UserError(
-            f"cca: in {dim} dimensions needs more translations of known words, got {count}"
-        )
+        raise UserError(f"cca: in {dim} dimensions needs more translations of known words: {count}")
     centres = [side.mean(axis=0) for side in averages]
     whiteners = []
     for side, centre in zip(averages, centres, strict=True):
