@@ -199,9 +199,7 @@ def read_scenes(wml: str) -> list[list[Line]]:
     return [scene for scene in scenes if scene]
 
 
-def replies(
-    scene: Sequence[Line], translate: Callable[[str], str | None]
-) -> Iterator[ResponsePair]:
+def replies(scene: Sequence[Line], translate: Translate) -> Iterator[ResponsePair]:
     """Yields successive lines of different speakers as message and reply, without the narrator."""
     for line, answer in pairwise(scene):
         if line.speaker == answer.speaker or {line.speaker, answer.speaker} & _NARRATORS:
@@ -211,7 +209,7 @@ def replies(
             yield ResponsePair(message, response)
 
 
-def narrative(scene: Sequence[Line], translate: Callable[[str], str | None]) -> list[Document]:
+def narrative(scene: Sequence[Line], translate: Translate) -> list[Document]:
     """Returns the text of a scene as documents; a line without translation splits it."""
     documents: list[Document] = [[]]
     for line in scene:

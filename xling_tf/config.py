@@ -583,9 +583,8 @@ class DataConfig(Section, name="data"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1
-        is_valid = (
-            bool(self.targets) and not is_mixed and len({*self.languages}) == len(self.languages)
-        )
+        are_different = len({*self.languages}) == len(self.languages)
+        is_valid = bool(self.targets) and not is_mixed and are_different
         expected = (
             f"different languages besides data.source, {self.source}, or {ALL_LANGUAGES} alone"
         )

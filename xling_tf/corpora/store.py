@@ -67,10 +67,8 @@ class CorpusStore:
             is_empty = not os.fstat(file.fileno()).st_size
             self._bytes = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         numbers = (_numbers(folder, name) for name in _NUMBERS)
-        self.text_starts, self.num_tokens, self.hash, self.first_text, self.num_texts, *others = (
-            numbers
-        )
-        self.label, part = others
+        self.text_starts, self.num_tokens, self.hash, self.first_text, *others = numbers
+        self.num_texts, self.label, part = others
         corpora, begin = [], 0
         for entry in read_json(folder / _CONTENT)["corpora"]:
             end = begin + entry["num_records"]

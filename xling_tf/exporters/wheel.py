@@ -286,9 +286,8 @@ def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArr
     vectors is not subtracted, because that would change cosines.
     """
     random = np.random.default_rng(0)
-    draws = random.choice(
-        len(importance), size=(_SENTENCES, _LENGTH), p=importance / importance.sum()
-    )
+    shares = importance / importance.sum()
+    draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=shares)
     averages = vocabulary_rows(model)[draws].mean(axis=1)
     vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy()
     _, directions = np.linalg.eigh(vectors.T @ vectors)
@@ -318,9 +317,8 @@ def small_tables(
         left_by_words = size - sizes.sum() - sum(array.nbytes for array in weights.values())
         room = max(size * _NGRAM_SHARE, left_by_words)
         count = max(1, int(room / (table.shape[1] + 12)))  # with a scale and a bucket
-        buckets = np.sort(
-            np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))]
-        )
+        used = min(count, np.count_nonzero(counts))
+        buckets = np.sort(np.argsort(-counts, kind="stable")[:used])
         weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
         weights["ngram_buckets"] = buckets
     ngram_bytes = sum(array.nbytes for array in weights.values())
