@@ -101,7 +101,9 @@ class ServedModel:
         current = self.current
         # OpenVINO's clients ask for version 0 if they are given none.
         if current is None or version not in (None, "0", str(current.version)):
-            raise ServingError(f"version {version or 'latest'} of {self.name} is not served", 404)
+            raise ServingError(
+                f"version {version or 'latest'} of model {self.name} is not served", 404
+            )
         return current
 
     def states_of(self, version: str | None = None) -> dict[int, tuple[str, str, str]]:
