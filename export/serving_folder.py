@@ -90,7 +90,9 @@ def _require_place(base: Path, name: str, version: int | None) -> None:
         )
     for folder in (base.resolve(), *base.resolve().parents):
         if (folder / SAVED_MODEL).is_file():
-            raise UserError(f"{base} must be a folder of versions, but {folder} is an export")
+            raise UserError(
+                f"{base} must be a folder of versions, but {folder} is an exported model"
+            )
     if version is not None and not 1 <= version < 10**18:
         raise UserError(f"--version must be a number from 1 to 10**18 - 1, but it is {version}")
     if version in find_versions(base):
