@@ -199,7 +199,9 @@ class SentenceEncoder(client.SentenceEncoder):
     def _signature(self, name: str) -> Any:
         if name not in self._signatures:
             names = ", ".join(sorted(self._signatures)) or "none"
-            raise UserError(f"the model has no signature {name}, which a task exports, but {names}")
+            raise UserError(
+                f"the model has no signature {name}, which a task exports; it has {names}"
+            )
         return self._signatures[name]
 
     def _tensor(self, vectors: NDArray[Any]) -> Any:
