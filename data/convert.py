@@ -29,7 +29,7 @@ from xling_tf.corpora.line_files import LANGUAGE, as_cell, read_every_line, writ
 from xling_tf.corpora.questions import read_paragraphs
 from xling_tf.corpora.readers import SCORED_COLUMNS, SNLI_COLUMNS
 from xling_tf.corpora.tables import read_table
-from xling_tf.errors import UserError
+from xling_tf.errors import UserError, as_user_error
 from xling_tf.program import run
 
 
@@ -139,8 +139,7 @@ def parallel_lines(source: Path) -> Iterator[Table]:
 @published("sts-dev.csv, sts-test.csv, sts-train.csv")
 def stsbenchmark(source: Path) -> Iterator[Table]:
     """The STS Benchmark (Cer et al. 2017)."""
-    # The columns: genre, file, year, number, score, two sentences, perhaps their sources; quotes
-    # are text.
+    # Columns: genre, file, year, number, score, two sentences, perhaps sources; quotes are text.
     for match, path in files_in(source, r"sts-(train|dev|test)\.csv"):
         rows = ((row[5], row[6], row[4]) for row in fields(path, 7))
         yield Table(f"sts/stsb.en.{match[1]}", SCORED_COLUMNS, rows)
@@ -335,7 +334,12 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
     """Yields the label and the first 64 words of summary and text of each review."""
     with path.open("rb") as file:
         content = b"".join(unpacked(file, path))
-    try:
+    message = (
+        f"{path} must be XML whose items have rating, summary and text, but: {{error}}; download "
+        "it again"
+    )
+    # For an unknown encoding, the parser raises a LookupError.
+    with as_user_error(message, ElementTree.ParseError, LookupError, ValueError):
         # The parser opens no other files that a document names, and rejects exploding entities.
         for item in ElementTree.fromstring(content).iter("item"):
             text = f"{item.findtext('summary') or ''} {item.findtext('text') or ''}"
@@ -343,12 +347,6 @@ def _reviews(path: Path) -> Iterator[tuple[str, str]]:
             if stars != _NEUTRAL_STARS:
                 label = "positive" if stars > _NEUTRAL_STARS else "negative"
                 yield label, " ".join(text.split()[:_REVIEW_WORDS])
-    # For an unknown encoding, the parser raises a LookupError.
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
-        raise UserError(
-            f"{path} must be XML whose items have rating, summary and text, but: {error}; "
-            "download it again"
-        ) from error
 
 
 # Schwenk and Li 2018; their results are those of the smallest of four training sets.
@@ -400,8 +398,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Not at the top: tests import this file together with other programs that have flags of the
-    # same names.
+    # Not at the top: tests import this file with other programs, whose flags have the same names.
     flags.DEFINE_bool("list", False, "Lists the formats and their files, and exits.")
     flags.DEFINE_string("format", None, "The format of --input.")
     flags.DEFINE_string("input", None, "The published file, or a folder of the files.")

@@ -141,9 +141,7 @@ def _prepare(
             text = cleaner.clean(corpus.extract(folders, *languages))
             counts = _write(text, corpus.name, pair, folder)
         logging.info("%s: %s", corpus.name, ", ".join(f"{n:,} {k}" for k, n in counts.items()))
-        described = {
-            path.name: [_version(path), _licence(path, corpus.licence)] for path in folders
-        }
+        described = {p.name: [_version(p), _licence(p, corpus.licence)] for p in folders}
         reports.append({"name": corpus.name, "packages": described, "counts": counts})
         lines = [f"- package {n} {v}, licence {licence}" for n, (v, licence) in described.items()]
         lines += [f"- {kind}: {count:,}" for kind, count in counts.items()]
@@ -175,9 +173,7 @@ def _write(text: Extraction, name: str, pair: str, folder: Path) -> dict[str, in
     """Writes the files of a source, those with text, and counts pairs or sentences."""
     files = {("parallel", pair, "tsv"): ["\t".join(sides[:2]) for sides in text.parallel]}
     for language, documents in text.documents.items():
-        files["documents", language, "txt"] = [
-            line for document in documents for line in (*document, "")
-        ]
+        files["documents", language, "txt"] = [line for d in documents for line in (*d, "")]
     for language, pairs in text.conversations.items():
         files["conversations", language, "tsv"] = list(map("\t".join, pairs))
     counts = {}
@@ -368,9 +364,7 @@ class _Apt:
             update = self._run("apt-get", "update")
         names = self._run("apt-cache", "pkgnames").stdout.split()
         if not names:
-            raise UserError(
-                f"apt-get update got no package list ({_complaint(update)}); {_OWN_DATA}"
-            )
+            raise UserError(f"apt-get update got no list ({_complaint(update)}); {_OWN_DATA}")
         return names
 
     def unpack(self, package: str, folder: Path, part: str) -> bool:
@@ -534,17 +528,10 @@ CORPORA = (
         "Messages, tooltips and help of applications",
         "GPL-2+",
         (
-            "krita-l10n",
-            "digikam-data",
-            "gnucash-common",
-            "vlc-l10n",
-            "darktable",
-            "gramps",
-            "git",
-            "libvirt-l10n",
-            "wordpress-l10n",
-            "evolution-common",
-            "kmymoney-common",
+            *(
+                "krita-l10n digikam-data gnucash-common vlc-l10n darktable gramps git "
+                "libvirt-l10n wordpress-l10n evolution-common kmymoney-common"
+            ).split(),
         ),
         extract_gettext,
     ),

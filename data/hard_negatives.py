@@ -75,8 +75,7 @@ def mine_folder(
     Returns:
         The counts of each corpus, by its name and languages.
     """
-    # Corpora of all types, because a sentence that one type holds out leaves the training of the
-    # others.
+    # Corpora of all types, as a sentence that one type holds out leaves the training of the others.
     corpora = load_folder(data, source=source, targets=targets)
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")

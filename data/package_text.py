@@ -97,8 +97,7 @@ _MAX_LABEL = 40
 
 
 def plain_text(message: str) -> str | None:
-    """Removes the context prefix, tags, entities and accelerators; None for placeholders or unknown
-    markup.
+    """Removes context, tags, entities and accelerators; None for placeholders or unknown markup.
 
     Examples:
         >>> plain_text("female^The <b>_witch</b> &amp; her cat")
@@ -122,8 +121,7 @@ def plain_text(message: str) -> str | None:
 
 
 def read_catalogues(folders: Sequence[Path], language: str) -> dict[str, str]:
-    """Returns the first translation of each message in the compiled catalogues (.mo) of unpacked
-    packages.
+    """Returns the first translation of each message in the catalogues (.mo) of unpacked packages.
 
     Each package is searched for the first name of the language in `LOCALES` that it has.
     """
@@ -201,8 +199,7 @@ def _plain_pairs(catalogue: Mapping[str, str]) -> list[TranslationPair]:
     return [
         TranslationPair(text, translation)
         for message, translated in catalogue.items()
-        # Without a space, messages are single words, or the keys of catalogues without English
-        # text.
+        # Without a space, messages are single words, or keys of catalogues without English.
         if " " in message.strip()
         and (text := plain_text(message))
         and (translation := plain_text(translated))
@@ -258,9 +255,7 @@ def _scenes_of_file(path: Path) -> list[list[Line]]:
     return read_scenes(path.read_text("utf-8", "replace"))
 
 
-def replies(
-    scene: Sequence[Line], translate: Callable[[str], str | None]
-) -> Iterator[ResponsePair]:
+def replies(scene: Sequence[Line], translate: Translate) -> Iterator[ResponsePair]:
     """Yields successive lines of different speakers as message and reply, without the narrator."""
     for line, answer in pairwise(scene):
         if line.speaker == answer.speaker or {line.speaker, answer.speaker} & _NARRATORS:
@@ -270,7 +265,7 @@ def replies(
             yield ResponsePair(message, response)
 
 
-def narrative(scene: Sequence[Line], translate: Callable[[str], str | None]) -> list[Document]:
+def narrative(scene: Sequence[Line], translate: Translate) -> list[Document]:
     """Returns the text of a scene as documents; a line without translation splits it."""
     documents: list[Document] = [[]]
     for line in scene:
@@ -288,9 +283,7 @@ def extract_wesnoth(folders: Sequence[Path], source: str, target: str) -> Extrac
     read = _read_each(paths, _scenes_of_file)
     scenes = [scene for _, scenes_of_file in read for scene in scenes_of_file]
     for language, translate in translations.items():
-        text.conversations[language] = [
-            pair for scene in scenes for pair in replies(scene, translate)
-        ]
+        text.conversations[language] = [p for scene in scenes for p in replies(scene, translate)]
         narratives = [document for scene in scenes for document in narrative(scene, translate)]
         text.documents[language] = narratives + text.documents[language]
     return text
@@ -419,8 +412,7 @@ def _text(element: Any) -> Iterator[str]:
 def pair_blocks(
     source: Sequence[Block], target: Sequence[Block], languages: tuple[str, str]
 ) -> list[TranslationPair]:
-    """Pairs the blocks of a page with those of its translation; none if the pages do not
-    correspond.
+    """Pairs the blocks of a page with its translation's; none if the pages do not correspond.
 
     If most blocks have an id, blocks with the same id are paired; otherwise by position, if both
     pages have the same tags and blocks of similar length: some pages were rewritten, not
@@ -441,8 +433,7 @@ def pair_blocks(
 
 
 def extract_manual(pattern: str, folders: Sequence[Path], source: str, target: str) -> Extraction:
-    """Extracts the blocks of a manual's pages with translations, and the prose of the pages as
-    documents.
+    """Extracts the blocks of a manual's pages with translations, and the prose as documents.
 
     The pattern is that of the folder of a `{locale}` in a package; all languages have the same file
     names.

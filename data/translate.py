@@ -26,7 +26,7 @@ from xling_tf.corpora.folder import discover, load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.corpora.store import StoredCorpus, transient_store
-from xling_tf.errors import UserError, require_known
+from xling_tf.errors import UserError, as_user_error, require_known
 from xling_tf.program import progress, run
 
 # Translates texts from the first language to the second, each to one text.
@@ -55,12 +55,9 @@ def open_translator(name: str) -> Translator:
     """Finds `--translator`'s function in a module here or installed, or raises a `UserError`."""
     kind, _, target = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
-    try:
+    message = f"--translator expects python:module:function, got {name!r} ({{error}})"
+    with as_user_error(message, AttributeError, ImportError, ValueError):
         function: Translator = pkgutil.resolve_name(target if kind == "python" else "")
-    except (AttributeError, ImportError, ValueError) as error:
-        raise UserError(
-            f"--translator expects python:module:function, got {name!r} ({error})"
-        ) from error
     return function
 
 
@@ -73,8 +70,7 @@ def translate_folder(
     names: Sequence[str] = (),
     recipe: str = "",
 ) -> dict[Path, tuple[int, int]]:
-    """Writes `nli/<name>.<target>.train.tsv.gz` and `questions/<name>.<target>.tsv.gz` for each
-    corpus.
+    """Writes `nli/NAME.TARGET.train.tsv.gz` or `questions/NAME.TARGET.tsv.gz` for each corpus.
 
     Only training records are translated, so that no language learns from what another holds out; a
     record is dropped if a translation is empty. `recipe` names the translator; rows that an
@@ -115,9 +111,7 @@ def translate_folder(
         saved = data / f".translations.{source}-{target}.jsonl"
         records = [record for corpus in paths.values() for record in corpus.train]
         with progress(f"translating {len(records)} records to {target}") as report:
-            texts = dict.fromkeys(
-                text for record in records for text in record if isinstance(text, str)
-            )
+            texts = dict.fromkeys(text for r in records for text in r if isinstance(text, str))
             rows = _read_or_make([*texts], rows_of, saved, recipe, report)
         for path, corpus in paths.items():
             lines = [line for record in corpus.train if (line := _line(record, rows))]

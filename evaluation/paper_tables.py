@@ -178,9 +178,7 @@ def papers() -> Iterator[PaperTable]:
     """Reads the tables of `papers.json`."""
     content = read_json(_PAPERS)
     for table in content["tables"]:
-        columns = [
-            {"printed": "", **table.get("column", {}), **column} for column in table["columns"]
-        ]
+        columns = [{"printed": "", **table.get("column", {}), **c} for c in table["columns"]]
         for column in columns:
             if "mean_of" in column:  # the parts of a mean are of one suite
                 suite, _, column["printed"] = _key(column["mean_of"][0])
@@ -224,9 +222,7 @@ def with_best(results: Mapping[str, Scores]) -> Iterator[tuple[str, Table]]:
         names, shared = table.headings()
         headings = [""]
         for place, heading in enumerate(names):
-            note = next(
-                (measured[name][place].note for name in ours if measured[name][place].note), ""
-            )
+            note = next((measured[n][place].note for n in ours if measured[n][place].note), "")
             headings.append(heading + _letter(notes, note))
         rows = []
         for group, kind in ((ours, "measured"), (table.values, "published")):
@@ -249,9 +245,7 @@ def _measured(scores: Scores, column: Mapping[str, Any], learned: Iterable[str] 
     """The score in a paper's column of a system that `learned`, see `_TRAINING_PARTS`."""
     means = [_key(name) for name in column.get("mean_of", ())]
     keys = [(column["suite"], dataset, column["metric"]) for dataset in _datasets(column)]
-    if not (present := [key for key in means or keys if key in scores]) or len(present) < len(
-        means
-    ):
+    if not (present := [k for k in means or keys if k in scores]) or len(present) < len(means):
         return Measured()
     used = means or present[:1]
     mean = float(np.mean([scores[key] for key in used]))
@@ -276,8 +270,7 @@ def _lettered(notes: Iterable[str]) -> list[str]:
 
 
 def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """Makes a section of each paper's tables with our systems' scores, and a last one of the
-    systems.
+    """Makes a section of each paper's tables with our systems' scores, and one of the systems.
 
     Args:
         systems: By name, what `add_results` collects.
@@ -295,9 +288,7 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
             in_short.append(_main_row(paper, parts, systems))
         pages = [part.table() for part in parts]
         if elsewhere := paper.get("elsewhere"):
-            pages.append(
-                Table("Elsewhere in the paper", (), (), [f"- {text}" for text in elsewhere])
-            )
+            pages.append(Table("Elsewhere in the paper", (), (), [f"- {t}" for t in elsewhere]))
         sections.append(Section(name, _opening(paper, parts), pages))
     if in_short:
         overview = Table("", ["", "paper", "ours", "command"], in_short)
@@ -386,16 +377,12 @@ class Beside:
                 for (other, name), cells in self.measured.items()
                 if other == row and any(cell.value is not None for cell in cells)
             ]
-            theirs = [
-                _text(*pair) for pair in zip(table.columns, map(Measured, figures), strict=True)
-            ]
+            theirs = [_text(*p) for p in zip(table.columns, map(Measured, figures), strict=True)]
             lines += [[row, *theirs], *ours] if ours else []
         notes: list[str] = []
         places = sorted({place for _, place in self.scores})
         for place in places:
-            for note in dict.fromkeys(
-                cell.note for (_, p), cell in self.scores.items() if p == place
-            ):
+            for note in dict.fromkeys(c.note for (_, p), c in self.scores.items() if p == place):
                 lines[0][place + 1] += _letter(notes, note)
         lines = [[line[0], *(line[place + 1] for place in places)] for line in lines]
         if len(places) > _MAX_COLUMNS:

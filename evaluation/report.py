@@ -85,9 +85,7 @@ class Results:
 
     def interval(self, key: Key) -> Interval | None:
         """The 95% interval of a score for the choice of examples, if their number is known."""
-        counts = [
-            round(self.scores.get((*key[:2], f"num_{what}"), 0)) for what in ("queries", "pairs")
-        ]
+        counts = [round(self.scores.get((*key[:2], f"num_{w}"), 0)) for w in ("queries", "pairs")]
         # Tasks without test data are scored by cross-validation on their training data.
         account = self.accounts.get(key[:2], {})
         counts += [
@@ -171,9 +169,7 @@ def read_results(paths: Sequence[Path]) -> list[Results]:
             result = _results(content)
         name = f"{result.name} ({path.stem})" if result.name in results else result.name
         if name in results:
-            raise UserError(
-                f"results must have different names, but {name} occurs twice; rename a file"
-            )
+            raise UserError(f"results need different names, but {name} occurs twice; rename a file")
         results[name] = replace(result, name=name)
     return list(results.values())
 
@@ -220,12 +216,8 @@ def _results(content: Mapping[str, Any]) -> Results:
         scores=scores,
         accounts={
             key: {
-                **{
-                    parameter: json.dumps(value) for parameter, value in dataset["protocol"].items()
-                },
-                **{
-                    file: str(account["checksum"])[:8] for file, account in dataset["files"].items()
-                },
+                **{parameter: json.dumps(v) for parameter, v in dataset["protocol"].items()},
+                **{f: str(account["checksum"])[:8] for f, account in dataset["files"].items()},
             }
             for key, dataset in datasets.items()
         },
@@ -332,9 +324,7 @@ def first_scores(results: Sequence[Results]) -> dict[Key, str]:
     reasons: dict[Key, str] = {}
     for key in firsts.values():
         if is_fraction(key[2]) or is_correlation(key[2]):
-            seen = [
-                next(iter(result.trained_on.get(key[:2], {}).values()), 0.0) for result in results
-            ]
+            seen = [next(iter(r.trained_on.get(key[:2], {}).values()), 0.0) for r in results]
             if not all(key in result.scores for result in results):
                 reasons[key] = _LACKING
             elif max(seen) >= SEEN:
@@ -369,8 +359,7 @@ def verdict(results: Sequence[Results]) -> dict[str, Any]:
 
 
 def _overview(results: Sequence[Results]) -> Table | None:
-    """Each suite's means over the data sets that all results have, and by how much the best is
-    ahead.
+    """Each suite's means over the data sets that all results have, and how far the best is ahead.
 
     A second mean leaves out data sets that do not compare the models fairly.
     """
@@ -426,9 +415,7 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
         r.name: r.accounts[suite, dataset] for r in results if (suite, dataset) in r.accounts
     }
     keys = dict.fromkeys(key for account in accounts.values() for key in account)
-    values = {
-        key: {name: account.get(key, "none") for name, account in accounts.items()} for key in keys
-    }
+    values = {key: {n: account.get(key, "none") for n, account in accounts.items()} for key in keys}
     return [
         f"{key} differs: " + ", ".join(f"{value} of {name}" for name, value in by_name.items())
         for key, by_name in values.items()

@@ -191,9 +191,7 @@ class _OnceAMinute(logging.Filter):
         now, message = time.monotonic(), (record.name, str(record.msg)[:60])
         if now - self._passed.get(message, -60) < 60:
             return False
-        self._passed = {key: at for key, at in self._passed.items() if now - at < 60} | {
-            message: now
-        }
+        self._passed = {k: at for k, at in self._passed.items() if now - at < 60} | {message: now}
         return True
 
 

@@ -42,12 +42,12 @@ _WARMUP_TEXTS = (_SENTENCES[:1], (_LONG,), _SENTENCES[:8], (*_SENTENCES * 3, _LO
 def publish(
     model: Path, serving: Path, name: str, version: int | None = None
 ) -> tuple[Path, dict[str, int]]:
-    """Copies an exported model into the folder of all served models as a new version, by default
-    the next.
+    """Copies an exported model into the folder of all served models, as a new version.
 
-    The copy does not change if the export does, and can be mounted into a container. It appears
-    whole or not at all, never overwrites a version, and has answered all its warm-up requests.
-    Returns the new folder, and the number of these requests for each signature.
+    By default, that is the next one. The copy does not change if the export does, and can be
+    mounted into a container. It appears whole or not at all, never overwrites a version, and has
+    answered all its warm-up requests. Returns the new folder, and the number of these requests for
+    each signature.
     """
     base = serving / name
     _require_place(base, name, version)

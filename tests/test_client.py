@@ -21,7 +21,7 @@ from xling_tf.client.runtimes import open_folder
 from xling_tf.client.search import semantic_search
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.exporters import wheel
-from xling_tf.exporters.base import Source, export
+from xling_tf.exporters.base import OriginalModel, export
 
 WORDS = ["<empty>", "the", "cat", "dog", "a", "sleeps", "perro", "el", "query", "text", ":"]
 STATIC = (
@@ -86,7 +86,9 @@ class Models:
         folder = self.folder / f"{name}-wheel"
         if not folder.exists():
             model = getattr(self, name)
-            source = Source(self.folder / "pieces", model, lambda t: model(list(t)).numpy(), None)
+            source = OriginalModel(
+                self.folder / "pieces", model, lambda t: model(list(t)).numpy(), None
+            )
             folder.mkdir()
             wheel.export(source, folder, name=f"tiny-{name}")
             (path,) = folder.glob("*.whl")

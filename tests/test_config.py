@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from training.preset_lines import setting_lines
 from xling_tf.config import (
     ENCODERS,
     TASKS,
@@ -17,7 +16,7 @@ from xling_tf.config import (
 )
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.settings import apply_overrides, from_dict, to_dict
+from xling_tf.settings import apply_overrides, from_dict, setting_lines, to_dict
 
 
 def override(*overrides):

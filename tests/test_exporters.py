@@ -19,10 +19,10 @@ from xling_tf.encoders.base import encoder_settings
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.exporters import base, model2vec, sentence_transformers
-from xling_tf.exporters.base import Source, export, sample_texts
+from xling_tf.exporters.base import OriginalModel, export, sample_texts
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
 from xling_tf.model import Model
-from xling_tf.savedmodel.encoder import QuantizedTable
+from xling_tf.savedmodel.encoder import QuantizedTable, restored_tables
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -221,7 +221,7 @@ def test_what_a_format_cannot_express_is_refused(hub_folder, tmp_path):
 def test_marks_around_sentences_cannot_be_expressed(tmp_path):
     model = tiny_model(tiny_config(*MARKED), {"en": SAMPLE[::2], "es": SAMPLE[1::2]})
     with pytest.raises(UserError, match="no special tokens"):
-        model2vec.export(Source(tmp_path, model, model, None), tmp_path / "output")
+        model2vec.export(OriginalModel(tmp_path, model, model, None), tmp_path / "output")
 
 
 def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
@@ -230,7 +230,7 @@ def test_unknown_words_count_for_nothing_in_a_table_of_words(tmp_path):
     model = tiny_model(tiny_config(*settings), [EMPTY_TOKEN, "hola", "don"])
     add_noise(model.weights.values())
     model2vec.export(
-        Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path
+        OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None), tmp_path
     )
     table = read_weights(tmp_path / "model.safetensors")["embeddings"]
     vocabulary = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
@@ -316,6 +316,19 @@ def test_rows_are_as_near_as_half_a_step_of_127_or_three_digits_of_their_largest
     for tables, step in (("int8", 1 / 127), ("float16", 2.0**-10)):
         kept = QuantizedTable(rows, tables)(np.arange(20)).numpy()
         assert (np.abs(kept - rows) <= largest * step / 2 * (1 + 1e-5)).all()
+
+
+def test_the_scales_of_tables_are_multiplied_and_other_weights_of_that_name_stay():
+    exported = {
+        "encoder/table": np.array([[127, -64]], np.int8),
+        "encoder/table/scales": np.array([[0.5]], np.float32),
+        "encoder/norm/scales": np.array([2.0], np.float32),
+    }
+    restored = restored_tables(exported, None, None)
+    assert {name: array.tolist() for name, array in restored.items()} == {
+        "encoder/table": [[63.5, -32.0]],  # 127 and -64 times 0.5
+        "encoder/norm/scales": [2.0],
+    }
 
 
 # Encodes the texts of texts.json with the model in each folder, whose name begins with the

@@ -9,7 +9,7 @@ from tricky_texts import sample_sentences
 from xling_tf.config import BertConfig, ModelInfo, ModernBertConfig, WordPieceConfig
 from xling_tf.encoders.base import encoder_settings
 from xling_tf.exporters import sentence_transformers
-from xling_tf.exporters.base import Source
+from xling_tf.exporters.base import OriginalModel
 from xling_tf.exporters.onnx_8bit import quantize
 from xling_tf.model import Model
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
@@ -167,7 +167,7 @@ def make_model(kind):
 )
 def test_the_vector_of_a_text_is_the_same_beside_any_texts(kind, tmp_path):
     model = make_model(kind)
-    source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
+    source = OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
     sentence_transformers.export(source, tmp_path)
     from xling_tf.client.runtimes import open_model
 

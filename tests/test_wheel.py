@@ -23,7 +23,7 @@ from xling_tf.client.runtimes import open_folder
 from xling_tf.client.texts import is_blank
 from xling_tf.errors import UserError
 from xling_tf.exporters import wheel
-from xling_tf.exporters.base import Source
+from xling_tf.exporters.base import OriginalModel
 
 WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
 TEXTS = [
@@ -62,7 +62,7 @@ def make_source(tmp_path, *settings):
     model = tiny_model(tiny_config(*STATIC, *settings), WORDS)
     add_noise(model.weights.values(), 0.3)
     tmp_path.mkdir(exist_ok=True)
-    return Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
+    return OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
 
 
 def opened(folder):
@@ -124,7 +124,9 @@ def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
         vectors[::10] *= -1
         return vectors
 
-    wheel.export(Source(tmp_path / "model", model, encode, None), tmp_path, name="tiny-model")
+    wheel.export(
+        OriginalModel(tmp_path / "model", model, encode, None), tmp_path, name="tiny-model"
+    )
     card = (tmp_path / "tiny-model.md").read_text("utf-8")
     (numbers,) = re.findall(r"is (-?[\d.]+), .* below (-?[\d.]+)\.", card, re.DOTALL)
     mean, least = map(float, numbers)
@@ -335,7 +337,7 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
         model([mark + text for text in SENTENCES]).numpy() for mark in prompts.values()
     )
     model.info = replace(model.info, prompts=prompts, default_prompt_name="query")
-    source = Source(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
+    source = OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
     wheel.export(source, tmp_path, name="tiny-model")
     client = opened(unpacked(tmp_path, tmp_path / "wheel"))
     # Weights have 8 bits; the last sentence is blank.

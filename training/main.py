@@ -19,11 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
 
-from training.preset_lines import setting_lines
 from xling_tf.config import ExperimentConfig
 from xling_tf.presets import FORMER_NAMES, PRESETS, get_preset
 from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
-from xling_tf.settings import to_dict
+from xling_tf.settings import setting_lines, to_dict
 
 if TYPE_CHECKING:
     from xling_tf.trainer.context import Run
@@ -176,9 +175,7 @@ def _table(scores: Mapping[str, Mapping[str, float]]) -> str:
     Losses and accuracies of tasks are shown if nothing else was scored.
     """
     telling = {
-        name: {
-            metric: value for metric, value in values.items() if not _LESS_TELLING.search(metric)
-        }
+        name: {metric: v for metric, v in values.items() if not _LESS_TELLING.search(metric)}
         for name, values in scores.items()
         if not name.startswith("retrieval/") or name.endswith("/all")
     }

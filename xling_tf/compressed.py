@@ -105,9 +105,7 @@ def decompressed(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         pieces = iter(partial(file.read, _PIECE), b"")
         head = next(pieces, b"")
-        ending = next(
-            (ending for first, ending in _FIRST_BYTES.items() if head.startswith(first)), None
-        )
+        ending = next((ending for f, ending in _FIRST_BYTES.items() if head.startswith(f)), None)
         pieces = itertools.chain([head], pieces)
         yield from _unpack(pieces, ending, path) if ending else pieces
 

@@ -1,5 +1,4 @@
-"""The settings of an experiment, in frozen dataclasses, and the registries of tokenizers, encoders
-and tasks.
+"""The settings of an experiment, and the registries of tokenizers, encoders and tasks.
 
 Defaults are constants of the papers, with the section they are from: "2019" is Chidambaram et al.
 2019, RepL4NLP, and "2018" its earlier version with the appendix; "Yang" is Yang et al. 2019,
@@ -79,8 +78,7 @@ def further_kinds(registry: str) -> dict[str, EntryPoint]:
 
 
 class Registry(UserDict[str, Any]):
-    """What names stand for, such as presets or suites; a row "module:attribute" is imported on
-    first use.
+    """What names stand for, such as presets; a row "module:attribute" is imported on first use.
 
     Packages add rows by entry points of the group `xling_tf.kinds`. One that is named
     "preset.mine" names the module whose import registers the preset "mine".
@@ -135,9 +133,7 @@ class Kinds(Registry):
         if not issubclass(config_type, TaskConfig) and (
             taken := _with_settings(others, config_type)
         ):
-            raise UserError(
-                f"{name} would be saved as {taken[0]}; register a subclass of the settings"
-            )
+            raise UserError(f"{name} would be saved as {taken[0]}; register a subclass of them")
         self.data[name] = config_type, implementation
 
     def name_of(self, config: object) -> str:
@@ -203,9 +199,7 @@ class MarkedConfig(TokenizerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         has_room = self.max_tokens >= 3 or not self.sentence_marks
-        self.require(
-            has_room, "max_tokens", "at least 3, for the two tokens of sentence_marks=true"
-        )
+        self.require(has_room, "max_tokens", "at least 3, for the tokens of sentence_marks=true")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,9 +433,7 @@ class DistillationConfig(TaskConfig, name="tasks.distillation"):
     def __post_init__(self) -> None:
         super().__post_init__()
         has_teacher = bool(self.teacher or not self.weight)
-        self.require(
-            has_teacher, "teacher", "a model, such as exported/use-multilingual, or weight=0"
-        )
+        self.require(has_teacher, "teacher", "a model, as exported/use-multilingual, or weight=0")
 
 
 # What only a paper's baseline needs.
@@ -514,8 +506,7 @@ class ModelInfo:
     prompts: Mapping[str, str] = field(default_factory=dict)
     # Prompt of inputs that are not known to be queries or documents.
     default_prompt_name: str | None = None
-    # Slope and intercept of the log odds that two sentences mean the same, by their cosine, if
-    # calibrated.
+    # If calibrated, slope and intercept, by the cosine, of the log odds of the same meaning.
     same_meaning: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -592,9 +583,8 @@ class DataConfig(Section, name="data"):
     def __post_init__(self) -> None:
         super().__post_init__()
         is_mixed = ALL_LANGUAGES in self.targets and len(self.targets) > 1
-        is_valid = (
-            bool(self.targets) and not is_mixed and len({*self.languages}) == len(self.languages)
-        )
+        are_different = len({*self.languages}) == len(self.languages)
+        is_valid = bool(self.targets) and not is_mixed and are_different
         expected = (
             f"different languages besides data.source, {self.source}, or {ALL_LANGUAGES} alone"
         )

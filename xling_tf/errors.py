@@ -90,8 +90,7 @@ def missing_package(package: str, extra: str, fault: str = "is not installed") -
 
 
 def first_line(message: str) -> str:
-    """Returns the first line of TensorFlow's message, without names of nodes and this machine's
-    paths.
+    """Returns the first line of TensorFlow's message, without names of nodes and paths.
 
     Examples:
         >>> first_line("/models/en-es/3/saved_model.pb; No such file or directory")

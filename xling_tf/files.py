@@ -92,8 +92,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 def folder_of_this_process() -> Path:
-    """Makes a folder that is deleted when this process ends, but not when a process forked from it
-    ends.
+    """Makes a folder that is deleted when this process ends, but not when a fork of it ends.
 
     It uses the private `Finalize`, because forked workers of multiprocessing ignore `atexit`.
     """
@@ -120,9 +119,7 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
     """
     with (folder / (f".{name}.lock" if name else "lock")).open("w") as file:
         if fcntl is None:
-            logging.warning(
-                "%s cannot be locked on this system: use it in one process only", folder
-            )
+            logging.warning("%s cannot be locked here: use it in one process only", folder)
             yield
             return
         try:
@@ -244,8 +241,7 @@ def _in_use(temporary: Path, path: Path) -> Iterator[None]:
     try:
         with suppress(OSError):  # the file system has no locks: the age alone protects it
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # The file system's own clock: another machine, or this one at its start, may have another
-        # time.
+        # The file system's own clock: another machine's may show another time.
         _remove_leftovers(path, os.fstat(descriptor).st_mtime)
         yield
     finally:

@@ -123,17 +123,29 @@ class Model:
                 f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use "
                 "the model that it was exported from, or load it with xling_tf.load"
             )
-        if is_foreign(folder):
-            config, files, weights = read_model(folder)
-            config["info"]["description"] = f"{model_name(name)}, imported"
-        else:
-            config, weights, files = read_config(folder), _read_weights(folder), None
-        read = files.__getitem__ if files else lambda file: (folder / file).read_bytes()
-        with to_be_replaced(weights, str(folder)):
+        if not is_foreign(folder):
+            return cls.from_folder(folder)
+        config, files, weights = read_model(folder)
+        config["info"]["description"] = f"{model_name(name)}, imported"
+        return cls._with_weights(config, files.__getitem__, weights, str(folder))
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Self:
+        """Loads what `save_pretrained`, `export` or a training has written to a folder."""
+        config, weights = read_config(folder), _read_weights(folder)
+        return cls._with_weights(
+            config, lambda file: (folder / file).read_bytes(), weights, str(folder)
+        )
+
+    @classmethod
+    def _with_weights(
+        cls, config: Mapping[str, Any], read: Callable[[str], bytes], weights: Weights, where: str
+    ) -> Self:
+        """Works like `from_config`; the weights are by the names of training or of an export."""
+        with to_be_replaced(weights, where):
             model = cls.from_config(config, read)
-        if (folder / SAVED_MODEL).is_file():
-            weights = restored_tables(weights, model.tokenizer, model.encoder)
-        assign_weights(model.weights, weights, str(folder))
+        weights = restored_tables(weights, model.tokenizer, model.encoder)
+        assign_weights(model.weights, weights, where)
         return model
 
     @classmethod
@@ -316,10 +328,9 @@ def import_model(
     path = Path(output)
     require_replaceable(path)
     imported = read_any(source)
-    where = str(source or "the package")
-    with to_be_replaced(imported.weights, where):
-        model = Model.from_config(imported.config, imported.files.__getitem__)
-    assign_weights(model.weights, imported.weights, where)
+    model = Model._with_weights(
+        imported.config, imported.files.__getitem__, imported.weights, str(source or "the package")
+    )
     files: dict[str, str | bytes] = {}
     if source:
         folder = find_model(source)

@@ -202,8 +202,7 @@ _MULTILINGUAL = replace(
     # this table are five times as large as those of the recipe's encoders.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=0.05),
     training=replace(_RECIPE.training, minutes=60.0),
-    # No minimum of steps for the first stage: without the second, the convolutions would stay
-    # random.
+    # No minimum of steps for the first stage: convolutions stay random without the second.
     stages={**_STAGES, "average": replace(_STAGES["average"], min_steps=0)},
 )
 _MULTILINGUAL_LARGE = replace(
@@ -274,9 +273,7 @@ def _variant(
 ) -> ExperimentConfig:
     """Changes a preset's sections; in `tasks`, a value replaces a task, None removes it."""
     tasks = {**preset.tasks, **sections.pop("tasks", {})}
-    changed = {
-        name: replace(getattr(preset, name), **settings) for name, settings in sections.items()
-    }
+    changed = {name: replace(getattr(preset, name), **s) for name, s in sections.items()}
     tasks = {name: task for name, task in tasks.items() if task is not None}
     return replace(preset, description=description, tasks=tasks, **changed)
 

@@ -45,8 +45,7 @@ def require_not_forked() -> None:
 
 
 def start_tensorflow() -> Any:
-    """Imports TensorFlow, unless `require_not_forked` raises an error, and prepares GPUs for this
-    process.
+    """Imports TensorFlow, unless `require_not_forked` raises an error, and prepares its GPUs.
 
     They keep the precision of float32 products, and allocate memory as they need it.
     """

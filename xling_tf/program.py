@@ -51,22 +51,15 @@ _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.
 _MODULES = {
     "tensorflow": (
-        "tensorflow",
-        "tensorflow_text",
-        "keras",
-        "safetensors",
-        "sentencepiece",
-        "scipy",
-        "py3langid",
-        "faiss",
+        "tensorflow tensorflow_text keras safetensors sentencepiece scipy py3langid faiss"
     ),
-    "data": ("lxml", "polib", "sentencex", "wordfreq"),
-    "hub": ("tensorflow_hub", "tf_keras"),
-    "evaluation": ("pandas", "jinja2", "sklearn", "bm25s", "psutil", "urllib3"),
-    "serving": ("uvicorn", "starlette", "orjson", "prometheus_client", "tensorflow_serving"),
-    "bulk": ("pyarrow", "fsspec", "zstandard"),
-    "beam": ("apache_beam",),
-    "export": ("onnx", "tf2onnx", "onnxruntime", "tokenizers"),
+    "data": "lxml polib sentencex wordfreq",
+    "hub": "tensorflow_hub tf_keras",
+    "evaluation": "pandas jinja2 sklearn bm25s psutil urllib3",
+    "serving": "uvicorn starlette orjson prometheus_client tensorflow_serving",
+    "bulk": "pyarrow fsspec zstandard",
+    "beam": "apache_beam",
+    "export": "onnx tf2onnx onnxruntime tokenizers",
 }
 
 
@@ -111,9 +104,7 @@ def run(
         if isinstance(sys.stdout, TextIOWrapper):  # escapes what the terminal's encoding lacks
             sys.stdout.reconfigure(errors="backslashreplace")
         with one_line_errors(again):
-            for module in (
-                module for name in extra.split(",") for module in _MODULES.get(name, ())
-            ):
+            for module in " ".join(_MODULES.get(name, "") for name in extra.split(",")).split():
                 if find_spec(module) is None:
                     raise missing_package(module, extra)
             if "import" in flags.FLAGS and flags.FLAGS["import"].value:
@@ -161,7 +152,7 @@ def one_line_errors(again: str) -> Iterator[None]:
         _exit(f"error: {message}")
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
-        extra = next((extra for extra, modules in _MODULES.items() if name in modules), None)
+        extra = next((e for e, modules in _MODULES.items() if name in modules.split()), None)
         if extra is None:
             raise
         _exit(f"error: {missing_package(name, extra)}")
@@ -232,9 +223,7 @@ def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) ->
     """Parses a command line; returns the program's name and the files, if the program takes any."""
     # Shells expand "~" at the beginning of a word, but not after "--flag=".
     home = os.path.expanduser("~")
-    words = [
-        re.sub(r"^(--?[\w-]+=)~(?=/|$)", lambda flag: flag[1] + home, word) for word in argv[1:]
-    ]
+    words = [re.sub(r"^(--?[\w-]+=)~(?=/|$)", lambda flag: flag[1] + home, w) for w in argv[1:]]
     words = [_with_underscores(word) for word in words]
     parser = _Parser(argv[0], takes_files)
     unknown = [word for word in words if re.match("--?[a-zA-Z]{2}", word) and not _is_flag(word)]
@@ -323,8 +312,7 @@ Or on a page in the browser:
 def quiet_start() -> Iterator[None]:
     """Sets up this process for TensorFlow, and hides what it prints while the block imports it."""
     os.environ["KERAS_BACKEND"] = "tensorflow"  # the user's may be another
-    # cuDNN would try all its convolutions for each new shape of a batch, which almost every batch
-    # has.
+    # cuDNN would try all its convolutions for each new shape, which almost every batch has.
     os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", QUIET_LEVEL)
     with quiet_tensorflow():
@@ -335,9 +323,7 @@ def provenance() -> dict[str, Any]:
     """Describes the command, the software and the machine, for result files."""
     versions = {"python": platform.python_version(), "xling_tf": __version__}
     installed = importlib.metadata.distributions()
-    versions |= {
-        package.name: package.version for package in installed if package.name in _PACKAGES
-    }
+    versions |= {p.name: p.version for p in installed if p.name in _PACKAGES}
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
     machine = {
         "system": f"{platform.system()} {platform.machine()}",

@@ -34,8 +34,7 @@ _BATCH_SIZE = 2048
 
 
 class SentenceEncoder(client.SentenceEncoder):
-    """Encodes sentences with an exported model, or with any function from a string tensor to
-    vectors.
+    """Encodes sentences with an exported model, or any function from a string tensor to vectors.
 
     Methods and arguments have the names that sentence-transformers uses; an unsupported option
     raises a `UserError`. Threads may share an encoder; with asyncio, use
@@ -231,7 +230,7 @@ def _opened(folder: Path) -> tuple[Any, Mapping[str, Any]]:
         return model, {}
     if is_model_folder(folder):
         model_class = resolve_name("xling_tf.model:Model")  # here, because it imports TensorFlow
-        return model_class.from_pretrained(folder).module(), read_info(folder)
+        return model_class.from_folder(folder).module(), read_info(folder)
     return load_saved_model(folder), read_info(folder)
 
 
@@ -252,7 +251,6 @@ def _unpickled(*arguments: Any, **options: Any) -> Any:
     try:
         require_not_forked()
     except UserError:
-        # An error here would end each worker of a pool as it reads its task; the pool would wait
-        # forever.
+        # An error here would end each worker of a pool, and the pool would wait forever.
         return _Unavailable()
     return SentenceEncoder(*arguments, **options)

@@ -13,10 +13,10 @@ from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ExperimentConfig, Kinds
 from xling_tf.errors import UserError, require_known
 
 # Sections whose fields depend on their kind.
-BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
+_BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-NONE = ("auto", "none")
+_NONE = ("auto", "none")
 _STAGE_SHARE = re.compile(r"stages\.[^.]+\.share")
 _FORMER = {
     "training.bow_share": "stages.average.share",
@@ -59,14 +59,16 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
         if name in _FORMER:
             raise UserError(f"{name} is now {_FORMER[name]}; set that to {value}")
         pairs.append((name, value))
-    applied_first = [f"{section}.{_KIND}" for section in BY_KIND] + ["initial.model"]
+    applied_first = [f"{section}.{_KIND}" for section in _BY_KIND] + ["initial.model"]
     applied_first += [name for name, _ in pairs if _STAGE_SHARE.fullmatch(name)]
     for name, value in sorted(pairs, key=lambda pair: pair[0] not in applied_first):
         path = name.split(".")
         if name == "initial.model" and value:
-            values |= dict.fromkeys(BY_KIND)
-        if path[0] in BY_KIND and path[1:] == [_KIND]:
-            values[path[0]] = kind_to_dict(BY_KIND[path[0]], BY_KIND[path[0]].config_type(value)())
+            values |= dict.fromkeys(_BY_KIND)
+        if path[0] in _BY_KIND and path[1:] == [_KIND]:
+            values[path[0]] = kind_to_dict(
+                _BY_KIND[path[0]], _BY_KIND[path[0]].config_type(value)()
+            )
         else:
             _set(values, ExperimentConfig, path, value, name)
     # All overrides are checked together, because some are only valid together.
@@ -76,23 +78,42 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
 def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     """Returns an experiment as nested dictionaries of JSON values."""
     values = dataclasses.asdict(config)
-    for section, registry in BY_KIND.items():
+    for section, registry in _BY_KIND.items():
         if (settings := getattr(config, section)) is not None:
             values[section] = kind_to_dict(registry, settings)
     values["tasks"] = {name: dataclasses.asdict(task) for name, task in config.tasks.items()}
     return values
 
 
+def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields the result of `to_dict` as "dotted.name=value", which `apply_overrides` reads.
+
+    Example:
+        >>> from xling_tf.config import ExperimentConfig
+        >>> lines = setting_lines(to_dict(ExperimentConfig()))
+        >>> [line for line in lines if line.startswith("heads.")]
+        ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
+    """
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from setting_lines(value, f"{prefix}{name}.")
+        elif value is None:
+            if name not in _BY_KIND:  # these are the starting model's
+                yield f"{prefix}{name}={_NONE[0]}"
+        elif isinstance(value, tuple):
+            yield f"{prefix}{name}={','.join(map(str, value))}"
+        else:
+            yield f"{prefix}{name}={str(value).lower() if isinstance(value, bool) else value}"
+
+
 def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:
     """Returns the experiment that `to_dict` describes; invalid values raise a `UserError`."""
     values = dict(values)
-    for section, registry in BY_KIND.items():
+    for section, registry in _BY_KIND.items():
         if values.get(section) is not None:
             values[section] = kind_from_dict(registry, values[section])
     tasks = values.get("tasks", {})
-    values["tasks"] = {
-        name: from_mapping(TASKS.config_type(name), task) for name, task in tasks.items()
-    }
+    values["tasks"] = {name: from_mapping(TASKS.config_type(name), t) for name, t in tasks.items()}
     if "stages" in values:
         stages = values["stages"].items()
         values["stages"] = {name: from_mapping(StageConfig, stage) for name, stage in stages}
@@ -131,12 +152,12 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
     hints = get_type_hints(kind)
     require_known(f"setting {name}", first, hints)
     hint, current = hints[first], values[first]
-    if first in BY_KIND:
+    if first in _BY_KIND:
         if current is None:
             raise UserError(
                 f"{name} must be left out: training starts from a model and uses its {first}"
             )
-        hint = BY_KIND[first].config_type(current[_KIND])
+        hint = _BY_KIND[first].config_type(current[_KIND])
     elif first == "tasks" and rest:
         task, *rest = rest
         hint = TASKS.config_type(task)
@@ -162,14 +183,12 @@ def _parse(kind: Any, value: str, name: str) -> Any:
     try:
         if get_origin(kind) is UnionType:
             kind, _ = get_args(kind)
-            if value.lower() in NONE:
+            if value.lower() in _NONE:
                 return None
         if kind is bool:
             return _BOOLEANS[value.lower()]
         if get_origin(kind) is tuple:
-            return tuple(
-                get_args(kind)[0](part) for part in map(str.strip, value.split(",")) if part
-            )
+            return tuple(get_args(kind)[0](p) for p in map(str.strip, value.split(",")) if p)
         return kind(value)
     except (KeyError, ValueError) as error:
         expected = getattr(kind, "__name__", str(kind))
@@ -180,9 +199,7 @@ def from_mapping(kind: Any, values: Mapping[str, Any]) -> Any:
     """Makes a dataclass from the JSON values of its fields; invalid ones raise a `UserError`."""
     hints = get_type_hints(kind)
     if unknown := sorted(set(values) - set(hints)):
-        raise UserError(
-            f"a {kind.__name__} has no field {unknown[0]!r}; it was saved by another version"
-        )
+        raise UserError(f"a {kind.__name__} has no field {unknown[0]!r}; another version saved it")
     require_types(kind, values)
     return kind(**{name: _from_value(hints[name], value) for name, value in values.items()})
 
@@ -206,9 +223,7 @@ def _fits(hint: Any, value: Any) -> bool:
     if origin is tuple:
         return isinstance(value, list | tuple) and all(_fits(arguments[0], part) for part in value)
     if origin in (dict, Mapping):
-        return isinstance(value, Mapping) and all(
-            _fits(arguments[1], part) for part in value.values()
-        )
+        return isinstance(value, Mapping) and all(_fits(arguments[1], p) for p in value.values())
     if dataclasses.is_dataclass(hint):
         return isinstance(value, Mapping) or dataclasses.is_dataclass(value)
     # True and False are integers in Python.

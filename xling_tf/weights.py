@@ -155,9 +155,7 @@ def read_weights(path: Path) -> Weights:
         with safe_open(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except OSError as error:
-        message = (
-            f"{path} must hold weights, but cannot be read ({error}); restore it from a backup"
-        )
+        message = f"{path} must hold weights, but cannot be read ({error}); restore it from a copy"
         raise UserError(message) from error
     except (SafetensorError, KeyError, ValueError) as error:
         fault, remedy = f"is damaged ({error})", "download it again, or restore it from a backup"

@@ -28,24 +28,9 @@ _BRACES = re.compile(r"(?P<opens>\{\{+)|\}\}+")  # of templates and their argume
 _TABLE = re.compile(r"^[ \t:]*(?P<opens>\{)\||^[ \t]*\|\}", re.MULTILINE)
 _LINK = re.compile(r"\[\[([^\[\]|]*)(?:\|([^\[\]]*))?\]\]")
 _MAX_DEPTH = 5  # of links in captions
-# Prefixes of files and categories that dumps do not list, or that are of other languages than the
-# dump.
+# Prefixes of files and categories that dumps do not list, or of other languages than the dump.
 _NO_TEXT_LINKS = frozenset(
-    {
-        "file",
-        "image",
-        "media",
-        "category",
-        "imagen",
-        "bild",
-        "datei",
-        "fichier",
-        "archivo",
-        "图像",
-        "圖像",
-        "檔案",
-        "分類",
-    }
+    "file image media category imagen bild datei fichier archivo 图像 圖像 檔案 分類".split()
 )
 _INTERLANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*")
 _EXTERNAL = re.compile(r"\[(?:[a-z]+:)?//[^\s\[\]]*\s*([^\[\]]*)\]|\bhttps?://[^\s<>\[\]]+")

@@ -145,8 +145,7 @@ def prepare(
 
 
 def _move_shards(staging: str, output: str, stem: str, suffix: str) -> None:
-    """Moves the shards that are complete, over earlier ones, and then deletes those that are too
-    many.
+    """Moves the complete shards over earlier ones, and then deletes those that are too many.
 
     A kill loses nothing, because the list of shards stays until all is done, and the next call goes
     on.
@@ -175,6 +174,4 @@ def _counted(line: str) -> str:
 
 def _shards(folder: str, stem: str, suffix: str) -> list[str]:
     pattern = FileSystems.join(folder, *f"{stem}-*-of-*{suffix}".split("/"))
-    return sorted(
-        file.path for match in FileSystems.match([pattern]) for file in match.metadata_list
-    )
+    return sorted(f.path for match in FileSystems.match([pattern]) for f in match.metadata_list)

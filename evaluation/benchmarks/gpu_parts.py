@@ -102,9 +102,7 @@ def _make(
         info = ModelInfo(languages=("en", "es"), similarity=config.similarity)
         model = Model(tokenizer, encoder_settings(config.encoder, tokenizer), info)
         tasks, _ = make_tasks(config, config.data, model)
-    examples = {
-        task: parts.train for task, parts in task_examples(tasks, store.corpora, {}).items()
-    }
+    examples = {t: parts.train for t, parts in task_examples(tasks, store.corpora, {}).items()}
     made: dict[str, Any] = {
         "tasks": tasks,
         "config": config,

@@ -22,13 +22,12 @@ sys.path.insert(0, str(ROOT))  # works in a checkout without installation
 import numpy as np
 from absl import flags
 
-from evaluation.benchmarks.workloads import read_pairs, write_figures
+from evaluation.benchmarks.workloads import read_pairs, run_benchmark
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
-from xling_tf.program import run
 
 
 def measure() -> dict[str, Any]:
@@ -143,9 +142,7 @@ def precision_and_recall(
 
     threshold = max(np.arange(1.0, 2.0, 0.01).tolist(), key=lambda threshold: measure(0, threshold))
     f1, precision, recall = (round(100 * value, 1) for value in measure(1, threshold))
-    others = (
-        score for score, source, target in mined if source not in sources and target not in targets
-    )
+    others = (s for s, source, target in mined if source not in sources and target not in targets)
     return {
         **{"threshold": round(threshold, 2), "precision": precision, "recall": recall, "f1": f1},
         "pairs_of_others": sum(score >= threshold for score in others),
@@ -155,16 +152,10 @@ def precision_and_recall(
 if __name__ == "__main__":
     flags.DEFINE_string("model", None, "The exported model.", required=True)
     flags.DEFINE_string("texts", None, "File of the pairs to hide.", required=True)
-    flags.DEFINE_string(
-        "data", str(SAMPLE_FOLDER), "Folder of corpora, from which the others come."
-    )
+    flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora from which the others come.")
     flags.DEFINE_string("source", "en", "Language of the first texts.")
     flags.DEFINE_string("target", "es", "Language of the second texts.")
     flags.DEFINE_integer("sentences", 100_000, "Number of others on each side.", lower_bound=1)
     flags.DEFINE_float("memory", 4, "GiB to use.")
     flags.DEFINE_string("output", "evaluation/results/mining.json", "Results file.")
-    run(
-        lambda: write_figures(flags.FLAGS.output, measure),
-        "the same command starts again",
-        extra="bulk",
-    )
+    run_benchmark(measure, extra="bulk")

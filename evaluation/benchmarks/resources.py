@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from absl import flags
 
-from evaluation.benchmarks.workloads import MIB, resident_bytes, seconds_of, write_figures
-from xling_tf.program import quiet_start, run
+from evaluation.benchmarks.workloads import MIB, resident_bytes, run_benchmark, seconds_of
+from xling_tf.program import quiet_start
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _SIZES = (1, 4, 16, 64, 256)  # words of a sentence, and sentences of a batch
@@ -31,8 +31,7 @@ _WORDS = "a all and as at be but by can do for from go have he in it make not of
 def usage(
     encode: Callable[[list[str]], Any], lengths: Sequence[int], batches: Sequence[int]
 ) -> dict[str, dict[str, float]]:
-    """Measures the median call of each length and batch, and the growth of memory during the first
-    call.
+    """Measures the median call of each length and batch, and how memory grows in the first one.
 
     Every sentence ends in a new number, so that no cache of texts has it. A batch is encoded once
     to warm up, then until three calls and 0.3 seconds are reached, or 20 calls or 4 seconds.
@@ -46,8 +45,7 @@ def usage(
     encode(compose(1, 1))  # loading and compiling do not count
     before = resident_bytes()
     figures = {}
-    # From few words to many: memory that is kept after a large batch would hide that of a small
-    # one.
+    # From few words to many: memory that is kept after a large batch would hide a small one's.
     for length, batch in sorted(itertools.product(lengths, batches), key=np.prod):
         peak = _peak_bytes(partial(encode, compose(length, batch)))
         times: list[float] = []
@@ -92,8 +90,4 @@ if __name__ == "__main__":
         "model", None, "The exported model, as xling_tf.load takes it.", required=True
     )
     flags.DEFINE_string("output", "evaluation/results/resources.json", "Results file.")
-    run(
-        lambda: write_figures(flags.FLAGS.output, measure),
-        "the same command starts again",
-        extra="evaluation",
-    )
+    run_benchmark(measure, extra="evaluation")

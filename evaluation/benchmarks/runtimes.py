@@ -23,16 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from absl import flags
 
-from evaluation.benchmarks.workloads import MIB, ROUNDS, read_texts, resident_bytes, write_figures
+from evaluation.benchmarks.workloads import MIB, ROUNDS, read_texts, resident_bytes, run_benchmark
 from xling_tf.files import folder_bytes
-from xling_tf.program import run
 from xling_tf.sentence_encoder import SentenceEncoder
 
 _MODEL = flags.DEFINE_string("model", None, "The exported model.", required=True)
 _LITERT = flags.DEFINE_string("litert", None, "Folder of its LiteRT export.", required=True)
 _ONNX = flags.DEFINE_string("onnx", None, "Folder of its ONNX export.", required=True)
 _TEXTS = flags.DEFINE_string("texts", None, "File of sentences, a line each.", required=True)
-_OUTPUT = flags.DEFINE_string("output", "evaluation/results/runtimes.json", "Results file.")
+flags.DEFINE_string("output", "evaluation/results/runtimes.json", "Results file.")
 
 _opened: dict[str, Any] = {}  # the encoder of a child process
 
@@ -63,9 +62,7 @@ def measure() -> dict[str, Any]:
             "least_cosine": float((first[name][0] * expected).sum(axis=1).min()),
         }
         pool.shutdown()
-    versions = {
-        name: importlib.metadata.version(name) for name in ("ai-edge-litert", "onnxruntime")
-    }
+    versions = {n: importlib.metadata.version(n) for n in ("ai-edge-litert", "onnxruntime")}
     return {"texts": len(texts), **figures, "runtime_versions": versions}
 
 
@@ -88,8 +85,4 @@ def _encode(texts: Sequence[str]) -> tuple[np.ndarray, float]:
 
 
 if __name__ == "__main__":
-    run(
-        lambda: write_figures(_OUTPUT.value, measure),
-        "the same command starts again",
-        extra="evaluation",
-    )
+    run_benchmark(measure, extra="evaluation")

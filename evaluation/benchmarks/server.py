@@ -53,9 +53,7 @@ _CLIENTS = flags.DEFINE_multi_integer(
 _SENTENCES = flags.DEFINE_multi_integer(
     "sentences", [1, 32], "Sentences of a request. Repeatable.", 1
 )
-_PEER = flags.DEFINE_string(
-    "peer", None, "Command of another server of the model; {port} is replaced."
-)
+_PEER = flags.DEFINE_string("peer", None, "Command of another server, with {port}.")
 _MINUTES = flags.DEFINE_float(
     "memory_minutes", 0, "If above 0: measure memory under mixed load for this long instead.", 0
 )
@@ -165,9 +163,7 @@ def _load(model: Path) -> Figures:
 
 def _embeddings(url: str, name: str, size: int) -> tuple[str, list[Figures]]:
     """The address and the bodies of requests of `size` sentences, in OpenAI's protocol."""
-    batches = (
-        [_TEXTS[(start + n) % len(_TEXTS)] for n in range(size)] for start in range(len(_TEXTS))
-    )
+    batches = ([_TEXTS[(s + n) % len(_TEXTS)] for n in range(size)] for s in range(len(_TEXTS)))
     bodies = [{"model": name, "input": batch} for batch in batches]
     return f"{url}/v1/embeddings", bodies
 

@@ -39,13 +39,13 @@ from evaluation.benchmarks.workloads import (
     peers,
     read_pairs,
     read_texts,
+    run_benchmark,
     seconds_of,
-    write_figures,
 )
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.errors import UserError
 from xling_tf.presets import get_preset
-from xling_tf.program import quiet_start, run
+from xling_tf.program import quiet_start
 from xling_tf.savedmodel.saved_models import model_name
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import apply_overrides
@@ -57,15 +57,13 @@ _STEPS = flags.DEFINE_integer("steps", 30, "Number of measured steps.", lower_bo
 _DATA = flags.DEFINE_string("data", str(SAMPLE_FOLDER), "Folder of corpora.")
 _SOURCE = flags.DEFINE_string("source", "en", "Source language.")
 _TARGET = flags.DEFINE_string("target", "es", "Target language.")
-_PYTHON = flags.DEFINE_string(
-    "python", None, "Interpreter of other libraries, as make peers has it."
-)
+_PYTHON = flags.DEFINE_string("python", None, "Interpreter of other libraries, by make peers.")
 _MODEL = flags.DEFINE_string(
     "model", None, "Published CNN beside its ONNX file; or models, separated by commas."
 )
 _PEER = flags.DEFINE_string("peer", None, "Folder of --model for sentence-transformers.")
 _TEXTS = flags.DEFINE_string("texts", None, "With --model: file of sentences, a line each.")
-_OUTPUT = flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
+flags.DEFINE_string("output", "evaluation/results/peers.json", "Results file.")
 
 _WARM_UP_STEPS = 5
 # Functions that return sentences per second, by workload and system.
@@ -250,15 +248,9 @@ def _compare(ours: _Workloads, inputs: Mapping[str, Any], dtypes: Sequence[str])
     for workload, medians in figures.items():
         if others := medians.keys() - ours[workload].keys():
             best = max(medians[system] for system in ours[workload])
-            medians["ratio to the fastest of the others"] = best / max(
-                medians[other] for other in others
-            )
+            medians["ratio to the fastest of the others"] = best / max(medians[o] for o in others)
     return figures
 
 
 if __name__ == "__main__":
-    run(
-        lambda: write_figures(_OUTPUT.value, measure),
-        "the same command starts again",
-        extra="tensorflow",
-    )
+    run_benchmark(measure, extra="tensorflow")

@@ -16,21 +16,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 from absl import flags
 
-from evaluation.benchmarks.workloads import write_figures
+from evaluation.benchmarks.workloads import run_benchmark
 from xling_tf.client.neighbours import nearest, truncated, unit_vectors
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.errors import library
-from xling_tf.program import quiet_start, run
+from xling_tf.program import quiet_start
 
 _MODEL = flags.DEFINE_string("model", None, "Model, as xling-tf evaluate takes it.", required=True)
-_TEXTS = flags.DEFINE_string(
-    "texts", None, "File of queries and their translations.", required=True
-)
+_TEXTS = flags.DEFINE_string("texts", None, "File of queries and translations.", required=True)
 _SENTENCES = flags.DEFINE_integer(
     "sentences", 100_000, "Largest number of candidates.", lower_bound=1
 )
 _QUERIES = flags.DEFINE_integer("queries", 1000, "Largest number of queries.", lower_bound=1)
-_OUTPUT = flags.DEFINE_string("output", "evaluation/results/quantization.json", "Results file.")
+flags.DEFINE_string("output", "evaluation/results/quantization.json", "Results file.")
 
 # (index, dimensions, candidates that are scored again for each hit): "SQ8" has a byte for each
 # dimension, "LSH" a bit.
@@ -75,9 +73,7 @@ def measure() -> dict[str, Any]:
         start = time.perf_counter()
         _, rows = index.search(short_queries, k)
         seconds = time.perf_counter() - start
-        recalls = [
-            len({*hits} & {*best}) / len(best) for hits, best in zip(rows, exact, strict=True)
-        ]
+        recalls = [len({*h} & {*best}) / len(best) for h, best in zip(rows, exact, strict=True)]
         firsts = [hits[0] in translations[text] for hits, text in zip(rows, texts, strict=True)]
         results.append(
             {
@@ -95,8 +91,4 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(
-        lambda: write_figures(_OUTPUT.value, measure),
-        "the same command starts again",
-        extra="tensorflow",
-    )
+    run_benchmark(measure, extra="tensorflow")

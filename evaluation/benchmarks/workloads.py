@@ -10,20 +10,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from absl import flags
+
 from xling_tf.config import TASKS
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import read_every_line
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_file, write_json
-from xling_tf.program import provenance
+from xling_tf.program import provenance, run
 
 MIB = 2**20
 ROUNDS = 3  # in which the compared take turns
 MAX_TEXTS = 10_000
 _OTHER_TASKS = [task for task in TASKS if task != "translation_ranking"]
-# Settings of a training on translation ranking alone; a preset's first stage trains another
-# encoder.
+# Settings of translation ranking alone; a preset's first stage trains another encoder.
 RANKING_ALONE = ("stages.average.share=0", *(f"tasks.{task}.weight=0" for task in _OTHER_TASKS))
 
 
@@ -33,6 +34,15 @@ def write_figures(output: str, measure: Callable[[], Mapping[str, Any]]) -> None
     figures = with_speed({**provenance(), **measure()})
     write_json(Path(output), figures)
     print(json.dumps(figures, indent=2))
+
+
+def run_benchmark(measure: Callable[[], Mapping[str, Any]], extra: str) -> None:
+    """Runs a program that measures; `--output` names the file of its figures."""
+
+    def main() -> None:
+        write_figures(flags.FLAGS.output, measure)
+
+    run(main, "the same command starts again", extra=extra)
 
 
 def with_speed(figures: Mapping[str, Any]) -> dict[str, Any]:

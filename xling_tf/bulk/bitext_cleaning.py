@@ -17,8 +17,7 @@ from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.files import require_writable_file
 
-# Number of pairs among which neighbours are searched; this takes as long as encoding by the average
-# of words.
+# Pairs among which neighbours are searched; this takes as long as averaging their words.
 _PAIRS_AT_ONCE = 8192
 
 
@@ -62,9 +61,7 @@ def clean_bitext(
     def kept() -> Iterator[str]:
         pairs = (pair for pair, _ in reading)
         while part := list(islice(pairs, _PAIRS_AT_ONCE)):
-            normal = [
-                TranslationPair(normalise(pair.source), normalise(pair.target)) for pair in part
-            ]
+            normal = [TranslationPair(normalise(p.source), normalise(p.target)) for p in part]
             faults = [bitext_fault(pair, source, target) for pair in normal]
             sound = [pair for pair, fault in zip(part, faults, strict=True) if not fault]
             counts.update(f"dropped: {fault}" for fault in faults if fault)

@@ -130,9 +130,7 @@ def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
     """Says what `mine_translations` would search, in how many blocks, and on how much disk."""
     searches = _plan(source, target, Path("unwritten"), memory)
     sizes = [len(search.queries) for search in searches]
-    blocks = [
-        -(-search.candidates.folder.num_shards // search.shards_at_once) for search in searches
-    ]
+    blocks = [-(-s.candidates.folder.num_shards // s.shards_at_once) for s in searches]
     # 4 bytes for a score, 8 for a number.
     gigabytes = 12e-9 * NUM_NEIGHBOURS * np.dot(sizes, blocks)
     return (
@@ -174,8 +172,7 @@ class _Side:
 
     def __init__(self, folder: VectorFolder) -> None:
         self.folder = folder
-        # Python's hash has 64 bits: one of a billion sentences is lost by collision, once in 40
-        # runs.
+        # Python's hash has 64 bits: in one run of 40, a collision loses one of a billion sentences.
         texts = (self.texts(shard).to_pylist() for shard in range(folder.num_shards))
         blank: set[int] = set()  # the hashes of blank texts, which are in no pair
         hashes = []
@@ -250,9 +247,7 @@ class _Search:
         # queries: a block ends there, so that all queries continue from the same place.
         places = [*done, *(begin for searched in files for begin, _ in searched)]
         while (first := min(done, default=end)) < end:
-            last = min(
-                first + self.shards_at_once, end, *(place for place in places if place > first)
-            )
+            last = min(first + self.shards_at_once, end, *(p for p in places if p > first))
             block = None  # frees the last one
             block = _Block(self.candidates, first, last, self._kind)
             for shard in np.flatnonzero(np.equal(done, first)).tolist():
@@ -273,9 +268,7 @@ class _Search:
         """Yields what was found for each shard's sentences; nothing without candidates."""
         for shard in range(self.queries.folder.num_shards if self._k else 0):
             parts = list(map(_read, self._files(shard).values()))
-            scores, indices = (
-                np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)
-            )
+            scores, indices = (np.concatenate(a, axis=1) for a in zip(*parts, strict=True))
             yield best_neighbours(scores, indices, self._k)
 
     def _files(self, shard: int) -> dict[tuple[int, int], Path]:
@@ -427,9 +420,7 @@ def _require_comparable(*folders: VectorFolder) -> None:
     """Raises a `UserError` unless both folders have texts, and vectors that can be compared."""
     for name in ("model", "dim", "precision"):
         if len({folder.description[name] for folder in folders}) > 1:
-            values = " and ".join(
-                f"{folder.path} has {folder.description[name]}" for folder in folders
-            )
+            values = " and ".join(f"{f.path} has {f.description[name]}" for f in folders)
             raise UserError(
                 f"both folders must have vectors of one {name}, but {values}; encode one again"
             )

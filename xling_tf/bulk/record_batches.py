@@ -80,9 +80,7 @@ def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    message = (
-        f"expected texts in the column {name}, but it holds {column.type}; choose another column"
-    )
+    message = f"expected texts in the column {name}, but it holds {column.type}; choose another"
     with as_user_error(message, pa.ArrowNotImplementedError):
         # Works for strings, null and all of Arrow's types of bytes.
         column = column.cast(pa.large_binary())

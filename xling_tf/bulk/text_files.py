@@ -114,8 +114,7 @@ class TextFiles:
     def _read(self, file: InputFile) -> Iterator[pa.RecordBatch]:
         """Yields the sound rows of a file, with all columns or the chosen ones."""
         reader, bytes_before, row = _reader(file.name), self.bytes_read, 0
-        # Other systems than this machine may tell more of a single file than of those that match a
-        # pattern.
+        # Remote systems may tell more of a single file than of those that match a pattern.
         state = (file.size, file.version) if file.is_local else _current(file)
         try:
             with file.open() as stream:
@@ -168,9 +167,7 @@ class TextFiles:
     def _selected(self, batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
         """Brings a batch's columns into the order and types of the first; nulls become strings."""
         if self.schema is None:
-            fields = {
-                key: batch.schema.field(key).type for key in self._chosen(batch.schema.names, name)
-            }
+            fields = {k: batch.schema.field(k).type for k in self._chosen(batch.schema.names, name)}
             fields |= {key: t.value_type for key, t in fields.items() if types.is_dictionary(t)}
             self.schema = pa.schema(
                 {f: pa.string() if types.is_null(t) else t for f, t in fields.items()}

@@ -213,9 +213,7 @@ class VectorFolder:
         """Opens a folder, or raises a `UserError` if it is no finished output of `encode_files`."""
         state = _state(path)
         if not (description := read_json_dict(path / _DESCRIPTION)):
-            raise UserError(
-                f"expected a folder that `xling-tf encode` has written, but {path} is not one"
-            )
+            raise UserError(f"expected a folder that `xling-tf encode` has written, not {path}")
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description, state)
@@ -225,9 +223,7 @@ class VectorFolder:
         return {name: size for name, (size, _) in self.state.items()}
 
     def require_unchanged(self) -> None:
-        """Raises a `UserError` if a file was changed, added or removed since the folder was
-        opened.
-        """
+        """Raises a `UserError` if a file has changed, come or gone since the folder was opened."""
         if _state(self.path) != self.state:
             raise UserError(
                 f"{self.path} must stay the same while it is read, but was changed; start again "
@@ -309,8 +305,7 @@ def _rows_of(path: Path) -> int | None:
 
 
 def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the description of the file's folder; in an empty folder, writes these settings as
-    such.
+    """Returns the description of the file's folder; in an empty one, writes these settings as such.
 
     Raises a `UserError` if the settings differ, because work in the folder then cannot be
     continued.
@@ -328,9 +323,7 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
     for name, value in settings.items():
         if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
-            raise UserError(
-                f"{folder} is for {values}; choose another `output`, or remove the folder"
-            )
+            raise UserError(f"{folder} is for {values}; give another `output`, or remove it")
     return description
 
 

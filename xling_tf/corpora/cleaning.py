@@ -35,45 +35,16 @@ _MIN_DIFFERENT = 0.5
 # The most widespread languages, which `language_of` recognises besides the expected ones. Each
 # further language adds mistakes on short texts: with all 139, 2% of sentences of 20 to 40 letters;
 # with these, 0.2%.
-_WIDESPREAD = {
-    "ar",
-    "bg",
-    "cs",
-    "da",
-    "de",
-    "el",
-    "en",
-    "es",
-    "fa",
-    "fi",
-    "fr",
-    "he",
-    "hi",
-    "hu",
-    "id",
-    "it",
-    "ja",
-    "ko",
-    "nl",
-    "pl",
-    "pt",
-    "ro",
-    "ru",
-    "sv",
-    "th",
-    "tr",
-    "uk",
-    "vi",
-    "zh",
-}
+_WIDESPREAD = frozenset(
+    "ar bg cs da de el en es fa fi fr he hi hu id it ja ko nl pl pt ro ru sv th tr uk vi zh".split()
+)
 _MIN_PROBABILITY = 0.9
 # Letters; shorter texts are names and labels as often as sentences.
 _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
 _WHITE_SPACE = re.compile(r"\s+")
-# In the scripts from Arabic to Burmese, joiners are part of the spelling of words, such as Persian
-# plurals.
+# In the scripts from Arabic to Burmese, joiners spell words, such as Persian plurals.
 _INVISIBLE = re.compile(
     "[\0\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\ufeff]|(?<![\u0600-\u1aff])[\u200c\u200d]"
 )
@@ -187,8 +158,7 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:
-    """Returns the language of a sentence by py3langid (Lui and Baldwin 2012), expected or
-    widespread.
+    """Returns a sentence's language by py3langid (Lui and Baldwin 2012), expected or widespread.
 
     It is a code without a country, and None if the text is too short or the language uncertain.
     """
@@ -218,9 +188,7 @@ def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
         fields = (field for record in records for field in tuple(record)[side])
         texts = dict.fromkeys(field for field in fields if isinstance(field, str))
         if _is_recognisable(language):
-            recognised = (
-                language_of(text, languages.split("-")) for text in list(texts)[:SAMPLE_SIZE]
-            )
+            recognised = (language_of(t, languages.split("-")) for t in list(texts)[:SAMPLE_SIZE])
             counts = Counter(filter(None, recognised))
             total = counts.total()
             del counts[without_country(language)]

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
-# The roles of columns in pairs by their names, which are in lower case and without spaces and
-# punctuation.
+# The roles of columns in pairs by their names, in lower case without spaces and punctuation.
 _ROLES = re.compile(
     r"(?P<first>anchor|query|question|source|src|first|message|premise|(?:sentence|text|question)[1a])"
     r"|(?P<second>pos|positive|answer|target|tgt|second|response|reply|hypothesis|document|passage"
@@ -26,47 +25,24 @@ _OTHER_NAMES = {
     "response": ("reply",),
     "sentence1": ("sentencea", "text1", "texta", "question1"),
     "sentence2": ("sentenceb", "text2", "textb", "question2"),
-    "score": (
-        "similarityscore",
-        "similarity",
-        "relatednessscore",
-        "relatedness",
-        "label",
-        "isduplicate",
-    ),
+    "score": "similarityscore similarity relatednessscore relatedness label isduplicate".split(),
 }
-_LANGUAGE_NAMES = {
-    **{"afrikaans": "af", "albanian": "sq", "amharic": "am", "arabic": "ar", "armenian": "hy"},
-    **{"azerbaijani": "az", "basque": "eu", "belarusian": "be", "bengali": "bn", "bosnian": "bs"},
-    **{"bulgarian": "bg", "burmese": "my", "catalan": "ca", "chinese": "zh", "croatian": "hr"},
-    **{"czech": "cs", "danish": "da", "dutch": "nl", "english": "en", "esperanto": "eo"},
-    **{"estonian": "et", "finnish": "fi", "french": "fr", "galician": "gl", "georgian": "ka"},
-    **{
-        "german": "de",
-        "greek": "el",
-        "gujarati": "gu",
-        "hausa": "ha",
-        "hebrew": "he",
-        "hindi": "hi",
-    },
-    **{"hungarian": "hu", "icelandic": "is", "indonesian": "id", "irish": "ga", "italian": "it"},
-    **{"japanese": "ja", "kannada": "kn", "kazakh": "kk", "khmer": "km", "korean": "ko"},
-    **{"kurdish": "ku", "lao": "lo", "latin": "la", "latvian": "lv", "lithuanian": "lt"},
-    **{"macedonian": "mk", "malay": "ms", "malayalam": "ml", "maltese": "mt", "marathi": "mr"},
-    **{"mongolian": "mn", "nepali": "ne", "norwegian": "no", "pashto": "ps", "persian": "fa"},
-    **{"polish": "pl", "portuguese": "pt", "punjabi": "pa", "romanian": "ro", "russian": "ru"},
-    **{"serbian": "sr", "sinhala": "si", "slovak": "sk", "slovenian": "sl", "somali": "so"},
-    **{"spanish": "es", "swahili": "sw", "swedish": "sv", "tagalog": "tl", "tamil": "ta"},
-    **{
-        "telugu": "te",
-        "thai": "th",
-        "turkish": "tr",
-        "ukrainian": "uk",
-        "urdu": "ur",
-        "uzbek": "uz",
-    },
-    **{"vietnamese": "vi", "welsh": "cy", "yoruba": "yo", "zulu": "zu"},
-}
+_LANGUAGE_NAMES = dict(
+    entry.split(":")
+    for entry in (
+        "afrikaans:af albanian:sq amharic:am arabic:ar armenian:hy azerbaijani:az basque:eu "
+        "belarusian:be bengali:bn bosnian:bs bulgarian:bg burmese:my catalan:ca chinese:zh "
+        "croatian:hr czech:cs danish:da dutch:nl english:en esperanto:eo estonian:et finnish:fi "
+        "french:fr galician:gl georgian:ka german:de greek:el gujarati:gu hausa:ha hebrew:he "
+        "hindi:hi hungarian:hu icelandic:is indonesian:id irish:ga italian:it japanese:ja "
+        "kannada:kn kazakh:kk khmer:km korean:ko kurdish:ku lao:lo latin:la latvian:lv "
+        "lithuanian:lt macedonian:mk malay:ms malayalam:ml maltese:mt marathi:mr mongolian:mn "
+        "nepali:ne norwegian:no pashto:ps persian:fa polish:pl portuguese:pt punjabi:pa "
+        "romanian:ro russian:ru serbian:sr sinhala:si slovak:sk slovenian:sl somali:so spanish:es "
+        "swahili:sw swedish:sv tagalog:tl tamil:ta telugu:te thai:th turkish:tr ukrainian:uk "
+        "urdu:ur uzbek:uz vietnamese:vi welsh:cy yoruba:yo zulu:zu"
+    ).split()
+)
 _LANGUAGES = frozenset(_LANGUAGE_NAMES.values())
 # Words beside a language in the name of a column, and forms of Chinese writing.
 _OTHER_WORDS = {"text", "sentence", "sent", "translation", "translations", "translated", "lang"}
@@ -91,17 +67,14 @@ def is_row_number(name: Any) -> bool:
 
 
 def language_in(name: Any) -> str:
-    """Returns the language that the name of a column may stand for, in lower case; "" if there is
-    none.
+    """Returns the language that a column's name may stand for, in lower case; "" if there is none.
 
     Examples:
         >>> names = ("Spanish", "text_es", "es-ES", "translation.zh_Hans", "title")
         >>> [language_in(name) for name in names]
         ['es', 'es', 'es_es', 'zh_hans', '']
     """
-    words = [
-        word for word in re.split(r"[\W_]+", str(name).lower()) if word and word not in _OTHER_WORDS
-    ]
+    words = [w for w in re.split(r"[\W_]+", str(name).lower()) if w and w not in _OTHER_WORDS]
     language, *region = words or [""]
     parts = [_LANGUAGE_NAMES.get(language, language)]
     code = "_".join([*parts, *(_SCRIPTS.get(word, word) for word in region)])
@@ -116,8 +89,7 @@ def is_header(cells: Iterable[Any]) -> bool:
 
 
 def roles_of(names: Sequence[Any], order: Sequence[str] = ()) -> list[str | None]:
-    """Returns the role of each column, see `role_of`; without any, two languages are "first" and
-    "second".
+    """Returns each column's role, see `role_of`; if none, two languages are "first" and "second".
 
     They are in the order of the columns, or in `order`, if columns are named by these languages.
 

@@ -38,8 +38,7 @@ SAMPLE_FOLDER: Path = Path(__file__).parent / "sample"
 # English.
 _PREPARED = Path("data/prepared")
 DEFAULT_TARGETS: tuple[str, ...] = ("es", "fr", "de", "zh")
-# The hyphen of "pt-BR", where file names need "pt_BR" because hyphens separate the languages of a
-# pair.
+# The hyphen of "pt-BR", where file names need "pt_BR": hyphens separate a pair's languages.
 _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1,3}(?:[.-]|$))")
 
 
@@ -180,9 +179,7 @@ def load_folder(
     for file in used:
         shards[file.kind, file.pattern, file.languages].append(file)
     _require_complete(shards.values())
-    corpora = [
-        _corpus(parts, languages, folder if with_mined else None) for parts in shards.values()
-    ]
+    corpora = [_corpus(p, languages, folder if with_mined else None) for p in shards.values()]
     if with_mined:
         joined = {corpus.mined for corpus in corpora}
         pairs = tuple(f".{source}-{target}." for target in targets)
@@ -324,9 +321,7 @@ def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:
 
 def _entries(folder: Path) -> list[Path]:
     """Returns the entries of a folder, sorted, without hidden ones; none if there is no folder."""
-    return (
-        sorted(path for path in folder.iterdir() if path.name[0] != ".") if folder.is_dir() else []
-    )
+    return sorted(p for p in folder.iterdir() if p.name[0] != ".") if folder.is_dir() else []
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -18,8 +18,7 @@ from xling_tf.files import replacing
 
 # Regular expression of a language code in a file name: "es", "pt_BR", "zh_Hans".
 LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
-# Languages and scripts without spaces between words: Chinese, Japanese and Thai. Korean uses
-# spaces.
+# Languages and scripts without spaces between words: Chinese, Japanese and Thai, not Korean.
 _UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
 UNSPACED_RANGES = (
     ("\u0e00", "\u0e7f"),  # Thai
@@ -61,8 +60,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
-    r"""Yields the number of each line, from 1, and its stripped NFC text, or the reason for having
-    none.
+    r"""Yields the number of each line, from 1, and its stripped NFC text, or why it has none.
 
     Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
     because they may delimit an empty column. The file may be compressed; a few MiB of it are in
@@ -94,8 +92,7 @@ def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
 def split_blocks(
     pieces: Iterable[bytes], separator: bytes, limit: int
 ) -> Iterator[list[bytes | None]]:
-    r"""Splits a stream at separators; yields the records that end in each piece, None for too long
-    ones.
+    r"""Splits a stream at separators; yields the records that end in each piece, None if too long.
 
     Examples:
         >>> list(split_blocks([b"one\ntw", b"o\nthree and more\nend"], b"\n", 5))
@@ -126,30 +123,10 @@ def split_blocks(
 
 
 # Formats that have other contents than lines of cells between tabs, or that only readers know.
-_OTHER_FORMATS = {
-    ".csv",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".parquet",
-    ".arrow",
-    ".feather",
-    ".orc",
-    ".avro",
-    ".xls",
-    ".xlsx",
-    ".ods",
-    ".xml",
-    ".tmx",
-    ".html",
-    ".zip",
-    ".7z",
-    ".rar",
-    ".tar",
-    ".tgz",
-    ".lz4",
-    ".deflate",
-}
+_OTHER_FORMATS = (
+    ".csv .json .jsonl .ndjson .parquet .arrow .feather .orc .avro .xls .xlsx .ods .xml .tmx "
+    ".html .zip .7z .rar .tar .tgz .lz4 .deflate"
+).split()
 _PACKERS = {".gz", ".bz2", ".xz", ".lzma", ".zst", ".zstd"}
 
 
@@ -194,8 +171,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
             output.write(f"{line}\n".encode())
 
 
-# What surrounds a text: white space, which `str.strip` strips, and byte-order marks, which it does
-# not.
+# White space, and byte-order marks, which `str.strip` leaves.
 _AROUND = "".join(filter(str.isspace, map(chr, range(0x3001)))) + "\ufeff"
 
 

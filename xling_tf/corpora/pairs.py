@@ -46,8 +46,7 @@ class Pair(NamedTuple):
 
 
 def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
-    """Reads pairs of texts from rows, a table or the path of a table; all have a score, or none
-    has.
+    """Reads pairs of texts from rows, a table or a table's path; all have a score, or none has.
 
     Columns that are named by languages alone are in the order of `languages`, or else in their own.
 

@@ -41,8 +41,7 @@ def read_questions(path: Path) -> Reading[QuestionAnswer]:
 
 
 def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
-    """Reads questions and sentences that answer them, in the order of documents of unknown
-    paragraphs.
+    """Reads questions and sentences that answer them, in the order of their unknown paragraphs.
 
     The context of an answer is its first occurrence with the two answers on each side.
     """

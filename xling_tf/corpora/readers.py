@@ -87,9 +87,7 @@ class Reading(Generic[R]):
 
     def _left_out(self) -> str:
         first = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
-        return "; ".join(
-            f"{n} {reason} (first: {first[reason]})" for reason, n in self.malformed.items()
-        )
+        return "; ".join(f"{n} {r} (first: {first[r]})" for r, n in self.malformed.items())
 
 
 def read_records(
@@ -142,8 +140,7 @@ def read_snli(path: Path) -> Reading[InferencePair]:
 
 
 def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
-    # The label is "-" if the annotators did not agree; Bowman et al. 2015 leave such pairs out
-    # (sec. 2.2).
+    # If annotators disagreed, the label is "-"; Bowman et al. 2015 (sec. 2.2) leave the pair out.
     if label not in NLI_LABELS:
         raise MalformedLineError(
             "no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}"
@@ -189,9 +186,7 @@ def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPa
 
     def across(pairs: list[SimilarityPair]) -> list[SimilarityPair]:
         others = read_similarity(translated)
-        return [
-            p._replace(second=other.second) for p, (other, _) in zip(pairs, others, strict=True)
-        ]
+        return [p._replace(second=o.second) for p, (o, _) in zip(pairs, others, strict=True)]
 
     return read_similarity(path).converted(across)
 

@@ -57,8 +57,6 @@ def surroundings(sentences: Sequence[str], num_neighbours: int) -> dict[str, str
             window = sentences[max(0, index - num_neighbours) : index + num_neighbours + 1]
             # No space follows the wide full stop of Chinese.
             is_wide = (unicodedata.east_asian_width(text[-1:] or " ") in "WF" for text in window)
-            spaced = (
-                text if wide else f"{text} " for text, wide in zip(window, is_wide, strict=True)
-            )
+            spaced = (text if w else f"{text} " for text, w in zip(window, is_wide, strict=True))
             around[sentence] = "".join(spaced).strip()
     return around

@@ -1,5 +1,4 @@
-"""The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by the hash of a record's normalised
-text.
+"""The held-out tenth (Chidambaram et al. 2019, sec. 3.1), by hashes of normalised texts.
 
 That alone does not keep a held-out sentence out of training: it may also be in a document or be a
 reply. So a record leaves training if one of its texts is held out with a record of another type, or
@@ -129,9 +128,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
         same = [(corpora[place], subsets[place], held_out[place]) for place in places]
         divided, secret[name], hidden[name] = _divide_type(same)
         divisions |= zip(places, divided, strict=True)
-    elsewhere = {
-        name: _distinct(t for other, t in secret.items() if other != name) for name in by_type
-    }
+    elsewhere = {name: _distinct(t for o, t in secret.items() if o != name) for name in by_type}
     return [
         _without_leaks(
             c, divisions[place], hidden[c.record_type.name], elsewhere[c.record_type.name]
@@ -218,8 +215,7 @@ def _without_shared(
     never: NDArray[np.uint64],
     shared: NDArray[np.uint64],
 ) -> tuple[Division, NDArray[np.uint64]]:
-    """Removes records with a text that is `never` in training, or that is shared, unless these are
-    too many.
+    """Removes records with texts of `never`, and those with texts of `shared` unless they are many.
 
     Also returns the texts of the records that stay nevertheless.
     """

@@ -67,10 +67,8 @@ class CorpusStore:
             is_empty = not os.fstat(file.fileno()).st_size
             self._bytes = b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         numbers = (_numbers(folder, name) for name in _NUMBERS)
-        self.text_starts, self.num_tokens, self.hash, self.first_text, self.num_texts, *others = (
-            numbers
-        )
-        self.label, part = others
+        self.text_starts, self.num_tokens, self.hash, self.first_text, *others = numbers
+        self.num_texts, self.label, part = others
         corpora, begin = [], 0
         for entry in read_json(folder / _CONTENT)["corpora"]:
             end = begin + entry["num_records"]
@@ -143,9 +141,7 @@ class StoredRecords(Sequence[Record]):
         index = int(self.indices[place])
         first = int(self.store.first_text[index])
         texts = self.store.texts(np.arange(first, first + int(self.store.num_texts[index])))
-        return self.record_type.make(
-            [text.decode() for text in texts], int(self.store.label[index])
-        )
+        return self.record_type.make([t.decode() for t in texts], int(self.store.label[index]))
 
     def column(self, field: str) -> NDArray[np.object_]:
         """Returns `[records]` UTF-8 bytes of a text field."""
@@ -161,8 +157,7 @@ class StoredRecords(Sequence[Record]):
         return column
 
     def positions(self, num_last: int = 0) -> Iterator[NDArray[np.int64]]:
-        """Yields the positions of the first texts of the records, then of the second texts, and so
-        on.
+        """Yields the positions of the records' first texts, then of the second texts, and so on.
 
         A record with fewer texts is left out; so are the last `num_last` texts of each record.
         """
@@ -378,9 +373,7 @@ def _approximate_lengths(texts: Sequence[str]) -> NDArray[np.int16]:
         >>> _approximate_lengths(["It's 3.14, isn't it?", ""]).tolist()
         [6, 1]
     """
-    return np.array(
-        [min(max(1, len(_TOKEN.findall(text))), _MAX_TOKENS) for text in texts], np.int16
-    )
+    return np.array([min(max(1, len(_TOKEN.findall(t))), _MAX_TOKENS) for t in texts], np.int16)
 
 
 def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
@@ -408,15 +401,11 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
         content = read_json(folder / _CONTENT)
         if not expected.items() <= content.items():
             return False
-        damaged = [
-            name for name, digest in _digests(folder).items() if digest != content["files"][name]
-        ]
+        damaged = [name for name, d in _digests(folder).items() if d != content["files"][name]]
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         damaged = [repr(error)]
     if damaged:
-        logging.warning(
-            "the store %s is damaged (%s): the corpora are read again", folder, damaged[0]
-        )
+        logging.warning("the store %s is damaged (%s): it is made again", folder, damaged[0])
     return not damaged
 
 

@@ -136,9 +136,7 @@ def _side_by_side(paths: tuple[Path, ...]) -> Iterator[_Row]:
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in lines:
             short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
-            raise UserError(
-                f"{short} ends before line {number}, but {names} must have as many lines"
-            )
+            raise UserError(f"{short} ends before line {number}, but {names} must be as long")
         texts = [text for _, text in lines]
         yield number, (), next((text for text in texts if isinstance(text, Unreadable)), texts)
 
@@ -234,9 +232,7 @@ def _parquet(path: Path) -> Iterator[_Row]:
     parquet = library("pyarrow.parquet", "pyarrow, for .parquet files,", "bulk")
     with as_user_error(f"{path} cannot be read: {{error}}; correct it", OSError, ValueError):
         file = parquet.ParquetFile(path)
-        columns = (
-            [column.to_pylist() for column in batch.columns] for batch in file.iter_batches(1024)
-        )
+        columns = ([column.to_pylist() for column in b.columns] for b in file.iter_batches(1024))
         rows = chain.from_iterable(zip(*batch, strict=True) for batch in columns)
         names = (*file.schema_arrow.names,)
         for number, row in enumerate(rows, 1):
@@ -252,8 +248,7 @@ NESTED = {"translation", "translations"}
 
 
 def flattened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row with a column for each language of its translations, named as `datasets` names
-    it.
+    """Returns a row with a column for each language of its translations, named as in `datasets`.
 
     Examples:
         >>> flattened({"id": 1, "translation": {"en": "one", "es": "uno"}})

@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.corpora.split import are_among, text_hashes
-from xling_tf.errors import UserError
+from xling_tf.errors import as_user_error
 
 # The file in the folder of a run and of an exported model.
 TRAINED_ON = "trained_on.npz"
 
 
 class TrainedOn(NamedTuple):
-    """Hashes of the texts of training records, and of each record's first two texts as an unordered
-    pair.
+    """Hashes of the texts of training records, and of each record's first two texts in any order.
 
     Hashes have 32 bits: after training on n texts, a new text counts as seen with a probability of
     n / 2^32, which is 0.06% for 2.5 million texts.
@@ -44,28 +43,15 @@ class TrainedOn(NamedTuple):
         path = folder / TRAINED_ON
         if not path.is_file():
             return None
-        try:
-            with path.open("rb") as file, np.load(file) as gaps:
-                return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
-        except (
-            EOFError,
-            LookupError,
-            OSError,
-            TypeError,
-            ValueError,
-            BadZipFile,
-            zlib.error,
-        ) as error:
-            raise UserError(
-                f"{path} is damaged ({error}); restore it from a copy, or remove it"
-            ) from error
+        errors = (EOFError, LookupError, OSError, TypeError, ValueError, BadZipFile, zlib.error)
+        message = f"{path} is damaged ({{error}}); restore it from a copy, or remove it"
+        with as_user_error(message, *errors), path.open("rb") as file, np.load(file) as gaps:
+            return cls(*(np.cumsum(gaps[name], dtype=np.uint32) for name in cls._fields))
 
     def to_bytes(self) -> bytes:
         """Returns the content of the file for `read`: the gaps between hashes, compressed."""
         file = io.BytesIO()
-        gaps = {
-            name: np.diff(hashes, prepend=np.uint32(0)) for name, hashes in self._asdict().items()
-        }
+        gaps = {n: np.diff(hashes, prepend=np.uint32(0)) for n, hashes in self._asdict().items()}
         np.savez_compressed(file, **gaps)
         return file.getvalue()
 
@@ -81,9 +67,7 @@ class TrainedOn(NamedTuple):
         """Returns the share of pairs (at least one) whose texts were in one training record."""
         texts = list(dict.fromkeys(text for pair in pairs for text in pair))
         hashes = dict(zip(texts, text_hashes(texts), strict=True))
-        first, second = (
-            np.array([hashes[text] for text in side]) for side in zip(*pairs, strict=True)
-        )
+        first, second = (np.array([hashes[text] for text in s]) for s in zip(*pairs, strict=True))
         return _share(first + second, self.pairs)
 
 

@@ -31,8 +31,7 @@ class WordVectors(NamedTuple):
 
 
 class TokenEncoder(keras.Model, ABC):
-    """Maps token features to sentence vectors: embeds each distinct word of a batch, then encodes
-    sentences.
+    """Maps token features to sentence vectors: embeds a batch's distinct words, encodes sentences.
 
     A new kind of encoder is a subclass and a row of `xling_tf.config.ENCODERS`. Its constructor
     takes the sizes and the fields of its settings by keyword, all of which become attributes. It
@@ -50,8 +49,7 @@ class TokenEncoder(keras.Model, ABC):
     # sentences. More groups compute less on padding, but the graph has a copy of the encoder for
     # each.
     length_groups: ClassVar[int] = 1
-    # Name in `importers.bert.FAMILIES` of the same architecture in transformers; "" if there is
-    # none.
+    # Name of the same architecture in `importers.bert.FAMILIES`; "" if there is none.
     transformers_family: ClassVar[str] = ""
     # Formats of `exporters` that cannot express the encoder, and what they expect instead.
     unsupported: ClassVar[Mapping[str, str]] = {"model2vec": "an average of word vectors"}
@@ -130,8 +128,7 @@ class TokenEncoder(keras.Model, ABC):
 
     def assign_word_vectors(self, rows: NDArray[np.float32], is_known: NDArray[np.bool_]) -> None:
         """Initialises the table's first rows; words that a space lacks keep their random ones."""
-        # `[words, any]` rows of all spaces together, and `[words, spaces]`, true if the space has
-        # the word.
+        # `[words, any]` rows of all spaces, and `[words, spaces]`, true if the space has the word.
         table = self.embedding.words.table
         values = tf.convert_to_tensor(table.value).numpy().copy()
         values[: len(rows)][is_known.all(axis=1)] = rows[is_known.all(axis=1)]
@@ -193,8 +190,7 @@ def build_encoder(settings: Mapping[str, Any]) -> TokenEncoder:
 def average_words(
     words: tf.Tensor, positions: tf.RaggedTensor, training: bool = False
 ) -> tf.Tensor:
-    """Averages the word vectors of each text (Iyyer et al. 2015, "Deep Unordered Composition", eq.
-    2).
+    """Averages each text's word vectors (Iyyer et al. 2015, "Deep Unordered Composition", eq. 2).
 
     Memory grows with the distinct words only: their vectors are not copied to each position.
 
@@ -225,8 +221,7 @@ def in_micro_batches(
         def add_chunk(
             chunk: tf.Tensor, begin: tf.Tensor, encodings: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
-            # The next k sentences, padded to the longest of them, have k times its number of
-            # tokens.
+            # The next k sentences, padded to the longest, have k times its tokens.
             ahead = lengths[begin : begin + limit]
             fits = ahead * tf.range(1, tf.size(ahead) + 1) <= limit
             end = begin + tf.maximum(1, tf.math.count_nonzero(fits, dtype=tf.int32))

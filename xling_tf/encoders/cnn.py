@@ -19,8 +19,7 @@ from xling_tf.layers.convolution import (
 from xling_tf.layers.embeddings import WordEmbedding
 from xling_tf.layers.pooling import masked_mean, token_mask
 
-# About that of the published table: tokens' embeddings and their convolutions then have similar
-# lengths.
+# About that of the published table: embeddings and their convolutions have similar lengths.
 _TABLE_STDDEV = 0.3
 
 
@@ -81,8 +80,7 @@ class CnnEncoder(TokenEncoder):
     def encode_tokens(self, inputs: Tensor, lengths: Tensor, training: bool = False) -> Tensor:
         """See `TokenEncoder.encode_tokens`."""
         is_token = token_mask(inputs, lengths)
-        # `split` rather than slices: the gradient of each slice would be as wide as the whole
-        # tensor.
+        # `split` rather than slices, whose gradients would be as wide as the whole tensor.
         starts = [self.embedding_dim + i * self.num_filters for i in range(len(self.branches))]
         words, *parts = ops.split(inputs, starts, axis=-1) if starts else [inputs]
         mask = ops.expand_dims(is_token, axis=-1)

@@ -125,8 +125,7 @@ class ModernBertEncoder(BertEncoder):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class ModernBertBlock(Layer):
-    """Self-attention with rotated queries and keys, and a gated feed-forward layer (Shazeer 2020,
-    eq. 6).
+    """Self-attention with rotated queries and keys; gated feed-forward layer (Shazeer 2020, eq. 6).
 
     Args:
         settings: Fields of `ModernBertConfig`.

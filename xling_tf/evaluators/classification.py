@@ -60,12 +60,8 @@ class CrossLingualClassification:
         self.protocol: Mapping[str, Any] = {
             "seed": seed,
             "percentages": _PERCENTAGES,
-            "num_train": {
-                language: len(language_rows) for language, language_rows in self._train.items()
-            },
-            "num_test": {
-                language: len(language_rows) for language, language_rows in self._test.items()
-            },
+            "num_train": {code: len(language_rows) for code, language_rows in self._train.items()},
+            "num_test": {code: len(language_rows) for code, language_rows in self._test.items()},
         }
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -104,9 +100,7 @@ def _part(y: np.ndarray, percent: int, seed: int) -> np.ndarray:
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     make = partial(CrossLingualClassification, seed=seed)
     for name, tables in data.find_tables(folder / "sentiment").items():
-        if "train" in tables.get(SOURCE, ()) and any(
-            "test" in splits for splits in tables.values()
-        ):
+        if "train" in tables.get(SOURCE, ()) and any("test" in s for s in tables.values()):
             yield data.tables_dataset(name, tables, make)
 
 

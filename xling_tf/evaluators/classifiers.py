@@ -58,20 +58,14 @@ def encode_rows(
     encode: Encode, sets: Mapping[str, Mapping[str, Rows]]
 ) -> dict[str, dict[str, Labelled]]:
     """Encodes sets of (label, text) rows; each distinct text of all sets is encoded once."""
-    texts = [
-        *dict.fromkeys(
-            text for parts in sets.values() for rows in parts.values() for _, text in rows
-        )
-    ]
+    texts = [*dict.fromkeys(t for parts in sets.values() for r in parts.values() for _, t in r)]
     encoded = encode_checked(encode, texts).astype(np.float32)
     row_of = {text: row for row, text in enumerate(texts)}
 
     def labelled(rows: Rows) -> Labelled:
         return encoded[[row_of[text] for _, text in rows]], np.array([label for label, _ in rows])
 
-    return {
-        name: {part: labelled(rows) for part, rows in parts.items()} for name, parts in sets.items()
-    }
+    return {n: {part: labelled(rows) for part, rows in parts.items()} for n, parts in sets.items()}
 
 
 def by_text(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -143,8 +137,7 @@ def fit_tanh_network(x: Array, y: Array, *, seed: int = 0) -> Predict:
     network = _network(x, TANH["hidden"], "tanh", TANH, seed)
     for _ in range(TANH["epochs"]):
         network.partial_fit(x, y, classes=np.unique(y))
-        # scikit-learn has no schedule for Adam's learning rate; a private attribute is the only
-        # way.
+        # scikit-learn has no schedule for Adam's learning rate but this private attribute.
         network._optimizer.learning_rate_init *= TANH["rate_decay_per_epoch"]
     return network.predict
 
@@ -205,9 +198,7 @@ def require_trained(
                 f"{name} is trained on labels {labels}, but {text[:60]!r} is labelled {label!r}"
             )
     if sum(count >= least for count in counts.values()) < 2:
-        numbers = (
-            ", ".join(f"{count} of {label!r}" for label, count in counts.most_common(2)) or "none"
-        )
+        numbers = ", ".join(f"{c} of {label!r}" for label, c in counts.most_common(2)) or "none"
         raise UserError(
             f"{name} needs {least} training rows of each of two labels, but has {numbers}"
         )

@@ -73,9 +73,7 @@ def select(
     for pattern in patterns:
         name = pattern.partition("/")[0]
         require_known("suite", name, suites)
-        datasets = {
-            f"{name}/{dataset.name}": dataset for dataset in suites[name].find(folder, seed)
-        }
+        datasets = {f"{name}/{d.name}": d for d in suites[name].find(folder, seed)}
         matches = {key: dataset for key, dataset in datasets.items() if fnmatchcase(key, pattern)}
         if wanted and not matches:
             raise UserError(f"{folder} does not have {pattern}; expected: {suites[name].layout}")
@@ -195,8 +193,7 @@ def parallel_datasets(
 
 
 def find_bitexts(folder: Path) -> list[ParallelTexts]:
-    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses, and the held-out tenth of
-    `parallel/`.
+    """Finds `bitext/<name>.<aa>-<bb>.tsv`, XNLI's hypotheses and `parallel/`'s held-out tenth.
 
     No training on the folder from English (else from the first language) sees that:
     `<name>_held_out`.

@@ -89,16 +89,10 @@ def _jobs(
         tests = {name: sets[code]["test"] for name, code in tested.items()}
         return classifiers.Job(classifiers.fit_logistic, (x, y), sets[tuned]["dev"], tests)
 
-    names = {
-        (one, other): classifiers.pair_name(one, other) for one, other in product(sets, repeat=2)
-    }
-    jobs = {
-        "zero_shot": [job([one], one, {names[one, other]: other for other in sets}) for one in sets]
-    }
+    names = {pair: classifiers.pair_name(*pair) for pair in product(sets, repeat=2)}
+    jobs = {"zero_shot": [job([one], one, {names[one, o]: o for o in sets}) for one in sets]}
     if not only_zero_shot:
-        jobs["targeted"] = [
-            job([one], other, {name: other}) for (one, other), name in names.items()
-        ]
+        jobs["targeted"] = [job([one], to, {name: to}) for (one, to), name in names.items()]
         if _TUNING_LANGUAGE in sets and len(sets) > 2:
             left_out = {code: [other for other in sets if other != code] for code in sets}
             jobs["leave_one_out"] = [
@@ -127,8 +121,7 @@ SUITE = data.Suite(
 
 
 def divide(text: str, language: str, segmentation: str) -> list[str]:
-    """Divides a document into "sentences", found by sentencex, or "windows" of 128 words, every 64
-    words.
+    """Divides a document into "sentences", by sentencex, or "windows" of 128 words, every 64 words.
 
     Returns:
         From 1 to `MAX_PARTS` parts.

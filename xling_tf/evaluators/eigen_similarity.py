@@ -15,8 +15,7 @@ from xling_tf.evaluators.encoding import Encode, encode_units
 
 
 class EigenSimilarity:
-    """Distance between the spectra of two languages' sentence graphs; 0 if they have the same
-    shape.
+    """Distance between the spectra of two languages' sentence graphs; 0 if they have one shape.
 
     In each of N samples of K translations, the sentences of a language form a complete graph, whose
     edges are the distances of their vectors. The eigenvalues of its Laplacian are compared with
@@ -48,9 +47,7 @@ class EigenSimilarity:
         }
         self.protocol: Mapping[str, Any] = {"seed": seed, **sizes}
         if len(distinct) < pairs_a_sample:
-            raise UserError(
-                f"{name} needs {pairs_a_sample} unrelated pairs, but has {len(distinct)}"
-            )
+            raise UserError(f"{name} needs {pairs_a_sample} unrelated pairs, has {len(distinct)}")
         rng, size = np.random.default_rng(seed), (len(distinct), pairs_a_sample)
         draws = [rng.choice(*size, replace=False) for _ in range(num_samples)]
         # Only drawn pairs are encoded.

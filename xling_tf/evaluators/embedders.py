@@ -23,8 +23,7 @@ from xling_tf.sentence_encoder import find_folder, load
 # Half a megabyte of JSON comes back, in well under a second from most servers.
 _REST_LIMITS = BatchLimits(128, 2**16)
 _TIMEOUT = urllib3.Timeout(connect=10.0, read=120.0)
-# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server or model that is being
-# restarted.
+# Waits of 0, 1, 2, 4, 8 and 16 seconds for a full queue, or for a server that is restarted.
 _RETRIES = urllib3.Retry(
     total=6,
     backoff_factor=0.5,
@@ -54,9 +53,7 @@ def _open_saved_model(specification: str) -> Embedder:
     model = load_saved_model(folder)
     import tensorflow as tf
 
-    inputs = {
-        name: tuple(call.structured_input_signature[1]) for name, call in model.signatures.items()
-    }
+    inputs = {n: tuple(call.structured_input_signature[1]) for n, call in model.signatures.items()}
     if callable(model):
         inputs.setdefault("serving_default", ("inputs",))
 
@@ -175,8 +172,7 @@ def _from_signatures(
     call: Callable[..., np.ndarray],
     **attributes: Any,
 ) -> Embedder:
-    """Makes an embedder of a model's signatures; `call` gets a name and the texts by the inputs'
-    names.
+    """Makes an embedder of a model's signatures; `call` gets a name and the texts by input.
 
     Sentences are encoded by `serving_default`, else by `default` or, as multilingual-qa has no
     other, by `question_encoder`.

@@ -106,9 +106,7 @@ class Embedder:
     ) -> "Embedder":
         """Returns a copy with each function replaced by `wrap(name of the attribute, function)`."""
         names = ("sentences", "raw", "questions", "responses", "inference")
-        functions = {
-            name: wrap(name, function) for name in names if (function := getattr(self, name))
-        }
+        functions = {n: wrap(n, function) for n in names if (function := getattr(self, n))}
         return dataclasses.replace(self, **functions, **changes)
 
     def _call(self, function: Callable[..., np.ndarray], **inputs: Texts) -> np.ndarray:
@@ -131,8 +129,7 @@ def as_embedder(encode: Encode) -> Embedder:
 def encode_checked(
     encode: Callable[..., np.ndarray], texts: list[str], *others: list[str], name: str | None = None
 ) -> NDArray[np.float64]:
-    """Encodes columns of n texts to finite vectors `[n, dim]`, in float64: rounding reorders no
-    scores.
+    """Encodes columns of n texts to finite float64 vectors `[n, dim]`: rounding reorders no scores.
 
     Anything else raises a `UserError`, with `name` or, by default, the embedder's name for the
     encoder.

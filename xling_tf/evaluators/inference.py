@@ -41,9 +41,7 @@ class ZeroShotInference:
         probabilities = np.asarray(as_embedder(encode).infer(premises, hypotheses), np.float64)
         expected = (len(premises), len(NLI_LABELS))
         if probabilities.shape != expected or not np.isfinite(probabilities).all():
-            raise UserError(
-                f"a head for inference must give finite numbers of shape {list(expected)}"
-            )
+            raise UserError(f"an inference head must give finite numbers of shape {list(expected)}")
         predicted = np.array(NLI_LABELS)[np.argmax(probabilities, axis=1)]
         return {
             "accuracy": float(np.mean(predicted == np.array(gold))),

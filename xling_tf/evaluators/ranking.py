@@ -60,8 +60,7 @@ def relevant_ranks(
 
 
 def average_precision(ranks: Array, k: int) -> float:
-    """Returns the mean precision at the ascending ranks of the relevant candidates; ranks above k
-    count 0.
+    """Returns the mean precision at the ascending ranks of relevant candidates; above k, it is 0.
 
     The sum is divided by the number of relevant candidates or by k, if that is smaller: 1 is
     possible.

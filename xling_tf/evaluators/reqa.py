@@ -107,9 +107,7 @@ class RetrievalQuestionAnswering:
         language>/...".
         """
         scores: dict[str, float] = {}
-        encoded = {
-            language: _encoded(as_embedder(encode), pool) for language, pool in self._pools.items()
-        }
+        encoded = {code: _encoded(as_embedder(encode), pool) for code, pool in self._pools.items()}
         for (source, target), prefix in directions(self._pools).items():
             pool, right = self._pools[target], self._right[source, target]
             texts = [self._pools[source].questions[row] for row in right]
@@ -165,8 +163,7 @@ def _best(queries: Array, candidates: Array, unit: Unit) -> Iterator[Array]:
 
 
 def _fused(semantic: _Score, lexical: _Score, unit: Unit) -> Iterator[Array]:
-    """Yields the sums of two scores of a query's documents, each scaled to 0 to 1 over the
-    documents.
+    """Yields the sums of two scores of a query's documents, each scaled to 0 to 1 over these.
 
     The first counts twice as much: the convex combination of Bruch et al. 2023 ("An Analysis of
     Fusion Functions for Hybrid Retrieval"); of the shares 1/2, 2/3 and 4/5, 2/3 finds most in PIAF
@@ -232,9 +229,7 @@ def read_tables(tables: Mapping[str, Path]) -> ReqaData:
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     sets: dict[str, data.Tables] = {}
     for name, languages in data.find_tables(folder / "reqa").items():
-        with_questions = {
-            code: tables for code, tables in languages.items() if "questions" in tables
-        }
+        with_questions = {c: tables for c, tables in languages.items() if "questions" in tables}
         sets |= {f"{name}.{code}": {code: tables} for code, tables in with_questions.items()}
         if len(with_questions) > 1:
             sets[f"cross-lingual.{name}"] = with_questions

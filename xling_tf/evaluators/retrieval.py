@@ -71,9 +71,7 @@ class TranslationRetrieval:
             num_right = max((len(translations[pair[side]]) for pair in queries), default=0)
             num_others = min(num_candidates - 1, len(candidate_rows) - num_right)
             if num_others < 1:
-                raise UserError(
-                    f"{name} needs different sentences on both sides of its pairs; give more"
-                )
+                raise UserError(f"{name} needs different sentences on both sides; give more")
             drawn = []
             for pair in queries:
                 # Other translations are replaced by spare candidates, so that the draw stays fair.
@@ -180,8 +178,7 @@ def _precisions(sides: Mapping[str, tuple[Array, Array]]) -> dict[str, float]:
 
 
 class BitextRetrieval(SimilaritySearch):
-    """Precision at 1 of finding each sentence's translation among all of a corpus, in both
-    directions.
+    """Precision at 1 of finding each sentence's translation in a whole corpus, in both directions.
 
     Yang et al. 2019, sec. 5.2 and Table 5; Artetxe and Schwenk 2019 give the error rate on Tatoeba.
     See `SimilaritySearch` for the arguments and what counts as right.
@@ -195,8 +192,7 @@ class BitextRetrieval(SimilaritySearch):
 
 
 class MixedPoolRetrieval(SimilaritySearch):
-    """Recall at 1 of a translation among the sentences of all languages at once, the query itself
-    left out.
+    """Recall at 1 of a translation among the other sentences of all languages at once.
 
     Every translation of the query in any other language is right; none is in the query's own
     language. How often the nearest candidate is in that language shows how much the vectors depend
@@ -224,9 +220,7 @@ class MixedPoolRetrieval(SimilaritySearch):
         }
         scores: dict[str, float] = {}
         for name, values in measures.items():
-            shares = {
-                code: float(values[language == n].mean()) for n, code in enumerate(self._sides)
-            }
+            shares = {c: float(values[language == n].mean()) for n, c in enumerate(self._sides)}
             scores[f"mean/{name}"] = float(np.mean([*shares.values()]))
             scores |= {f"{code}/{name}": share for code, share in shares.items()}
         chance = np.mean([(size - 1) / (len(vectors) - 1) for size in sizes])

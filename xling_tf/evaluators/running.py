@@ -49,8 +49,7 @@ SUITES = Registry(
 Results = dict[str, Any]
 _BY_SUITE = ("scores", "datasets")
 _UNUSABLE = "cannot be used: "
-# Smaller shares of a data set may be in the training data by chance: short texts recur, and hashes
-# collide.
+# Smaller shares may be in the training data by chance: short texts recur, and hashes collide.
 SEEN = 0.02
 
 
@@ -147,9 +146,7 @@ def evaluate_embedder(
             with progress(f"{number} of {len(datasets)}: {name}"):
                 _evaluate(results, name, dataset, embedder, folder, continues=continues)
                 write_json(output, results)
-        faults = [
-            f"{n}: {why}" for n, why in results["skipped"].items() if why.startswith(_UNUSABLE)
-        ]
+        faults = [f"{n}: {w}" for n, w in results["skipped"].items() if w.startswith(_UNUSABLE)]
         results["complete"] = not faults
         write_json(output, results)
     if faults:
@@ -197,9 +194,7 @@ def _begin(embedder: Embedder, output: Path, seed: int) -> tuple[Results, bool]:
     before = _read(output)
     checksum = before["system"]["checksum"]
     if checksum and (checksum, before["seed"]) == (embedder.checksum, seed):
-        return results | {part: before[part] for part in ("seconds", *_BY_SUITE)}, not before[
-            "complete"
-        ]
+        return results | {p: before[p] for p in ("seconds", *_BY_SUITE)}, not before["complete"]
     # Without a checksum, nothing tells if an earlier file is of the same model.
     names = (output.with_name(f"{output.stem}.{number}.json") for number in itertools.count(1))
     renamed = next(name for name in names if not name.exists())
@@ -247,9 +242,7 @@ def _evaluate(
         path: hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
         for path in dataset.files
     }
-    files = {
-        str(path.relative_to(folder)): {"checksum": digest} for path, digest in digests.items()
-    }
+    files = {str(p.relative_to(folder)): {"checksum": digest} for p, digest in digests.items()}
     account: dict[str, Any] = {"protocol": dict(evaluator.protocol), "files": files}
     before = results["datasets"].get(suite, {}).get(stem, {})
     # In JSON, a tuple is a list.

@@ -94,9 +94,7 @@ def read_pairs(path: Path) -> Pairs:
         path, ("label", "question1", "question2"), others=("", "sentence1", "sentence2")
     )
     if wrong := {label for label, _, _ in rows} - {"0", "1"}:
-        raise UserError(
-            f"{path} must have the labels 0 and 1, but has {min(wrong)[:80]!r}; correct it"
-        )
+        raise UserError(f"{path} must have labels 0 and 1, but has {min(wrong)[:80]!r}; correct it")
     return [(first, second, label == "1") for label, first, second in rows]
 
 

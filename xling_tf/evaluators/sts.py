@@ -84,9 +84,7 @@ def find_sts(folder: Path, languages: Iterable[str]) -> list[SemanticTextualSimi
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:
     pattern = r"stsb\.\w+\.(dev|test)|sts201[2-6]\.en\..+\.test|sts2017\..+"
-    tables = {
-        n: path for n, path in data.tables_in(folder / "sts").items() if re.fullmatch(pattern, n)
-    }
+    tables = {n: p for n, p in data.tables_in(folder / "sts").items() if re.fullmatch(pattern, n)}
     # The benchmark comes before the many sets of SemEval's years.
     tables = dict(sorted(tables.items(), key=lambda table: not table[0].startswith("stsb.")))
     if sick := data.tables_in(folder / "senteval").get("SICK.test"):
@@ -109,8 +107,7 @@ def _evaluator(rows: Scored, **options: Any) -> SemanticTextualSimilarity:
 
 
 def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
-    """Yields each part of the STS Benchmark in the languages whose files translate each other row
-    by row.
+    """Yields each part of the STS Benchmark in languages whose files translate each other by row.
 
     Languages whose scores differ from those of English or, without it, of the first language are
     left out.
@@ -122,9 +119,7 @@ def _translated(folder: Path) -> Iterator[tuple[str, _Translated]]:
             if path := tables[language].get(split):
                 with suppress(UserError):  # the run reports it when it comes to the file itself
                     translated[language] = path, read_scored(path)
-        scores = {
-            language: [score for *_, score in rows] for language, (_, rows) in translated.items()
-        }
+        scores = {language: [score for *_, score in r] for language, (_, r) in translated.items()}
         first = next(iter(scores.values()), [])
         for language in [code for code in scores if scores[code] != first]:
             path, _ = translated.pop(language)

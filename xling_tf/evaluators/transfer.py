@@ -102,9 +102,7 @@ class CrossLingualTransfer:
         jobs = []
         for source in folds:
             targets = [*folds] if source == SOURCE else [source]
-            names = {
-                code: f"logistic/{classifiers.pair_name(source, code)}/accuracy" for code in targets
-            }
+            names = {c: f"logistic/{classifiers.pair_name(source, c)}/accuracy" for c in targets}
             for number, (train, dev, _) in enumerate(folds[source]):
                 tests = {name: folds[code][number][-1] for code, name in names.items()}
                 jobs.append(classifiers.Job(fit, train, dev, tests))
@@ -118,9 +116,7 @@ def _folds(
     if "test" in sets:
         return [(sets["train"], sets.get("dev"), sets["test"])]
     rows = next(iter(sets.values()))
-    return [
-        (train, None, test) for train, test in classifiers.stratified_splits(*rows, _FOLDS, seed)
-    ]
+    return [(train, None, t) for train, t in classifiers.stratified_splits(*rows, _FOLDS, seed)]
 
 
 # SentEval's tasks, and the parts that each needs; "" is all rows, which are cross-validated.
@@ -152,9 +148,7 @@ def find(
                 languages = {**english, **translated[name]}
                 yield data.tables_dataset(f"cross-lingual.{name}", languages, make_cross_lingual)
     for name, by_language in data.find_tables(folder / "sentiment").items():
-        splits = {
-            code: parts for code, parts in by_language.items() if {"train", "test"} <= parts.keys()
-        }
+        splits = {c: parts for c, parts in by_language.items() if {"train", "test"} <= parts.keys()}
         if SOURCE in splits and len(splits) > 1:
             yield data.tables_dataset(f"cross-lingual.{name}", splits, make_cross_lingual)
 

@@ -38,8 +38,8 @@ from xling_tf.savedmodel.saved_models import (
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
-class Source(NamedTuple):
-    """An exported model that is converted."""
+class OriginalModel(NamedTuple):
+    """An exported model that is converted: loaded for Keras and as a SavedModel, with its files."""
 
     folder: Path
     model: Model
@@ -54,7 +54,7 @@ class Source(NamedTuple):
 
     @property
     def prompts(self) -> dict[str, Any]:
-        """What `runtime.json` says of the model's prompts."""
+        """What files of an export say of the model's prompts."""
         info = self.model.info
         return {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
 
@@ -67,9 +67,9 @@ class Source(NamedTuple):
 
 
 # For each format, "module:function" of its exporter, and a file that its folders have; a folder's
-# format is the first whose file it has. Exporters take a `Source`, a folder and options, write the
-# folder, and return texts and a function that encodes them with what was written; None if vectors
-# are meant to differ.
+# format is the first whose file it has. Exporters take an `OriginalModel`, a folder and options,
+# write the folder, and return texts and a function that encodes them with what was written; None
+# if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("compact:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
@@ -177,14 +177,14 @@ def export(
     for option in options:
         if _FORMAT_OF[option] != to:
             raise UserError(f"`{option}` needs `to` {_FORMAT_OF[option]}, got {to}")
+    folder, path = find_model(model), Path(output)
     if to == "wheel":
         options.setdefault("name", model_name(model))
-    folder, path = find_model(model), Path(output)
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
     _require_packages(folder, to)
     saved = load_saved_model(folder)
-    source = Source(folder, Model.from_pretrained(folder), encode_by(saved), corpora)
+    source = OriginalModel(folder, Model.from_folder(folder), encode_by(saved), corpora)
     if expected := source.model.encoder.unsupported.get(to):
         reject(source, to, expected)
     destination = replacing_folder(path) if mark else _added_to(path)
@@ -222,7 +222,7 @@ def _require_destination(folder: Path, to: str, output: Path, data: Path | None)
         raise UserError(f"`data` must be a folder of corpora, but there is no such folder: {data}")
 
 
-def _complete_card(source: Source, saved: Any, to: str, folder: Path) -> None:
+def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> None:
     """Adds to an export the licences, and to its card metadata, limits and missing signatures."""
     if to not in ("savedmodel", "keras"):
         (card,) = folder.glob("*.md")  # that of a wheel has its name
@@ -299,14 +299,14 @@ def _metadata(card: Path, library: str) -> str:
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
 
 
-def export_keras(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export_keras(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes the folder of `Model.save_pretrained`, which `Model.from_pretrained` loads."""
     source.model.save_pretrained(folder)
     loaded = Model.from_pretrained(folder)
     return PROBES, lambda texts: loaded(texts).numpy()
 
 
-def reject(source: Source, form: str, expected: str) -> NoReturn:
+def reject(source: OriginalModel, form: str, expected: str) -> NoReturn:
     """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]
@@ -326,9 +326,7 @@ def sample_texts(data: Path | None, languages: Collection[str]) -> list[str]:
     for codes in (languages, ()):
         if texts := [*dict.fromkeys(_read_texts(data or SAMPLE_FOLDER, codes))]:
             return texts[:: -(-len(texts) // _TEXTS)]
-    raise UserError(
-        f"`data` must be a folder of corpora with texts, but {data} has none; give another"
-    )
+    raise UserError(f"`data` must be a folder of corpora, but {data} has no texts; give another")
 
 
 def _read_texts(data: Path, languages: Collection[str]) -> Iterator[str]:
@@ -345,7 +343,7 @@ def _read_texts(data: Path, languages: Collection[str]) -> Iterator[str]:
 
 
 def compare_unknown_words(
-    source: Source, tokenizer: Any, unknown: int, encode: Encode
+    source: OriginalModel, tokenizer: Any, unknown: int, encode: Encode
 ) -> tuple[str, list[str]]:
     """Measures how much an export without vectors of words outside the vocabulary differs.
 
@@ -356,9 +354,7 @@ def compare_unknown_words(
     # A prompt may also have unknown words.
     encodings = tokenizer.encode_batch([source.prompt + text for text in (*texts, *PROBES)])
     ids = [np.array(encoding.ids) for encoding in encodings]
-    known = [
-        t for t, row in zip([*texts, *PROBES], ids, strict=True) if len(row) and unknown not in row
-    ]
+    known = [t for t, r in zip([*texts, *PROBES], ids, strict=True) if len(r) and unknown not in r]
     del ids[len(texts) :]
     cosines = np.sum(encode(texts) * source.encode(texts), axis=1)
     card = _COST.format(

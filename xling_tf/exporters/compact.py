@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xling_tf.corpora.trained_on import TRAINED_ON
-from xling_tf.exporters.base import PROBES, Encode, Source, encode_by
+from xling_tf.exporters.base import PROBES, Encode, OriginalModel, encode_by
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.search.same_meaning import fit_pairs
 
@@ -27,10 +27,9 @@ mean the same, assuming that half of all pairs do:
 
 
 def export(
-    source: Source, folder: Path, tables: str = "float32", same_meaning: Any = None
+    source: OriginalModel, folder: Path, tables: str = "float32", same_meaning: Any = None
 ) -> tuple[Sequence[str], Encode] | None:
-    """Writes a modified SavedModel, usually with smaller tables: float16, or int8 with a scale for
-    each row.
+    """Writes a modified SavedModel, usually with tables in float16, or int8 with a scale a row.
 
     Args:
         source: The model.

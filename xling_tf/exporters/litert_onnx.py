@@ -15,7 +15,7 @@ from xling_tf.client.runtimes import IDS, MASK, MODEL_FILES, VECTORS, RuntimeMod
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source
+from xling_tf.exporters.base import PROBES, Encode, OriginalModel
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -43,7 +43,7 @@ languages, use the format `sentence-transformers`, whose tokenizer their librari
 _RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
 
 
-def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export_litert(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a model for LiteRT (the former TensorFlow Lite), with its built-in operations only."""
     graph = IdGraph(source.model)
     function = tf.function(
@@ -55,14 +55,14 @@ def export_litert(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return _export(source, folder, "litert", content)
 
 
-def export_onnx(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export_onnx(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a model for ONNX Runtime and other programs that read ONNX."""
     graph = IdGraph(source.model)
     return _export(source, folder, "onnx", to_onnx(graph.encode, graph.tables, graph.signature))
 
 
 def _export(
-    source: Source, folder: Path, runtime: str, content: bytes
+    source: OriginalModel, folder: Path, runtime: str, content: bytes
 ) -> tuple[Sequence[str], Encode]:
     (folder / MODEL_FILES[runtime]).write_bytes(content)
     tokenizer = source.model.tokenizer

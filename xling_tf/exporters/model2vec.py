@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.errors import library
-from xling_tf.exporters.base import Encode, Source, compare_unknown_words, reject
+from xling_tf.exporters.base import Encode, OriginalModel, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.files import write_json
@@ -28,7 +28,7 @@ Exported by xling_tf.
 {prompts}{cost}"""
 
 
-def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a table of projected words, in which n-grams are included, and a tokenizer."""
     model, encoder = source.model, source.model.encoder
     rules = model.tokenizer.rules()
@@ -72,9 +72,7 @@ def _load(folder: Path, unknown: int, prompt: str) -> tuple[Any, Encode]:
     table = read_weights(folder / "model.safetensors")["embeddings"]
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        encodings = tokenizer.encode_batch(
-            [prompt + text for text in texts], add_special_tokens=False
-        )
+        encodings = tokenizer.encode_batch([prompt + t for t in texts], add_special_tokens=False)
         rows = [table[[row for row in encoding.ids if row != unknown]] for encoding in encodings]
         sums = np.reshape([words.sum(axis=0) for words in rows], [-1, table.shape[1]])
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)

@@ -114,8 +114,7 @@ class _Quantizer:
         return [
             *nodes,
             make("MatMulInteger", [numbers, columns, "quantized/zero"], [f"{output}/sums"]),
-            make("Cast", [f"{output}/sums"], [f"{output}/floats"], to=self._onnx.TensorProto.FLOAT),
-            make("Mul", [f"{output}/floats", scales], [f"{output}/scaled"]),
+            *self._scaled(f"{output}/sums", scales, f"{output}/scaled"),
             make("Mul", [f"{output}/scaled", column_scales], [output]),
         ]
 
@@ -146,32 +145,28 @@ class _Quantizer:
     def _rows(self, node: Any) -> list[Any]:
         (table, ids), (output,) = node.input, node.output
         names = self._quantized(table, (1,))
+        parts = f"{output}/numbers", f"{output}/scales"
         make = self._onnx.helper.make_node
-        return [
-            *(
-                make("Gather", [name, ids], [f"{output}/{part}"])
-                for name, part in zip(names, ("numbers", "scales"), strict=True)
-            ),
-            make(
-                "Cast", [f"{output}/numbers"], [f"{output}/floats"], to=self._onnx.TensorProto.FLOAT
-            ),
-            make("Mul", [f"{output}/floats", f"{output}/scales"], [output]),
-        ]
+        gathers = [make("Gather", [n, ids], [part]) for n, part in zip(names, parts, strict=True)]
+        return [*gathers, *self._scaled(*parts, output)]
 
     def _stored(self, node: Any) -> list[Any]:
         positions, axes = _STORED[node.op_type]
-        nodes, make = [], self._onnx.helper.make_node
+        nodes = []
         for position in positions:
             if (weight := node.input[position]) in self._weights:
                 rank = self._weights[weight].ndim
                 numbers, scales = self._quantized(weight, tuple(range(axes, rank)))
                 name = f"{node.output[0]}/{position}"
-                nodes += [
-                    make("Cast", [numbers], [f"{name}/floats"], to=self._onnx.TensorProto.FLOAT),
-                    make("Mul", [f"{name}/floats", scales], [name]),
-                ]
+                nodes += self._scaled(numbers, scales, name)
                 node.input[position] = name
         return [*nodes, node]
+
+    def _scaled(self, numbers: str, scales: str, output: str) -> list[Any]:
+        """Returns the nodes that turn numbers into floats and multiply them by scales."""
+        make, floats = self._onnx.helper.make_node, f"{output}/floats"
+        to_floats = make("Cast", [numbers], [floats], to=self._onnx.TensorProto.FLOAT)
+        return [to_floats, make("Mul", [floats, scales], [output])]
 
     def _quantized(self, weight: str, axes: tuple[int, ...]) -> tuple[str, str]:
         """Returns the names of constants: numbers, and scales, which are the same along axes."""

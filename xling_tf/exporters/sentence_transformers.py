@@ -13,7 +13,7 @@ from xling_tf.client.piece_models import UNIGRAM, model_proto
 from xling_tf.client.runtimes import VECTORS, open_model
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, Source, compare_unknown_words
+from xling_tf.exporters.base import PROBES, Encode, OriginalModel, compare_unknown_words
 from xling_tf.exporters.litert_onnx import TOKENS, embed_ids, ids_and_lengths, to_onnx
 from xling_tf.exporters.onnx_8bit import quantize
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
@@ -58,7 +58,7 @@ _SPECIAL = {
 }
 
 
-def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
+def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes ONNX model, tokenizer, settings; for a `transformers_family` also torch's weights."""
     model, encoder = source.model, source.model.encoder
     config = {
@@ -98,11 +98,8 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     for index, layer in enumerate(encoder.dense if family else ()):
         _write_dense(folder / names[2 + index], layer, encoder.dense_activations[index])
     (folder / names[-1]).mkdir()
-    info = model.info
-    settings = {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
-    write_json(
-        folder / "config_sentence_transformers.json", {**settings, "similarity_fn_name": "cosine"}
-    )
+    settings = {**source.prompts, "similarity_fn_name": "cosine"}
+    write_json(folder / "config_sentence_transformers.json", settings)
 
     tokenizer, encode, cosine = _write_onnx(source, folder)
     texts, cost = list(PROBES), ""
@@ -121,7 +118,7 @@ def export(source: Source, folder: Path) -> tuple[Sequence[str], Encode]:
     return texts, encode
 
 
-def _write_onnx(source: Source, folder: Path) -> tuple[Any, Encode, float]:
+def _write_onnx(source: OriginalModel, folder: Path) -> tuple[Any, Encode, float]:
     """Writes the model exactly and in 8 bits; returns tokenizer, encoder, their mean cosine."""
     graph = _Graph(source.model)
     (folder / "onnx").mkdir()
@@ -216,11 +213,7 @@ def _write_tokenizer(folder: Path, model: Model) -> int | None:
     special = {
         role: token
         for role, tokens in _SPECIAL.items()
-        if (
-            token := next(
-                (token for token in tokens if tokenizer.token_to_id(token) is not None), None
-            )
-        )
+        if (token := next((t for t in tokens if tokenizer.token_to_id(t) is not None), None))
     }
     write_json(folder / "special_tokens_map.json", special)
     settings: dict[str, Any] = {

@@ -141,9 +141,7 @@ def _words(tokenizers: Any, tokenizer: Any) -> _Parts:
     rows = {word: row for row, word in enumerate(words)}
     built = tokenizers.Tokenizer(tokenizers.models.WordLevel(rows, UNKNOWN_WORD))
     steps = [normalizers.NFC(), *([normalizers.Lowercase()] if tokenizer.config.lowercase else [])]
-    steps += [
-        normalizers.Replace(tokenizers.Regex(pattern), content) for pattern, content in replaced
-    ]
+    steps += [normalizers.Replace(tokenizers.Regex(p), content) for p, content in replaced]
     built.normalizer = normalizers.Sequence(steps)
     built.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     return built, words, []

@@ -22,7 +22,7 @@ from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
-from xling_tf.exporters.base import Source, reject, sample_texts
+from xling_tf.exporters.base import OriginalModel, reject, sample_texts
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
@@ -77,18 +77,9 @@ _CARD = """# {name}
 """
 # The methods of the encoder that a wheel has as functions.
 _METHODS = (
-    "encode",
-    "encode_query",
-    "encode_document",
-    "similarity",
-    "similarity_pairwise",
-    "semantic_search",
-    "paraphrase_mining",
-    "embed_documents",
-    "embed_query",
-    "aembed_documents",
-    "aembed_query",
-)
+    "encode encode_query encode_document similarity similarity_pairwise semantic_search "
+    "paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
+).split()
 # The NOTICE of a wheel, before those of the model.
 _NOTICE = """{name} {version}
 
@@ -107,8 +98,7 @@ all to 8 bits."""
 _PIECES_CHANGED = "xling_tf converted the model to ONNX, and rounded its weights to 8 bits."
 # The sections of a model's card that say where its weights are from, the best first.
 _ORIGINS = ("Where the weights are from", "Training")
-# Licences of weights by their names at Hugging Face, and those of a wheel of them as SPDX
-# expressions.
+# A wheel's licence as an SPDX expression, by the name of its weights' at Hugging Face.
 _EXPRESSIONS = {"apache-2.0": "Apache-2.0", "mit": "Apache-2.0 AND MIT"}
 _AVERAGES = (
     "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
@@ -120,7 +110,7 @@ vector in every batch.
 
 
 def export(
-    source: Source, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0
+    source: OriginalModel, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0
 ) -> None:
     """Writes a wheel with the client, the weights, licences and a card, and the card beside it.
 
@@ -137,9 +127,7 @@ def export(
     """
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(
-            f"`name` must be that of a package, such as multilingual-static, got {name!r}"
-        )
+        raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
     languages = source.model.info.languages
     with tempfile.TemporaryDirectory() as build:
         project, package = Path(build), Path(build, name.replace("-", "_"))
@@ -177,7 +165,7 @@ def export(
 
 
 def _write_averages(
-    source: Source, package: Path, megabytes: float
+    source: OriginalModel, package: Path, megabytes: float
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
     """Writes a model for NumPy; returns a `[dim, width]` rotation back, and its description."""
     model, tokenizer = source.model, source.model.tokenizer
@@ -201,7 +189,9 @@ def _write_averages(
     }
 
 
-def _write_pieces(source: Source, package: Path) -> tuple[NDArray[np.float32], dict[str, Any]]:
+def _write_pieces(
+    source: OriginalModel, package: Path
+) -> tuple[NDArray[np.float32], dict[str, Any]]:
     """Writes a model for ONNX Runtime; returns as `_write_averages` does."""
     with tempfile.TemporaryDirectory() as other:
         sentence_transformers.export(source, Path(other))
@@ -218,7 +208,7 @@ def _write_pieces(source: Source, package: Path) -> tuple[NDArray[np.float32], d
     }
 
 
-def _write_licences(source: Source, project: Path, about: dict[str, Any]) -> None:
+def _write_licences(source: OriginalModel, project: Path, about: dict[str, Any]) -> None:
     """Writes LICENSE, NOTICE, the model's own licences; adds pyproject.toml's line to `about`."""
     if (checkout := Path(__file__).parents[2] / "LICENSE").is_file():
         text: str | None = checkout.read_text("utf-8")
@@ -286,16 +276,14 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 
 
 def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Returns the `[width, dim]` directions, at right angles, in which sentence vectors are
-    longest.
+    """Returns `[width, dim]` directions, at right angles, in which sentence vectors are longest.
 
     The sentences are words drawn by their importance; real ones are no better. The mean of their
     vectors is not subtracted, because that would change cosines.
     """
     random = np.random.default_rng(0)
-    draws = random.choice(
-        len(importance), size=(_SENTENCES, _LENGTH), p=importance / importance.sum()
-    )
+    shares = importance / importance.sum()
+    draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=shares)
     averages = vocabulary_rows(model)[draws].mean(axis=1)
     vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy()
     _, directions = np.linalg.eigh(vectors.T @ vectors)
@@ -325,9 +313,8 @@ def small_tables(
         left_by_words = size - sizes.sum() - sum(array.nbytes for array in weights.values())
         room = max(size * _NGRAM_SHARE, left_by_words)
         count = max(1, int(room / (table.shape[1] + 12)))  # with a scale and a bucket
-        buckets = np.sort(
-            np.argsort(-counts, kind="stable")[: min(count, np.count_nonzero(counts))]
-        )
+        used = min(count, np.count_nonzero(counts))
+        buckets = np.sort(np.argsort(-counts, kind="stable")[:used])
         weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
         weights["ngram_buckets"] = buckets
     ngram_bytes = sum(array.nbytes for array in weights.values())

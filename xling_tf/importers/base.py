@@ -42,8 +42,7 @@ from xling_tf.weights import Weights
 
 _WORDS = "encoder/embedding/words/table"
 _CONFIG = "config.json"
-# model2vec's default; and a limit far above any sentence for sentence-transformers, which does not
-# cut texts.
+# model2vec's default; and more than any sentence for sentence-transformers, which cuts none.
 _MODEL2VEC_TOKENS, _MAX_TOKENS = 512, 8192
 # Beginnings of the texts of licences, with their names at Hugging Face.
 _LICENCES = {"Apache License": "apache-2.0", "MIT License": "mit"}
@@ -142,9 +141,7 @@ def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, bytes], Weights]
     weights[_WORDS] = weights[_WORDS][: fitted.num_words]
     config = {
         "info": {
-            "languages": [
-                name for name in read_front_matter(folder, "language") if name != "multilingual"
-            ],
+            "languages": [c for c in read_front_matter(folder, "language") if c != "multilingual"],
             "similarity": {"normalize": True},
             "prompts": prompts,
             "default_prompt_name": default_prompt,

@@ -86,14 +86,9 @@ _DISTILBERT = Family(
     tables=(WORDS, POSITIONS),
 )
 _SAME_NAMES = (
-    "global_attn_every_n_layers",
-    "local_attention",
-    "global_rope_theta",
-    "local_rope_theta",
-    "attention_bias",
-    "mlp_bias",
-    "norm_bias",
-)
+    "global_attn_every_n_layers local_attention global_rope_theta local_rope_theta attention_bias "
+    "mlp_bias norm_bias"
+).split()
 _MODERNBERT = Family(
     sizes={**_BERT.sizes, "activation": "hidden_activation"},
     options={"epsilon": "norm_eps", **{name: name for name in _SAME_NAMES}},
@@ -138,8 +133,7 @@ _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNor
 
 
 def read_bert(folder: Path) -> tuple[dict[str, Any], Weights]:
-    """Reads the settings of an encoder of one of `FAMILIES` and its weights, by the names of
-    training.
+    """Reads the settings of an encoder of `FAMILIES`, and its weights by the names of training.
 
     The folder has `config.json` and `model.safetensors`, or the `modules.json` that says where they
     are.
@@ -231,9 +225,7 @@ def _in_older_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns settings as transformers before 5 writes them; only ModernBERT's differ."""
     older = dict(config)
     if types := config.get("layer_types"):
-        every = next(
-            (i for i, kind in enumerate(types) if i and kind == "full_attention"), len(types)
-        )
+        every = next((i for i, k in enumerate(types) if i and k == "full_attention"), len(types))
         if types != [
             "sliding_attention" if i % every else "full_attention" for i in range(len(types))
         ]:

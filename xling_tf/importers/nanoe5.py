@@ -27,8 +27,7 @@ _INFO = {
     "default_prompt_name": "query",
 }
 _MAGIC = b"E5S1"
-# 32 numbers as multiples of a scale, plus 8: 16 of them in the low bits, the others in the high
-# ones.
+# 32 numbers as multiples of a scale, plus 8: 16 in the low bits, the others in the high ones.
 _BLOCK = np.dtype([("scale", "<f2"), ("bits", "u1", 16)])
 # transformers' names of the parts of a layer.
 _NAMES = {

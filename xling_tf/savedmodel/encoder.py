@@ -21,8 +21,7 @@ KNOWN_WORDS, BUCKET_WORDS = "encoder/embedding/known_words", "encoder/embedding/
 _WORDS = "encoder/embedding/words/table"
 _SCALES = "/scales"
 
-# Keras models are hidden in functions, so that TensorFlow does not add Keras' serving function to
-# an export.
+# Functions hide Keras models, so that TensorFlow adds no serving function of Keras to an export.
 _EncoderGetter = Callable[[], TokenEncoder]
 
 
@@ -83,8 +82,7 @@ class ExportedEncoder(tf.Module):
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
-        # Hidden in a function, because `ExportedModule` saves these variables as an attribute of
-        # its own.
+        # Hidden in a function, because `ExportedModule` saves these variables itself.
         weights = stored | {name: variable.value for name, variable in dense.items()}
         self._named = lambda: weights
 
@@ -169,9 +167,9 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
     """Returns a model's weights, by the names of training, from those of an export."""
     # Quantized tables become float32 again. Word embeddings are separated from their n-grams by the
     # encoder, whose n-gram weights are overwritten for this.
-    weights = {name: array for name, array in exported.items() if not name.endswith(_SCALES)}
-    for name in weights:
-        if (scales := exported.get(name + _SCALES)) is not None:
+    weights = dict(exported)
+    for name in exported:
+        if (scales := weights.pop(name + _SCALES, None)) is not None:
             weights[name] = weights[name].astype(np.float32) * scales
     if KNOWN_WORDS not in weights:
         return weights
@@ -198,9 +196,7 @@ def _by_chunks(
 ) -> NDArray[np.float32]:
     """Computes a row for each known word, in chunks: `compute` takes words' features and rows."""
     words = np.array(tokenizer.known_words, object)
-    chunks = [
-        slice(begin, begin + _WORDS_PER_CHUNK) for begin in range(0, len(words), _WORDS_PER_CHUNK)
-    ]
+    chunks = [slice(b, b + _WORDS_PER_CHUNK) for b in range(0, len(words), _WORDS_PER_CHUNK)]
     return np.concatenate(
         [compute(tokenizer.word_features(tf.constant(words[rows])), rows) for rows in chunks]
     )

@@ -53,9 +53,7 @@ class KerasEncoder(keras.layers.Layer):
         encode = self._loaded.signatures["serving_default"]
         (output,) = encode.structured_outputs.values()
         self._dim = output.shape[-1]
-        self._shared = [
-            _shared(variable, str(i)) for i, variable in enumerate(encode.trainable_variables)
-        ]
+        self._shared = [_shared(v, str(i)) for i, v in enumerate(encode.trainable_variables)]
         self._number_varies = False
         self.trainable = trainable  # set last, so that it applies to the variables too
 

@@ -45,8 +45,7 @@ _SAME_MEANING = SignatureDescription(
 
 
 class ExportedModule(SentenceSignature):
-    """The root object of a SavedModel. It encodes sentences; the other signatures are its
-    attributes.
+    """A SavedModel's root object, which encodes sentences; other signatures are its attributes.
 
     Heads are layers, by the name of their task in `TASKS` and their own name; they are copied.
     `named_weights` has all variables by name.
@@ -91,8 +90,7 @@ class ExportedModule(SentenceSignature):
 
 
 def require_replaceable(path: Path, argument: str = "output", mark: str = SAVED_MODEL) -> None:
-    """Checks that a folder can be written, and that nothing but an earlier export would be
-    replaced.
+    """Checks that a folder can be written, and would replace nothing but an earlier export.
 
     Messages call the folder by `argument`; `mark` is the name of a file that every export has.
     """

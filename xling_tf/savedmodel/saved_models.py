@@ -109,8 +109,7 @@ def find_model(name: str | os.PathLike[str]) -> Path:
 
 
 def model_name(name: str | os.PathLike[str]) -> str:
-    """Returns the last part of a model's name, without a revision, a version or the ending of a
-    file.
+    """Returns the last part of a model's name, without revision, version or the ending of a file.
 
     Examples:
         >>> names = ["hf://owner/en-es@v1", "share/en-es.tar.gz", "e5-0.3.0-any.whl"]
@@ -128,9 +127,7 @@ def model_name(name: str | os.PathLike[str]) -> str:
 
 
 def _archive_ending(name: str) -> str:
-    return max(
-        (ending for ending in _ARCHIVES if name.lower().endswith(ending)), key=len, default=""
-    )
+    return max((e for e in _ARCHIVES if name.lower().endswith(e)), key=len, default="")
 
 
 def _missing(path: Path, text: str) -> str:
@@ -316,9 +313,7 @@ def checksum(folder: Path) -> str:
     names: Sequence[str] = (SAVED_MODEL, "variables/**/*", "assets/**/*")
     if not (folder / SAVED_MODEL).is_file():  # other forms have files of many names
         names = ("*",) if (folder / RUNTIME_SETTINGS).is_file() else ("**/*",)
-    for path in sorted(
-        filter(Path.is_file, (path for name in names for path in folder.glob(name)))
-    ):
+    for path in sorted(filter(Path.is_file, (path for n in names for path in folder.glob(n)))):
         digest.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return digest.hexdigest()
 
@@ -361,9 +356,7 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
 def require_saved_model(folder: Path) -> None:
     """Raises a `UserError`, with what to do, unless a folder is an exported model."""
     if not (folder / SAVED_MODEL).is_file():
-        raise UserError(
-            f"expected the folder of an exported model, but {folder} {_describe(folder)}"
-        )
+        raise UserError(f"expected an exported model, but {folder} {_describe(folder)}")
 
 
 def _describe(folder: Path) -> str:
@@ -396,8 +389,7 @@ def _describe(folder: Path) -> str:
 
 
 def release_resources(model: Any) -> None:
-    """Frees the lookup tables and SentencePiece models of a SavedModel, which cannot be called
-    afterwards.
+    """Frees a SavedModel's lookup tables and SentencePiece models; it cannot be called afterwards.
 
     TensorFlow frees a model's variables with the model, but keeps these resources by name until the
     process ends: megabytes for each load of a model with a large vocabulary.
@@ -405,8 +397,7 @@ def release_resources(model: Any) -> None:
     import tensorflow as tf
 
     # Private: `eager_mode`. Garbage collection can call this while the thread is building a graph.
-    # The public `tf.init_scope` does not leave graphs of TensorFlow 1, and loading a model makes
-    # some.
+    # The public `tf.init_scope` stays in graphs of TensorFlow 1, which loading a model makes.
     with tf.__internal__.eager_context.eager_mode():
         for part in tf.train.TrackableView(model).descendants():
             if isinstance(part, tf.saved_model.experimental.TrackableResource):

@@ -18,8 +18,7 @@ from xling_tf.errors import UserError
 
 NUM_NEGATIVES = 5  # Chidambaram et al. 2019, sec. 2.2
 
-# Right answers of a query for which the first search has room; a second one is for queries with
-# more.
+# Right answers for which a query's first search has room; queries with more get a second.
 _MAX_ANSWERS = 100
 # Candidates per negative where the margin may drop some, or the first search found few.
 _OVERSAMPLING = 10

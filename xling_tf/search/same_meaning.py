@@ -35,8 +35,7 @@ def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
     if not counts.all():
         kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
         raise UserError(f"expected pairs that mean the same and pairs that do not, got {kinds}")
-    # Targets short of 0 and 1 keep the line finite where the cosines separate both kinds (Platt,
-    # eq. 6).
+    # Targets short of 0 and 1 keep the line finite if cosines separate both kinds (Platt, eq. 6).
     targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[
         is_same.astype(int)
     ]
@@ -69,8 +68,7 @@ def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_
 def translation_cosines(
     encode: Encode, pairs: Sequence[tuple[str, str]]
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
-    """The cosines of up to 1,000 translations, and of each first sentence and its nearest wrong
-    second one.
+    """The cosines of up to 1,000 translations, and of each source and its nearest wrong target.
 
     The second result marks the cosines of translations, which are half of them.
     """
@@ -87,8 +85,7 @@ def translation_cosines(
 
 
 def fit_pairs(encode: Encode, pairs: Any) -> Line:
-    """Fits the line on pairs with scores or labels, or on translations and their nearest wrong
-    candidates.
+    """Fits the line on scored or labelled pairs, or on translations and their nearest wrong ones.
 
     Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on
     mean the same, those up to 60% do not, and others are left out. Raises a `UserError` if the

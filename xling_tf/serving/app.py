@@ -108,8 +108,7 @@ def serve(
     batching: BatchingParameters,
     config: ServerConfig,
 ) -> None:
-    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends with
-    status 0.
+    """Serves models until SIGTERM or SIGINT, then answers the requests in flight and ends.
 
     The listener is a bound socket, which listens once the models are loaded; a `UserError` names a
     model that cannot be loaded.
@@ -179,8 +178,7 @@ class _Api:
         routes = [
             self._route("/v1/embeddings", self._embeddings, "POST", is_openai=True),
             self._route("/v1/models", self._list, is_openai=True),
-            # TEI's: the inputs say what is asked for, because Hugging Face's clients send all to
-            # `/`.
+            # TEI's: the inputs say what is asked for, as Hugging Face's clients send all to `/`.
             *(self._route(path, self._embed, "POST") for path in ("/", "/embed", "/similarity")),
             self._route("/rerank", self._rerank, "POST"),
             self._route("/info", self._info),
@@ -257,9 +255,7 @@ class _Api:
         return self._model(request, path["model"]).servable(path.get("version"))
 
     async def _list(self, request: Request) -> bytes:
-        data = [
-            protocol.describe(name, model.servable().created) for name, model in self.models.items()
-        ]
+        data = [protocol.describe(n, model.servable().created) for n, model in self.models.items()]
         return protocol.dump({"object": "list", "data": data})
 
     async def _status(self, request: Request) -> bytes:
@@ -387,9 +383,7 @@ class _Api:
         """Returns the outputs of a signature, and True for rows; gives up if the client leaves."""
         name = document.get("signature_name") or "serving_default"
         if not isinstance(name, str) or name not in servable.queues:
-            raise ServingError(
-                f"signature {name} not found; the model has {sorted(servable.queues)}"
-            )
+            raise ServingError(f"signature {name} not found; there are {sorted(servable.queues)}")
         rows, most = protocol.count_rows(document), self.scheduler.max_rows
         request.state.texts += rows
         if servable.queues[name].batched and rows > most:

@@ -62,16 +62,13 @@ class BatchScheduler:
         self._threads = ThreadPoolExecutor(parameters.num_batch_threads, "batch")
 
     async def run(self, queue: SignatureQueue, inputs: Tensors) -> Tensors:
-        """Calls a signature with the inputs of one request, at most `max_batch_size` rows at a
-        time.
+        """Calls a signature with one request's inputs, at most `max_batch_size` rows at a time.
 
         Cancelling this removes the request from the queue, except for calls that have begun.
         """
         rows, shapes, limit = 1, None, self._parameters.max_batch_size
         if queue.batched:
-            rows = (
-                max((len(values) for values in inputs.values() if np.ndim(values)), default=1) or 1
-            )
+            rows = max((len(v) for v in inputs.values() if np.ndim(v)), default=1) or 1
             if rows > self.max_rows:
                 raise ServingError(
                     f"expected at most {self.max_rows} rows, got {rows}; send parts", 413

@@ -241,8 +241,7 @@ class Connection(HttpToolsProtocol):
 
 
 def room_for(connections: int) -> tuple[int, int]:
-    """Raises the limit on open files as far as the system lets it; returns how many connections fit
-    into it.
+    """Raises the limit on open files as far as the system allows; returns how many connections fit.
 
     The second number is that of further connections, which are refused with an answer. A server
     that accepts more would fail to accept any, and could not open a new version of a model.

@@ -91,8 +91,7 @@ class ServedModel:
         self.name = name
         self.path = path  # of an export, or of a folder of exports named by their versions
         self.current: Servable | None = None
-        # For every version so far: its state, and the code and message of its error; replaced, not
-        # changed.
+        # For every version: its state, and its error's code and message; replaced, not changed.
         self.states: dict[int, tuple[str, str, str]] = {}
         # For every version, its files at the last attempt to load it.
         self._tried: dict[int, object] = {}
@@ -232,7 +231,6 @@ def _release(model: list[Any]) -> None:
 
 def _is_batchable(signature: SignatureDef) -> bool:
     """True if a signature takes and gives any number of rows."""
-    shapes = [
-        info.tensor_shape for info in (*signature.inputs.values(), *signature.outputs.values())
-    ]
+    infos = (*signature.inputs.values(), *signature.outputs.values())
+    shapes = [info.tensor_shape for info in infos]
     return bool(signature.inputs) and all(shape.dim and shape.dim[0].size == -1 for shape in shapes)

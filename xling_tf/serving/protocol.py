@@ -34,24 +34,8 @@ _TYPES = (tf.string, tf.bool, tf.float16, tf.float32, tf.float64, *_INTEGERS)
 _DTYPES = {dtype.as_datatype_enum: np.dtype(dtype.as_numpy_dtype) for dtype in _TYPES}
 _JSON_TYPES = {"b": (bool,), "i": (int,), "u": (int,), "f": (int, float), "O": (str, dict)}
 # What each path knows; a model's path knows those of "predict".
-_TEI = {
-    "model",
-    "inputs",
-    "dimensions",
-    "signature_name",
-    "prompt_name",
-    "truncate",
-    "truncation_direction",
-}
-_OPENAI = {
-    "model",
-    "input",
-    "dimensions",
-    "encoding_format",
-    "user",
-    "signature_name",
-    "input_type",
-}
+_TEI = {*"model inputs dimensions signature_name prompt_name truncate truncation_direction".split()}
+_OPENAI = {*"model input dimensions encoding_format user signature_name input_type".split()}
 _FIELDS = {
     "predict": {"signature_name", "instances", "inputs"},
     "/v1/embeddings": _OPENAI | {"normalize"},
@@ -108,8 +92,7 @@ def dump_rows(rows: Any) -> bytes:
 
 
 def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> tuple[Tensors, bool]:
-    """Converts the values of a request to arrays by input, with strings as `bytes` in object
-    arrays.
+    """Converts a request's values to arrays by input, with strings as `bytes` in object arrays.
 
     Returns them, and True if the request has `instances` (rows), False if it has `inputs`
     (columns).
@@ -124,9 +107,8 @@ def to_inputs(document: Mapping[str, Any], infos: Mapping[str, TensorInfo]) -> t
     else:
         named_rows = [_by_input(row, [*infos]) for row in rows]
         columns = {name: [row[name] for row in named_rows] for name in infos}
-    return {
-        name: _to_array(name, columns[name], info) for name, info in infos.items()
-    }, rows is not None
+    arrays = {name: _to_array(name, columns[name], info) for name, info in infos.items()}
+    return arrays, rows is not None
 
 
 def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
@@ -140,9 +122,7 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
     """
     sizes = {array.shape[:1] for array in outputs.values()}
     if row_form and (len(sizes) != 1 or () in sizes):
-        raise ServingError(
-            f"the outputs {sorted(outputs)} are not rows; send 'inputs', not 'instances'"
-        )
+        raise ServingError(f"the outputs {sorted(outputs)} are not rows; send 'inputs'")
     values = {name: _from_array(name, outputs[name]) for name in sorted(outputs)}
     answer: Any = values
     if len(values) == 1:
@@ -155,8 +135,7 @@ def format_outputs(outputs: Tensors, row_form: bool) -> bytes:
 
 
 def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str, Any]) -> bytes:
-    """Formats the answer to `GET /v1/models/m`, largest version first
-    (apis/get_model_status.proto).
+    """Formats the answer to `GET /v1/models/m`, by apis/get_model_status.proto, largest first.
 
     `more` is OpenAI's description of the model, which has the same path.
     """
@@ -174,9 +153,7 @@ def format_status(states: Mapping[int, tuple[str, str, str]], more: Mapping[str,
 def format_metadata(model: str, version: int, signatures: Mapping[str, SignatureDef]) -> bytes:
     """Formats the answer to `GET /v1/models/m/metadata`."""
     options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True}
-    definitions = {
-        name: MessageToDict(signature, **options) for name, signature in signatures.items()
-    }
+    definitions = {n: MessageToDict(signature, **options) for n, signature in signatures.items()}
     specification = {"name": model, "signature_name": "", "version": str(version)}
     metadata = {"signature_def": {"signature_def": definitions}}
     return dump({"model_spec": specification, "metadata": metadata})
@@ -319,9 +296,7 @@ def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors)
         rows = [base64.b64encode(row.tobytes()).decode() for row in vectors]
     # One by one, so that other threads have their turns between them.
     count = sum(1 for text in document["input"] for _ in _TOKEN.finditer(text))
-    data = [
-        {"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)
-    ]
+    data = [{"object": "embedding", "index": index, "embedding": r} for index, r in enumerate(rows)]
     usage = {"prompt_tokens": count, "total_tokens": count}
     return dump({"object": "list", "data": _in_parts(data), "model": model, "usage": usage})
 
@@ -337,9 +312,7 @@ def is_callable(signature: SignatureDef) -> bool:
 
 
 def without_paths(openapi: bytes, signatures: Mapping[str, SignatureDef]) -> bytes:
-    """Returns an OpenAPI document without the paths that need vectors which a model does not
-    give.
-    """
+    """Returns an OpenAPI document without the paths that need vectors which a model lacks."""
     document = orjson.loads(openapi)
     encoders = {name for name, signature in signatures.items() if _gives_vectors(signature)}
     for path, needed in _NEEDED.items():
@@ -391,9 +364,7 @@ def _to_array(name: str, value: Any, info: TensorInfo) -> np.ndarray:
     array = np.array(value, object)
     elements = array.ravel().tolist()
     allowed, expected = _JSON_TYPES[dtype.kind], "string" if dtype.kind == "O" else dtype.name
-    if others := sorted(
-        {type(element).__name__ for element in elements if type(element) not in allowed}
-    ):
+    if others := sorted({type(e).__name__ for e in elements if type(e) not in allowed}):
         raise ServingError(
             f"input {name} must be {expected}, in lists of equal length, but has {others}"
         )
@@ -402,9 +373,7 @@ def _to_array(name: str, value: Any, info: TensorInfo) -> np.ndarray:
     flat = np.empty(len(elements), dtype)
     try:
         with np.errstate(over="raise"):
-            flat[:] = (
-                [_to_bytes(element) for element in elements] if dtype.kind == "O" else elements
-            )
+            flat[:] = [_to_bytes(e) for e in elements] if dtype.kind == "O" else elements
     except ArithmeticError:
         raise ServingError(f"input {name} has a number that is no {expected}") from None
     return flat.reshape(array.shape)

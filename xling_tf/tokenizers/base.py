@@ -141,9 +141,7 @@ class Frame(NamedTuple):
             fill = tf.fill([tf.math.count_nonzero(is_empty)], self.empty)
             filled = tf.RaggedTensor.from_row_lengths(fill, tf.cast(is_empty, tf.int64))
             rows = tf.concat([rows, filled], axis=1)
-        begin, end = (
-            tf.tile(tf.constant([marks], tf.int32), [rows.nrows(), 1]) for marks in self[:2]
-        )
+        begin, end = (tf.tile(tf.constant([m], tf.int32), [rows.nrows(), 1]) for m in self[:2])
         return tf.concat(
             [begin, rows[:, : max_tokens - len(self.begin) - len(self.end)], end], axis=1
         )

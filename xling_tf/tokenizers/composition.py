@@ -18,8 +18,7 @@ from xling_tf.corpora.line_files import MAX_EXPANSION
 
 # A text is cut after this many bytes for each token; in no language are words that long on average.
 BYTES_PER_TOKEN = 40
-# A character in the tables is its code point, with its combining class (0 if it is no mark) in
-# higher bits.
+# A character in the tables is its code point, and in higher bits its combining class, or 0.
 _CODE_BITS = 21
 _CODE = (1 << _CODE_BITS) - 1
 _NONE = -1
@@ -166,8 +165,7 @@ def _read_unicode_data() -> _Tables:
         (ord(unicodedata.normalize("NFC", d[:-1])) << _CODE_BITS | ord(d[-1]), ord(c))
         for d, c in together.items()
     )
-    # Korean syllables, which have no entry in Unicode's data, need no table: they would compose
-    # again.
+    # Korean syllables, without an entry in Unicode's data, would compose again.
     listed = [
         c for c in characters if c in classes or (c in apart and unicodedata.decomposition(c))
     ]
@@ -175,8 +173,7 @@ def _read_unicode_data() -> _Tables:
     for row, character in zip(parts, listed, strict=True):
         decomposed = apart.get(character, character)
         row[: len(decomposed)] = [classes.get(d, 0) << _CODE_BITS | ord(d) for d in decomposed]
-    # UAX #15, sec. 9: "unsure" characters never occur in NFC, or not after certain other
-    # characters.
+    # UAX #15, sec. 9: "unsure" characters never occur in NFC, or not after some others.
     unsure = {d[-1] for d in together} | (apart.keys() - together.values())
     sure = sorted((c for c in classes if c not in unsure), key=classes.__getitem__)
     sorted_marks = (f"[{_ranges(same)}]*" for _, same in groupby(sure, classes.__getitem__))

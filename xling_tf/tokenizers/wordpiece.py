@@ -1,5 +1,4 @@
-"""WordPiece tokenizer of BERT (Devlin et al. 2019; Wu et al. 2016, sec. 4.1), for imported
-vocabularies.
+"""BERT's WordPiece tokenizer (Devlin et al. 2019; Wu et al. 2016, sec. 4.1), for imported models.
 
 Rows equal the ids of Hugging Face's `tokenizers`, except that characters which Unicode has added
 since version 8 count as what they are (punctuation, marks, capital letters), that texts are cut

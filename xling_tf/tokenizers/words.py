@@ -26,8 +26,7 @@ _SENTENCES_PER_CHUNK = 50_000
 
 
 class WordTokenizer(VocabularyTokenizer):
-    """Splits text into words, each with a row of the word table and, optionally, rows for its
-    n-grams.
+    """Splits text into words, each with a row of the word table and, optionally, rows of n-grams.
 
     Words outside the vocabulary are hashed to the rows after it. With `config.ngram_sizes`, these
     words have n-grams too. N-grams are hashed into `config.num_ngram_buckets`. The n-gram table has
@@ -174,9 +173,7 @@ def _count(sentences: list[str], config: WordsConfig) -> dict[str, int]:
 def select_vocabulary(counts: Counter[str], config: WordsConfig) -> list[str]:
     """Returns `EMPTY_TOKEN`, then the most frequent words; on ties, the alphabetically first."""
     frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[: config.max_words]
-    words = [
-        word for word, count in frequent if count >= config.min_word_count and word != EMPTY_TOKEN
-    ]
+    words = [word for word, c in frequent if c >= config.min_word_count and word != EMPTY_TOKEN]
     return [EMPTY_TOKEN, *words]
 
 
@@ -189,9 +186,7 @@ def common_words(
     known = wordfreq.available_languages()
     codes = dict.fromkeys(map(without_country, languages))
     lists = [wordfreq.top_n_list(code, config.common_words) for code in codes if code in known]
-    ranked = dict.fromkeys(
-        word for words in zip_longest(*lists) for word in words if word is not None
-    )
+    ranked = dict.fromkeys(word for w in zip_longest(*lists) for word in w if word is not None)
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
     # The tokenizer splits some of them: "don't", and Chinese words.

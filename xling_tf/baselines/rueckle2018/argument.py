@@ -24,8 +24,7 @@ _NUM_TUNING_RUNS = 5
 
 
 class SubsampleValidation:
-    """Macro-F1 and accuracy of logistic regression in random subsamples, within and across
-    languages.
+    """Macro-F1 and accuracy of logistic regression in random samples, within and across languages.
 
     Each run divides the rows at random into training (60%), development and test parts (20% each).
     Translated rows are divided equally in all languages, so that no test sentence translates a

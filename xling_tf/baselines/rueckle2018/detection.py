@@ -47,8 +47,7 @@ class TranslationDetection(Task):
 
 
 class InferenceAndDetection(TranslationDetection):
-    """Inference in each language that has it and translation detection, by one classifier of five
-    classes.
+    """Inference in each language that has it and translation detection, by one classifier.
 
     This is InferSent MT+TD (Rücklé et al. 2018, sec. 5.1): "The two label sets are combined".
     Inference and detection alternate by step; the paper mixes their examples.

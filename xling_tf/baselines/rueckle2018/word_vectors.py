@@ -28,7 +28,7 @@ from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import MAX_LINE, split_blocks
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.encoders.base import WordVectors
-from xling_tf.errors import UserError, library
+from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, tokenize
 
 Matrix = NDArray[np.float32]
@@ -47,8 +47,7 @@ _CVM: dict[str, Any] = {"batch": 50, "epochs": 5, "rate": 0.05, "noise": 10, "re
 _MARGIN = 0.5  # A.1
 _DROPOUT = 0.5  # A.1, "of the input embedding dimensions"
 _CONSTANT = 1e-10  # variances below this share of the largest one are rounding errors of float32
-# Errors of damaged files. gensim reads binary files, and raises NotImplementedError for fastText
-# classifiers.
+# Errors of damaged files. gensim raises NotImplementedError for fastText classifiers.
 _DAMAGED = (
     EOFError,
     OSError,
@@ -103,9 +102,7 @@ class Bitext(NamedTuple):
             random = np.random.default_rng(seed)
             chosen = random.permutation(len(records))[:_MAX_PAIRS].tolist()
             pair = [records[place] for place in chosen]
-            source, target = (
-                _tokenized([record[side] for record in pair], config) for side in (0, 1)
-            )
+            source, target = (_tokenized([record[s] for record in pair], config) for s in (0, 1))
             first, second = languages.split("-")
             sides[first, second] = source, target
             for language, side in ((first, source), (second, target)):
@@ -193,9 +190,7 @@ def _read_dictionary(path: str, bitext: Bitext, config: WordsConfig) -> Bitext:
 def _read(pattern: str, languages: Sequence[str]) -> Space:
     space: Space
     if "{}" in pattern:
-        space = {
-            language: read_vectors(Path(pattern.replace("{}", language))) for language in languages
-        }
+        space = {code: read_vectors(Path(pattern.replace("{}", code))) for code in languages}
     else:
         space = _by_tag(read_vectors(Path(pattern)), languages)
     widths = {language: words.rows.shape[1] for language, words in space.items()}
@@ -222,41 +217,32 @@ def _by_tag(words: Words, languages: Sequence[str]) -> Space:
 
 
 def read_vectors(path: Path) -> Words:
-    """Returns the vectors in a text file (.vec or .txt) or binary file (.bin), which may be
-    compressed.
+    """Returns the vectors in a text file (.vec, .txt) or binary file (.bin), plain or compressed.
 
     Raises:
         UserError: The file does not exist or is not one of word2vec, fastText or GloVe.
     """
     is_text = re.search(rf"\.(?i:vec|txt){PACKED}$", path.name)
     models: Any = None if is_text else library("gensim.models", "gensim", "vectors")
-    try:
-        with path.open("rb") as file:
-            blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
-            lines = itertools.chain.from_iterable(blocks)
-            first = next(lines, b"")
-            # The numbers of words and dimensions; GloVe writes none, nor does fastText to binary
-            # files.
-            header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
-            if is_text:
-                places, rows = _read_text(lines if header else itertools.chain([first], lines))
-                _require_shape(rows, header)
+    message = f"{path} must be a file of word vectors, as word2vec writes it: {{error}}"
+    with as_user_error(message, *_DAMAGED), path.open("rb") as file:
+        blocks = split_blocks(unpacked(file, path), b"\n", MAX_LINE)
+        lines = itertools.chain.from_iterable(blocks)
+        first = next(lines, b"")
+        # The numbers of words and dimensions; GloVe and binary files of fastText have none.
+        header = first.split() if first and re.fullmatch(rb"\d+ \d+\s*", first) else None
+        if is_text:
+            places, rows = _read_text(lines if header else itertools.chain([first], lines))
+            _require_shape(rows, header)
+        else:
+            if header:
+                keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
             else:
-                if header:
-                    keyed = models.KeyedVectors.load_word2vec_format(str(path), binary=True)
-                else:
-                    keyed = models.fasttext.load_facebook_vectors(str(path))
-                places, rows = keyed.key_to_index, keyed.vectors
-    except UserError:
-        raise
-    except _DAMAGED as error:
-        raise UserError(
-            f"{path} must be a file of word vectors, as word2vec writes it: {error}"
-        ) from error
+                keyed = models.fasttext.load_facebook_vectors(str(path))
+            places, rows = keyed.key_to_index, keyed.vectors
     if not rows.size or not np.isfinite(rows).all():
         raise UserError(f"{path} must have finite numbers after each word; download it again")
-    # Tokens are in NFC. If the file has several forms of a word, the row of the composed one is
-    # used.
+    # Tokens are in NFC. Of several forms of a word, the row of the composed one is used.
     in_nfc = {unicodedata.normalize("NFC", word): place for word, place in places.items()}
     in_nfc.update((word, place) for word, place in places.items() if word in in_nfc)
     return Words(in_nfc, rows)
@@ -386,9 +372,7 @@ def _project(space: Space, bitext: Bitext, seed: int) -> Space:
     random = np.random.default_rng(seed)
 
     def train_epoch() -> float:
-        for place, batch in _epoch(
-            [len(sides[0]) for _, sides in train], _PROJECTION["batch"], random
-        ):
+        for place, batch in _epoch([len(s[0]) for _, s in train], _PROJECTION["batch"], random):
             languages, sides = train[place]
             step(languages, [tf.constant(side[batch]) for side in sides])
         return sum(float(loss(*pair, training=False)) for pair in held_out)
@@ -422,15 +406,11 @@ def _cca(space: Space, bitext: Bitext, seed: int) -> Space:
     # 5, from aligned words. The SVD of the covariance of whitened sides yields all directions in a
     # second; scikit-learn's CCA needs 20 seconds for each.
     if len(space) != 2:
-        raise UserError(
-            f"cca: maps two languages, got {', '.join(space)}; project: maps any number"
-        )
+        raise UserError(f"cca: maps two languages, got {', '.join(space)}; project: maps any")
     languages, averages = next(_averages(space, bitext))
     count, dim = averages[0].shape
     if count <= dim:
-        raise UserError(
-            f"cca: in {dim} dimensions needs more translations of known words, got {count}"
-        )
+        raise UserError(f"cca: in {dim} dimensions needs more translations of known words: {count}")
     centres = [side.mean(axis=0) for side in averages]
     whiteners = []
     for side, centre in zip(averages, centres, strict=True):
@@ -485,9 +465,7 @@ def _translations(bitext: Bitext) -> Iterator[tuple[list[str], list[str]]]:
 def _averages(space: Space, bitext: Bitext) -> Iterator[tuple[tuple[str, str], list[Matrix]]]:
     """Yields the averages of both sides of the translations that have known words on both."""
     for languages, sides in bitext.sides.items():
-        pair = [
-            space[language].averages(side) for language, side in zip(languages, sides, strict=True)
-        ]
+        pair = [space[language].averages(s) for language, s in zip(languages, sides, strict=True)]
         has_both = pair[0].any(axis=1) & pair[1].any(axis=1)
         yield languages, [side[has_both] for side in pair]
 

@@ -34,8 +34,7 @@ class Lstm(Layer):
         self.units, self.reverse = units, reverse
         dtype = self.dtype_policy
         self.input_gates = keras.layers.Dense(4 * units, dtype=dtype, name="input_gates")
-        # The states have the dtype of the cell, float32; only the matrix product has the layer's
-        # dtype.
+        # The states have the cell's dtype, float32; only the matrix product has the layer's.
         self.cell = LstmCell(units, self.compute_dtype, dtype="float32", name="cell")
         self.loop = keras.layers.RNN(
             self.cell, return_sequences=True, go_backwards=reverse, dtype="float32", name="loop"
@@ -137,9 +136,7 @@ class LstmCell(Layer):
     def call(self, inputs: Tensor, states: Any) -> tuple[Tensor, list[Any]]:
         """Maps `[batch, 4 * units]` gates and both states to the hidden state and new states."""
         hidden, cell = states
-        product = ops.matmul(
-            *(ops.cast(factor, self.product_dtype) for factor in (hidden, self.recurrent))
-        )
+        product = ops.matmul(*(ops.cast(f, self.product_dtype) for f in (hidden, self.recurrent)))
         gates = ops.split(inputs + ops.cast(product, "float32"), 4, axis=1)
         input_gate, forget_gate, candidate, output_gate = gates
         cell = ops.sigmoid(forget_gate) * cell + ops.sigmoid(input_gate) * ops.tanh(candidate)
@@ -179,8 +176,7 @@ class AttentionPooling(Layer):
 
 @keras.saving.register_keras_serializable(package="xling_tf")
 class LstmEncoder(TokenEncoder):
-    """Encodes sentences with a bidirectional and then a unidirectional LSTM (Yu et al. 2018, sec.
-    2).
+    """Encodes sentences with a bidirectional, then a unidirectional LSTM (Yu et al. 2018, sec. 2).
 
     Unlike the decoder, the encoder does not see the target language. With one bidirectional layer
     and maximum pooling it is InferSent's encoder (Conneau et al. 2017, "Supervised Learning of

@@ -222,9 +222,7 @@ class Translation(Task):
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
         """See `Task.prepare`: counts the words; one outside the sample occurred 0.5 times."""
         if not tokenizer.known_words:
-            raise UserError(
-                "tasks.translation predicts words, not pieces: set tokenizer.kind=words"
-            )
+            raise UserError("tasks.translation predicts words, no pieces: set tokenizer.kind=words")
         counts = np.zeros(tokenizer.num_words)
         for part in texts:
             ids = tokenizer.word_ids(tokenizer.tokenize(tf.constant(part)).values)
