@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -20,6 +20,8 @@ from xling_tf.tasks.signatures import ModelParts, Signature
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
 Heads = dict[str, Any]  # a task's layers by name
+# Which examples share a batch: those of similar length, neighbours in a corpus, or any.
+BatchOrder = Literal["length", "corpus", "random"]
 
 
 class Batch(NamedTuple):
@@ -73,8 +75,7 @@ class Task:
     num_contexts: int = 0
     group: str = ""  # name of the task and its heads in `TASKS`
     kind: ClassVar[str]  # of record, in `RECORD_TYPES`
-    # Batches hold texts of similar length; if False, neighbours in a corpus.
-    by_length: ClassVar[bool] = True
+    batch_order: ClassVar[BatchOrder] = "length"
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from xling_tf.client.batches import available_cpus
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.errors import UserError
-from xling_tf.tasks.base import Batch, Task
+from xling_tf.tasks.base import Batch, BatchOrder, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.distribution import Workers
 
@@ -96,10 +96,10 @@ class BatchSampler:
 
     A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion
     to their size times their weight; an exhausted corpus starts again in a new random order. The
-    pool is sorted by length, and cut into batches that take equal work: the shorter the sentences,
-    the more are in a batch. Without `by_length`, `neighbourhoods` are drawn, and sorted by position
-    in the corpora. With `equal_batches`, batches have equal numbers of examples, which are not
-    sorted by length. The batches of a pool come in random order.
+    pool is cut into batches that take equal work: the shorter the sentences, the more are in a
+    batch. Before, it is sorted by length, or for the order "corpus", which draws `neighbourhoods`,
+    by position in the corpora; for the order "random", it is not sorted. With `equal_batches`,
+    batches have equal numbers of examples. The batches of a pool come in random order.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class BatchSampler:
         pool_batches: int,
         seed: int,
         equal_batches: bool = False,
-        by_length: bool = True,
+        order: BatchOrder = "length",
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
         weighted = sizes * np.asarray(weights)
@@ -125,8 +125,8 @@ class BatchSampler:
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
-        self._by_length = by_length
-        self._neighbours = 0 if by_length else 2 * examples_per_batch
+        self._batch_order = order
+        self._neighbours = 2 * examples_per_batch if order == "corpus" else 0
         batches_per_epoch = max(1, len(examples) // examples_per_batch)
         self._pool_batches = min(pool_batches, batches_per_epoch)
         # At least one example for each corpus, so that no pool is empty.
@@ -169,9 +169,9 @@ class BatchSampler:
     def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
         indices = random.permutation(indices)
-        if not self._by_length:
+        if self._batch_order == "corpus":
             indices = np.sort(indices)
-        elif not self._equal:
+        elif self._batch_order == "length":
             indices = indices[np.argsort(self._lengths[indices], kind="stable")]
         if self._equal:
             batches = np.array_split(indices, self._pool_batches)
@@ -187,14 +187,15 @@ class BatchSampler:
 def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
     """Makes the sampler of a task's training batches."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
+    equal, order = config.data.equal_batches, task.batch_order
     return BatchSampler(
         examples,
         weights,
         task.config.examples_per_batch,
         pool_batches=_POOL_BATCHES,
         seed=config.training.seed,
-        equal_batches=config.data.equal_batches,
-        by_length=task.by_length,
+        equal_batches=equal,
+        order="random" if equal and order == "length" else order,
     )
 
 
