@@ -25,6 +25,8 @@ COLUMNS = (
     ["hola", "mundo a", "j", "i j", "hola mundo", "b b b", "j", "d e"],
     ["d", "e e", "f f f", "a j", "c i", "d d", "h", "g h i"],
 )
+# The first and the last mean the same, too.
+MEANINGS = [0, 1, 2, 3, 4, 1, 5, 0]
 # Replicas may hold different numbers of rows, and none.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7], [*range(8)], []]
 
@@ -72,7 +74,8 @@ class Replica:
         task = find_task(model, name)
         columns = COLUMNS[: len(task.columns)]
         vectors = VECTORS if isinstance(task, Distillation) else None
-        examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
+        numbers = {"labels": [0, 1, 2, 0, 1, 2, 2, 1], "meanings": MEANINGS}
+        examples = make_examples(*columns, **numbers, vectors=vectors)
         if anchor_weight:
             config = apply_overrides(
                 config, ["initial.model=any", f"initial.anchor_weight={anchor_weight}"]

@@ -219,6 +219,7 @@ PAIRS = make_examples(
     [f"a {number}" for number in range(20)],
     ["b c" if number % 2 else f"c {number}" for number in range(20)],
     labels=[number % 3 for number in range(20)],
+    meanings=[number // 2 for number in range(20)],
 )
 
 
@@ -238,6 +239,7 @@ def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_eac
         texts = PAIRS.texts(indices)
         assert as_lists(batch.features) == as_lists(TOKENIZER(tf.constant(texts)))
         assert batch.labels.numpy().tolist() == (indices % 3).tolist()
+        assert batch.meanings.numpy().tolist() == (indices // 2).tolist()
         fingerprints = batch.fingerprints.numpy()
         assert fingerprints.shape == (2, len(indices))
         equal = fingerprints.reshape(-1)[:, None] == fingerprints.reshape(-1)[None, :]
@@ -302,3 +304,15 @@ def test_records_become_examples_of_the_tasks_on_them():
     assert held.texts(np.array([0])).tolist() == [b"held 2", b"fuera"]
     assert held.corpora == (("x", 1),)
     assert len(examples["inference"].held_out) == 0
+
+
+def test_translations_of_all_corpora_say_what_means_the_same():
+    corpora = [
+        corpus("parallel", [records.TranslationPair(*pair) for pair in pairs], name=name)
+        for name, pairs in {"x": [("a", "b")], "more": [("c", "d"), ("a", "e")]}.items()
+    ]
+    train = task_examples(TASKS, transient_store(corpora).corpora, {})[
+        "translation_ranking_en-es"
+    ].train
+    first, other, third = train.meanings
+    assert first == third != other

@@ -186,14 +186,18 @@ def with_negatives(hard_negatives=2, **similarity):
     )
 
 
-def ranking_losses(model, pairs):
-    """Of records as they come from a store."""
-    task = find_task(model, "translation_ranking_en-es")
+def stored(pairs):
+    """Translations as they come from a store."""
     store = transient_store([corpus("parallel", [TranslationPair(*pair) for pair in pairs])])
-    records = StoredRecords(store, RECORD_TYPES["parallel"], np.arange(len(pairs)))
+    return StoredRecords(store, RECORD_TYPES["parallel"], np.arange(len(pairs)))
+
+
+def ranking_losses(model, pairs):
+    task, records = find_task(model, "translation_ranking_en-es"), stored(pairs)
     columns = [[text.decode() for text in column] for column in task.texts(records)]
     assert len(columns) == len(task.columns)
-    return task_losses(model, task.name, make_examples(*columns))[0]
+    examples = make_examples(*columns, meanings=task.meanings(records))
+    return task_losses(model, task.name, examples)[0]
 
 
 def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
@@ -218,6 +222,53 @@ def test_negatives_of_all_examples_join_the_targets(similarity):
     if "bidirectional" in similarity:  # sources have no negatives
         expected = (expected + numpy_ranking(model, target, source, excluded)) / 2
     assert ranking_losses(model, records(sources)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+# Of row 0, "f g" translates "i j", and so does "hello" of row 2: rows 0 and 2 share no text.
+JOINED = [("f g", "hola"), ("f g", "i j"), ("hello", "I  J"), ("c", "d"), ("e", "hola mundo")]
+
+
+def test_translations_of_translations_are_not_wrong():
+    model = tiny_model(tiny_config(bidirectional=True))
+    sources, targets = zip(*JOINED, strict=True)
+    excluded = np.zeros((5, 5), bool)
+    excluded[:3, :3] = True
+    source, target = encoded(model, sources), encoded(model, targets)
+    expected = numpy_ranking(model, target, source, excluded)
+    expected = (expected + numpy_ranking(model, source, target, excluded)) / 2
+    assert ranking_losses(model, JOINED) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_translation_of_a_translation_is_no_negative():
+    # "hola" is the target of row 0, and the mined negative of all other rows. It does not count for
+    # rows 0 to 2, which mean the same.
+    model = with_negatives(1)
+    pairs = [(*pair, ("j",) if row == 0 else ("hola",)) for row, pair in enumerate(JOINED)]
+    sources, targets, negatives = zip(*pairs, strict=True)
+    excluded = np.zeros((5, 10), bool)
+    excluded[:3, :3] = excluded[:3, 6:] = True
+    candidates = encoded(model, [*targets, *(text for (text,) in negatives)])
+    expected = numpy_ranking(model, encoded(model, sources), candidates, excluded)
+    assert ranking_losses(model, pairs) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def meanings(pairs):
+    return find_task(tiny_model(), "translation_ranking_en-es").meanings(stored(pairs)).tolist()
+
+
+def test_translations_join_what_means_the_same_unless_they_join_too_much():
+    # Row 5 is joined to row 3 by a text that is on the other side there.
+    first, *others = meanings([*JOINED, ("d", "x")])
+    assert [number == first for number in others] == [True, True, False, False, False]
+    assert others[2] == others[4] != others[3]
+    assert meanings([]) == []
+    # A sentence with 99 translations is one meaning. With 100, these are 101 texts, too many to be
+    # synonyms: each pair is alone, and a pair of others is still joined.
+    many, pair = [("ok", f"{number}") for number in range(100)], [("a", "b"), ("a", "c")]
+    assert len(set(meanings(many[:99]))) == 1
+    assert len(set(meanings(many + pair))) == 101
+    *_, second_last, last = meanings(many + pair)
+    assert second_last == last
 
 
 def test_with_prefixes_the_loss_is_the_mean_over_them():

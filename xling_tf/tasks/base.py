@@ -30,6 +30,7 @@ class Batch(NamedTuple):
     # Features of [columns * batch] texts, column after column, encoded in one pass.
     features: TokenFeatures
     fingerprints: tf.Tensor  # [columns, batch] int64, equal for equal texts
+    meanings: tf.Tensor  # [batch] int64, equal for examples that mean the same; see `Task.meanings`
     labels: tf.Tensor  # [batch] int32; 0 if the task has no labels
     vectors: tf.Tensor  # [batch, dim] float32 vectors of a teacher; [batch, 0] without a teacher
 
@@ -156,6 +157,11 @@ class Task:
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
         """Returns `[records]` UTF-8 bytes for each of `columns`: by default, fields so named."""
         return [records.column(name) for name in self.columns]
+
+    def meanings(self, records: StoredRecords) -> NDArray[np.int32]:
+        """Returns `[records]` numbers, equal for records of which each has right answers to the
+        other, although no text is in both; by default, no two are equal."""
+        return np.arange(len(records), dtype=np.int32)
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
         """Gets a sample of the training texts, in parts, before training; most tasks ignore it."""

@@ -2,11 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from xling_tf.config import DataConfig, ExperimentConfig, TranslationRankingConfig
 from xling_tf.corpora.records import NLI_LABELS
@@ -19,6 +22,10 @@ from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import ModelParts, SentenceSignature, Signature, SignatureDescription
 
 _NO_TEXT = -1  # fingerprints of texts are at least 0
+# Texts that mean the same. Translations of everyday sentences join 47 at most (433,000 pairs of
+# English and one other language), all about "never mind". A text that is a translation of anything
+# would join a whole corpus, of which nothing would then be wrong.
+_MOST_TEXTS = 100
 _ENTAILMENT, _CONTRADICTION = NLI_LABELS.index("entailment"), NLI_LABELS.index("contradiction")
 
 
@@ -32,12 +39,13 @@ class RankingTask(Task):
         fingerprints: tf.Tensor,
         negatives: Sequence[tf.Tensor] = (),
         *,
+        meanings: tf.Tensor | None = None,
         both_ways: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks the candidates of all replicas for each query.
 
         A candidate does not count as wrong if it has the same text as the right one, or if its
-        query has the same text as this query. The negatives of all examples are candidates of every
+        query has the same text or meaning as this query. The negatives of all examples are candidates of every
         query to which they are not a right answer. With `similarity.matryoshka_dims`, prefixes of
         the vectors are ranked as well: the losses are the means, and the hits are those of the
         whole vectors.
@@ -49,6 +57,7 @@ class RankingTask(Task):
                 negatives.
             negatives: Columns of `[batch, dim]` wrong candidates. The right candidate's text marks
                 a missing one, which does not count.
+            meanings: `[batch]` int64, as `Batch.meanings`; None if only equal texts mean the same.
             both_ways: Also ranks the queries for each candidate, and averages losses and hits.
 
         Returns:
@@ -59,6 +68,9 @@ class RankingTask(Task):
             gather_candidates(row)[0] for row in tf.unstack(fingerprints[:2], 2)
         )
         same_query = tf.equal(fingerprints[0][:, None], all_query_texts[None, :])
+        if meanings is not None:
+            all_meanings, _ = gather_candidates(meanings)
+            same_query |= tf.equal(meanings[:, None], all_meanings[None, :])
         excluded = same_query | tf.equal(fingerprints[1][:, None], all_texts[None, :])
         positives = offset + tf.range(tf.shape(queries)[0])
         scores = self._scores(queries, all_candidates)
@@ -76,7 +88,7 @@ class RankingTask(Task):
             texts = tf.where(is_missing, tf.constant(_NO_TEXT, tf.int64), fingerprints[2:])
             texts, _ = gather_candidates(tf.reshape(texts, [-1]))
             is_answer = tf.equal(all_texts[:, None], texts[None, :])
-            # Number of examples that have this query, and the negative as their right answer.
+            # Number of examples that have such a query, and the negative as their right answer.
             num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
             not_wrong = (num_answers > 0) | tf.equal(texts, _NO_TEXT)[None, :]
             negative_scores = self._scores(
@@ -120,7 +132,8 @@ class TranslationRanking(RankingTask):
     both directions. Mined wrong translations, `config.hard_negatives` for each example, are further
     candidates of P(target | source), which is then the learned direction if there is only one (Guo
     et al. 2018, "semantically similar hard negatives": K in-batch candidates become K + M K). If a
-    record has fewer, its target fills the columns and is left out of the loss.
+    record has fewer, its target fills the columns and is left out of the loss. Translations of a
+    sentence's translations are not wrong for it.
     """
 
     kind: ClassVar[str] = "parallel"
@@ -138,13 +151,31 @@ class TranslationRanking(RankingTask):
         negatives = [records.negatives(number, target) for number in range(self.hard_negatives)]
         return [records.column("source"), target, *negatives]
 
+    def meanings(self, records: StoredRecords) -> NDArray[np.int32]:
+        """See `Task.meanings`: (a, x) and (b, y) mean the same if (a, y) is a translation as well.
+
+        These are the connected components of the graph whose nodes are the texts, and whose edges
+        are the translations. In larger components than any of synonyms, only equal texts mean the
+        same.
+        """
+        hashes = np.concatenate([records.hashes("source"), records.hashes("target")])
+        distinct, texts = np.unique(hashes, return_inverse=True)
+        source, target = np.split(texts, 2)
+        edges = np.ones(len(records), bool), (source, target)
+        _, component = connected_components(
+            coo_array(edges, shape=[len(distinct)] * 2), directed=False
+        )
+        is_large = np.bincount(component)[component[source]] > _MOST_TEXTS
+        alone = len(distinct) + np.arange(len(records))
+        return np.where(is_large, alone, component[source]).astype(np.int32)
+
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks sources for targets, targets for sources, or both."""
         source, target, *negatives = columns
-        both_ways = self.similarity.bidirectional
+        rank = partial(self.rank, meanings=batch.meanings, both_ways=self.similarity.bidirectional)
         if negatives:
-            return self.rank(source, target, batch.fingerprints, negatives, both_ways=both_ways)
-        return self.rank(target, source, batch.fingerprints[::-1], both_ways=both_ways)
+            return rank(source, target, batch.fingerprints, negatives)
+        return rank(target, source, batch.fingerprints[::-1])
 
 
 class EntailmentRanking(RankingTask):

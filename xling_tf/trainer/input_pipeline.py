@@ -19,8 +19,8 @@ from xling_tf.tasks.base import Batch, BatchOrder, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.distribution import Workers
 
-# Dtypes of the parts of a batch: texts, labels, and a teacher's vectors.
-_READ = (tf.string, tf.int32, tf.float32)
+# Dtypes of the parts of a batch: texts, meanings, labels, and a teacher's vectors.
+_READ = (tf.string, tf.int64, tf.int32, tf.float32)
 _POOL_BATCHES = 64  # number of training batches that are bucketed by length together
 # Every fourth question, as in the measured trainings: the three between are mostly on the same
 # paragraph.
@@ -36,6 +36,7 @@ class Examples:
     num_columns: int
     prompts: tuple[str, ...] = ()  # of each column, put before its texts; () for none
     num_contexts: int = 0  # how many of the last columns are contexts
+    meanings: NDArray[np.int32]  # see `Task.meanings`
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
@@ -84,6 +85,7 @@ def _collect(
             prompts.get(role, "") for role in task.roles or ["default"] * len(task.columns)
         ),
         num_contexts=task.num_contexts,
+        meanings=task.meanings(records),
         labels=records.labels,
         lengths=records.lengths,
         corpora=tuple((name, len(part)) for name, part in parts if len(part)),
@@ -212,7 +214,7 @@ def neighbourhoods(size: int, length: int, random: np.random.Generator) -> NDArr
     return order[order < size]
 
 
-# Makes a graph function from texts, labels and vectors to a `Batch`; see `batch_graphs`.
+# Makes a graph function from texts, meanings, labels and vectors to a `Batch`; see `batch_graphs`.
 BatchGraphs = Callable[[int, int, tuple[str, ...], int], Callable[..., Batch]]
 
 
@@ -234,8 +236,9 @@ def make_dataset(
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()
         indices = batch(int(number)) if is_open else np.array([], np.int64)
+        meanings = examples.meanings[indices].astype(np.int64)
         vectors = examples.vectors[indices].astype(np.float32, copy=False)
-        return is_open, examples.texts(indices), examples.labels[indices], vectors
+        return is_open, examples.texts(indices), meanings, examples.labels[indices], vectors
 
     # Beside a GPU, half of the processors tokenize; one reads, which takes a twentieth of the time.
     conversions = max(2, available_cpus() // 2) if tf.config.list_logical_devices("GPU") else 2
@@ -263,10 +266,12 @@ def _to_batch(
     prompts: tuple[str, ...],
     vector_dim: int,
 ) -> Callable[..., Batch]:
-    """Makes the graph function that turns texts, labels and vectors into a `Batch`."""
+    """Makes the graph function that turns what is read of examples into a `Batch`."""
 
     @tf.function(input_signature=[tf.TensorSpec(None, dtype) for dtype in _READ], autograph=False)
-    def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
+    def convert(
+        texts: tf.Tensor, meanings: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor
+    ) -> Batch:
         texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
         fingerprints = tokenizer.fingerprints(texts)
         if any(prompts):
@@ -280,6 +285,7 @@ def _to_batch(
         return Batch(
             features=features._replace(tokens=tokens),
             fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
+            meanings=tf.ensure_shape(meanings, [None]),
             labels=labels,
             vectors=tf.ensure_shape(vectors, [None, vector_dim]),
         )
