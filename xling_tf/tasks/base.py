@@ -159,8 +159,9 @@ class Task:
         return [records.column(name) for name in self.columns]
 
     def meanings(self, records: StoredRecords) -> NDArray[np.int32]:
-        """Returns `[records]` numbers, equal for records of which each has right answers to the
-        other, although no text is in both; by default, no two are equal."""
+        """Returns `[records]` numbers, equal for records that mean the same although they may share
+        no text: the right answer of one is right for the others. By default, none do.
+        """
         return np.arange(len(records), dtype=np.int32)
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:

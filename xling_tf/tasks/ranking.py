@@ -45,10 +45,10 @@ class RankingTask(Task):
         """Ranks the candidates of all replicas for each query.
 
         A candidate does not count as wrong if it has the same text as the right one, or if its
-        query has the same text or meaning as this query. The negatives of all examples are candidates of every
-        query to which they are not a right answer. With `similarity.matryoshka_dims`, prefixes of
-        the vectors are ranked as well: the losses are the means, and the hits are those of the
-        whole vectors.
+        query has the same text or meaning as this query. The negatives of all examples are
+        candidates of every query to which they are not a right answer. With
+        `similarity.matryoshka_dims`, prefixes of the vectors are ranked as well: the losses are the
+        means, and the hits are those of the whole vectors.
 
         Args:
             queries: `[batch, dim]`.
@@ -152,12 +152,8 @@ class TranslationRanking(RankingTask):
         return [records.column("source"), target, *negatives]
 
     def meanings(self, records: StoredRecords) -> NDArray[np.int32]:
-        """See `Task.meanings`: (a, x) and (b, y) mean the same if (a, y) is a translation as well.
-
-        These are the connected components of the graph whose nodes are the texts, and whose edges
-        are the translations. In larger components than any of synonyms, only equal texts mean the
-        same.
-        """
+        """See `Task.meanings`: (a, x) and (b, y) mean the same if (a, y) is a translation as well."""
+        # The connected components of a graph whose nodes are texts, and whose edges translations.
         hashes = np.concatenate([records.hashes("source"), records.hashes("target")])
         distinct, texts = np.unique(hashes, return_inverse=True)
         source, target = np.split(texts, 2)
