@@ -42,7 +42,11 @@ def config_of(optimizer, normalize, overrides=()):
 CLIPPED = ("optimizer.clip_norm=0.01", "optimizer.learning_rate=1")
 GRADED = ("tasks.graded_similarity.weight=1",)
 # The second step is pulled back to before the first one.
-ANCHORED = ("similarity.matryoshka_dims=5", "tasks.translation_ranking.hard_negatives=1")
+ANCHORED = (
+    "similarity.matryoshka_dims=5",
+    "tasks.translation_ranking.hard_negatives=1",
+    "tasks.translation_ranking.same_side=true",
+)
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
 YU = (
     *LSTM,

@@ -13,6 +13,7 @@ from testing import (
     make_examples,
     make_model,
     numpy_ranking,
+    scored,
     task_losses,
     tiny_config,
     tiny_model,
@@ -250,6 +251,39 @@ def test_a_translation_of_a_translation_is_no_negative():
     candidates = encoded(model, [*targets, *(text for (text,) in negatives)])
     expected = numpy_ranking(model, encoded(model, sources), candidates, excluded)
     assert ranking_losses(model, pairs) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_sentences_of_the_own_side_are_wrong_translations(both_ways):
+    # Li et al. 2023, eq. 4: beside the five targets, the four other sources are candidates of a
+    # source, and the other targets of a target; not what means the same, nor the sentence itself.
+    settings = (f"tasks.translation_ranking.{x}" for x in ("same_side=true", "hard_negatives=1"))
+    similarity = {"normalize": True, "scale": 5.0, "margin": 0.1, "bidirectional": both_ways}
+    model = tiny_model(tiny_config(*settings, **similarity))
+    negatives = ["g", "b", "b", "b", "b"]
+    pairs = [(*pair, (text,)) for pair, text in zip(JOINED, negatives, strict=True)]
+    sides = [encoded(model, side) for side in (*zip(*JOINED, strict=True), negatives)]
+    source, target, wrong = sides
+    same = np.eye(5, dtype=bool)
+    same[:3, :3] = True
+    excluded = np.concatenate([same, same, np.zeros((5, 5), bool)], axis=1)
+    expected = numpy_ranking(model, source, np.concatenate([target, source, wrong]), excluded)
+    if both_ways:
+        reverse = numpy_ranking(model, target, np.concatenate([source, target]), excluded)
+        expected = (expected + reverse) / 2
+    assert ranking_losses(model, pairs) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_hit_is_nearer_than_its_own_side():
+    # Cosines: of all targets, each source is nearest to its own, 0.8 or 1, but the first two sources
+    # are nearer to each other, 0.96. Two targets have 0 or -1, so that the other direction is right.
+    source, target = [[0.8, 0.6], [0.6, 0.8], [0.0, -1]], [[1.0, 0], [0, 1.0], [0, -1.0]]
+    for same_side, expected in ((False, [1, 1, 1]), (True, [0.5, 0.5, 1])):
+        settings = f"tasks.translation_ranking.same_side={same_side}".lower()
+        model = tiny_model(tiny_config(settings, normalize=True, bidirectional=True))
+        task = find_task(model, "translation_ranking_en-es")
+        _, hits = scored(task, [source, target], [[0, 1, 2], [3, 4, 5]], [[]] * 3)
+        assert hits == expected
 
 
 def meanings(pairs):

@@ -390,6 +390,8 @@ class TranslationRankingConfig(TaskConfig, name="tasks.translation_ranking"):
 
     # Number of mined wrong translations for each example; 5 in 2019, sec. 2.2.
     hard_negatives: Count = 0
+    # Ranks a sentence's translation above the batch's other sentences of its own language as well.
+    same_side: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ class RankingTask(Task):
         *,
         meanings: tf.Tensor | None = None,
         both_ways: bool = False,
+        same_side: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Ranks the candidates of all replicas for each query.
 
@@ -59,6 +60,9 @@ class RankingTask(Task):
                 a missing one, which does not count.
             meanings: `[batch]` int64, as `Batch.meanings`; None if only equal texts mean the same.
             both_ways: Also ranks the queries for each candidate, and averages losses and hits.
+            same_side: Also counts other queries as wrong answers of a query, and other candidates
+                as those of a candidate (Li et al. 2023, "Towards General Text Embeddings with
+                Multi-stage Contrastive Learning", eq. 4).
 
         Returns:
             `[batch]` losses and `[batch]` hits.
@@ -73,16 +77,22 @@ class RankingTask(Task):
             same_query |= tf.equal(meanings[:, None], all_meanings[None, :])
         excluded = same_query | tf.equal(fingerprints[1][:, None], all_texts[None, :])
         positives = offset + tf.range(tf.shape(queries)[0])
-        scores = self._scores(queries, all_candidates)
+        all_queries = gather_candidates(queries)[0] if both_ways or same_side else queries
+        # Side by side: the candidates, then the queries' own side, then the negatives.
+        scores, masks = [self._scores(queries, all_candidates)], [excluded] * (1 + same_side)
         ranked = []
         if both_ways:
             # On one replica both directions have the same scores; computing them takes most of the
             # time.
             if all_candidates is candidates:
-                reverse = [tf.transpose(matrix) for matrix in scores]
+                reverse = [[tf.transpose(matrix) for matrix in scores[0]]]
             else:
-                reverse = self._scores(candidates, gather_candidates(queries)[0])
-            ranked.append(self._rank_by(reverse, positives, excluded))
+                reverse = [self._scores(candidates, all_queries)]
+            if same_side:
+                reverse.append(self._scores(candidates, all_candidates))
+            ranked.append(self._rank_by(reverse, positives, masks))
+        if same_side:
+            scores.append(self._scores(queries, all_queries))
         if negatives:
             is_missing = tf.equal(fingerprints[2:], fingerprints[1])
             texts = tf.where(is_missing, tf.constant(_NO_TEXT, tf.int64), fingerprints[2:])
@@ -91,14 +101,10 @@ class RankingTask(Task):
             # Number of examples that have such a query, and the negative as their right answer.
             num_answers = tf.cast(same_query, tf.float32) @ tf.cast(is_answer, tf.float32)
             not_wrong = (num_answers > 0) | tf.equal(texts, _NO_TEXT)[None, :]
-            negative_scores = self._scores(
-                queries, gather_candidates(tf.concat(negatives, axis=0))[0]
-            )
-            scores = [
-                tf.concat(parts, axis=1) for parts in zip(scores, negative_scores, strict=True)
-            ]
-            excluded = tf.concat([excluded, not_wrong], axis=1)
-        ranked.append(self._rank_by(scores, positives, excluded))
+            all_negatives, _ = gather_candidates(tf.concat(negatives, axis=0))
+            scores.append(self._scores(queries, all_negatives))
+            masks = [*masks, not_wrong]
+        ranked.append(self._rank_by(scores, positives, masks))
         losses, hits = (tf.add_n(values) / len(values) for values in zip(*ranked, strict=True))
         return losses, hits
 
@@ -114,12 +120,17 @@ class RankingTask(Task):
         ]
 
     def _rank_by(
-        self, scores: list[tf.Tensor], positives: tf.Tensor, excluded: tf.Tensor
+        self, scores: list[list[tf.Tensor]], positives: tf.Tensor, masks: list[tf.Tensor]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the mean losses of all score matrices, and the hits of the first."""
+        """Returns the mean losses of the whole vectors and each prefix, and the hits of the first.
+
+        `scores` and `masks` are of several sets of candidates, the right ones in the first.
+        """
         margin = self.similarity.scale * self.similarity.margin
+        excluded = tf.concat(masks, axis=1)
         results = [
-            in_batch_softmax(matrix, positives, excluded, margin=margin) for matrix in scores
+            in_batch_softmax(tf.concat(parts, axis=1), positives, excluded, margin=margin)
+            for parts in zip(*scores, strict=True)
         ]
         losses, hits = zip(*results, strict=True)
         return tf.add_n(losses) / len(losses), hits[0]
@@ -152,7 +163,7 @@ class TranslationRanking(RankingTask):
         return [records.column("source"), target, *negatives]
 
     def meanings(self, records: StoredRecords) -> NDArray[np.int32]:
-        """See `Task.meanings`: (a, x) and (b, y) mean the same if (a, y) is a translation as well."""
+        """See `Task.meanings`: (a, x) and (b, y) mean the same if (a, y) is a translation."""
         # The connected components of a graph whose nodes are texts, and whose edges translations.
         hashes = np.concatenate([records.hashes("source"), records.hashes("target")])
         distinct, texts = np.unique(hashes, return_inverse=True)
@@ -168,7 +179,12 @@ class TranslationRanking(RankingTask):
     def score(self, columns: list[tf.Tensor], batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """See `Task.score`: ranks sources for targets, targets for sources, or both."""
         source, target, *negatives = columns
-        rank = partial(self.rank, meanings=batch.meanings, both_ways=self.similarity.bidirectional)
+        rank = partial(
+            self.rank,
+            meanings=batch.meanings,
+            both_ways=self.similarity.bidirectional,
+            same_side=self.config.same_side,
+        )
         if negatives:
             return rank(source, target, batch.fingerprints, negatives)
         return rank(target, source, batch.fingerprints[::-1])
