@@ -275,8 +275,8 @@ def test_sentences_of_the_own_side_are_wrong_translations(both_ways):
 
 
 def test_a_hit_is_nearer_than_its_own_side():
-    # Cosines: of all targets, each source is nearest to its own, 0.8 or 1, but the first two sources
-    # are nearer to each other, 0.96. Two targets have 0 or -1, so that the other direction is right.
+    # Of all targets, each source is nearest to its own (cosine 0.8 or 1), but the first two
+    # sources are nearer to each other (0.96). Two targets have 0 or -1: the other direction has only hits.
     source, target = [[0.8, 0.6], [0.6, 0.8], [0.0, -1]], [[1.0, 0], [0, 1.0], [0, -1.0]]
     for same_side, expected in ((False, [1, 1, 1]), (True, [0.5, 0.5, 1])):
         settings = f"tasks.translation_ranking.same_side={same_side}".lower()
