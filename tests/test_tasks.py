@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -48,6 +50,20 @@ def test_translation_ranking(model):
         expected = (expected + numpy_ranking(model, source, target)) / 2
     losses, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_task_may_have_a_scale_and_a_margin_of_its_own():
+    own = [f"tasks.translation_ranking.{x}" for x in ("scale=5", "margin=0.2")]
+    model = tiny_model(tiny_config(*own, normalize=True, scale=2.0, margin=0.1))
+    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    with_own = SimpleNamespace(experiment=tiny_config(normalize=True, scale=5.0, margin=0.2))
+    losses, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
+    assert losses == pytest.approx(numpy_ranking(with_own, target, source), rel=1e-4)
+    # Another task has those of all.
+    task = find_task(model, "response_prediction_es")
+    towered = dense(target, task.heads["response_tower"])
+    losses, _ = task_losses(model, task.name, make_examples(FIRST, SECOND))
+    assert losses == pytest.approx(numpy_ranking(model, source, towered), rel=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("words and n-grams", 5), ("cnn", 1)])
@@ -276,7 +292,7 @@ def test_sentences_of_the_own_side_are_wrong_translations(both_ways):
 
 def test_a_hit_is_nearer_than_its_own_side():
     # Of all targets, each source is nearest to its own (cosine 0.8 or 1), but the first two
-    # sources are nearer to each other (0.96). Two targets have 0 or -1: the other direction has only hits.
+    # sources are nearer to each other (0.96). Two targets have 0 or -1: they are hits.
     source, target = [[0.8, 0.6], [0.6, 0.8], [0.0, -1]], [[1.0, 0], [0, 1.0], [0, -1.0]]
     for same_side, expected in ((False, [1, 1, 1]), (True, [0.5, 0.5, 1])):
         settings = f"tasks.translation_ranking.same_side={same_side}".lower()
