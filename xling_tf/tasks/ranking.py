@@ -34,8 +34,10 @@ class RankingTask(Task):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        own = {name: getattr(self.config, name, None) for name in ("scale", "margin")}
-        own = {name: value for name, value in own.items() if value is not None}
+        own: dict[str, Any] = {}
+        for name in ("scale", "margin"):
+            if (value := getattr(self.config, name, None)) is not None:
+                own[name] = value
         self.similarity = dataclasses.replace(self.similarity, **own)
 
     def rank(
