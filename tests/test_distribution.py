@@ -25,6 +25,8 @@ COLUMNS = (
     ["hola", "mundo a", "j", "i j", "hola mundo", "b b b", "j", "d e"],
     ["d", "e e", "f f f", "a j", "c i", "d d", "h", "g h i"],
 )
+# The first and the last mean the same, too.
+MEANINGS = [0, 1, 2, 3, 4, 1, 5, 0]
 # Replicas may hold different numbers of rows, and none.
 HALVES = [[0, 1, 2, 3, 4], [5, 6, 7], [*range(8)], []]
 
@@ -40,7 +42,11 @@ def config_of(optimizer, normalize, overrides=()):
 CLIPPED = ("optimizer.clip_norm=0.01", "optimizer.learning_rate=1")
 GRADED = ("tasks.graded_similarity.weight=1",)
 # The second step is pulled back to before the first one.
-ANCHORED = ("similarity.matryoshka_dims=5", "tasks.translation_ranking.hard_negatives=1")
+ANCHORED = (
+    "similarity.matryoshka_dims=5",
+    "tasks.translation_ranking.hard_negatives=1",
+    "tasks.translation_ranking.same_side=true",
+)
 DISTILLED = ("tasks.distillation.weight=1", "tasks.distillation.teacher=python:a:teacher")
 YU = (
     *LSTM,
@@ -72,7 +78,8 @@ class Replica:
         task = find_task(model, name)
         columns = COLUMNS[: len(task.columns)]
         vectors = VECTORS if isinstance(task, Distillation) else None
-        examples = make_examples(*columns, labels=[0, 1, 2, 0, 1, 2, 2, 1], vectors=vectors)
+        numbers = {"labels": [0, 1, 2, 0, 1, 2, 2, 1], "meanings": MEANINGS}
+        examples = make_examples(*columns, **numbers, vectors=vectors)
         if anchor_weight:
             config = apply_overrides(
                 config, ["initial.model=any", f"initial.anchor_weight={anchor_weight}"]

@@ -96,11 +96,17 @@ def test_entailed_and_contradicting_sentences_are_the_candidates(task):
     texts = [1, 2], [3, 4], [5, 4]  # one contradicts the first; the second has none
     losses, hits = scored(task, [premises, entailed, [[1.0, 0], [0, 1]]], texts, [[], []])
     # Dot products of the first premise: 2 with what it entails, 0 with what the other does, 1 with
-    # its contradiction. Of the second: 1, 0 and 0; its filled column does not count. The margin is
-    # that of translations and is not taken off.
+    # its contradiction. Of the second: 1, 0 and 0; its filled column does not count. There is no
+    # margin, unless the task has its own.
     expected = [np.log(np.exp([2, 0, 1]).sum()) - 2, np.log(np.exp([1, 0, 0]).sum()) - 1]
     assert losses == pytest.approx(expected, abs=1e-6)
     assert hits == [1, 1]
+    own = find_task(
+        tiny_model(tiny_config(*RANKING, "tasks.entailment_ranking.margin=2")), task.name
+    )
+    losses, _ = scored(own, [premises, entailed, [[1.0, 0], [0, 1]]], texts, [[], []])
+    expected = [np.log(np.exp([0, 0, 1]).sum()), np.log(np.exp([-1, 0, 0]).sum()) + 1]
+    assert losses == pytest.approx(expected, abs=1e-6)
     # A contradiction that scores higher is a miss.
     _, hits = scored(task, [premises, entailed, [[3.0, 0], [0, 3]]], texts, [[], []])
     assert hits == [0, 1]

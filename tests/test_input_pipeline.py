@@ -14,6 +14,7 @@ from testing import TINY, batch_at_once, corpus, make_examples, tiny_config, tin
 from xling_tf.corpora import records
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
+from xling_tf.settings import apply_overrides
 from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer import input_pipeline
 from xling_tf.trainer.distribution import ALONE, Cluster, Workers
@@ -39,9 +40,9 @@ def numbered(count, corpora=None):
     return make_examples([str(number) for number in range(count)], corpora=corpora)
 
 
-def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, by_length=True):
+def make(examples, *, size=4, pool=3, weights=None, seed=1, equal=False, order="length"):
     weights = weights or [1.0] * len(examples.corpora)
-    options = {"pool_batches": pool, "seed": seed, "equal_batches": equal, "by_length": by_length}
+    options = {"pool_batches": pool, "seed": seed, "equal_batches": equal, "order": order}
     return BatchSampler(examples, weights, size, **options)
 
 
@@ -127,11 +128,32 @@ def test_batches_hold_similar_lengths_and_equal_work():
 
 def test_equal_batches_hold_as_many_examples_of_any_length():
     # 500 examples of 1 to 29 words, 20 in each batch as the paper's recipe has them.
-    sampler = make(RAGGED, size=20, pool=25, equal=True)
+    sampler = make(RAGGED, size=20, pool=25, equal=True, order="random")
     batches = [sampler.batch(position) for position in range(25)]
     assert [len(batch) for batch in batches] == [20] * 25
     assert sorted(np.concatenate(batches)) == list(range(500))
     assert all(np.ptp(RAGGED.lengths[batch]) > 10 for batch in batches)
+
+
+def test_scores_are_correlated_among_pairs_of_any_length():
+    # 512 pairs of 1 and 20 words in turn: every batch of 8 has both but for chance, 64 / 2^7 = 0.5
+    # of 64 batches with one length alone. Sorted by length, no more than two could have both.
+    config = tiny_config(
+        *(f"tasks.graded_similarity.{x}" for x in ("weight=1", "examples_per_batch=8"))
+    )
+    tasks, examples = tiny_model(config).tasks, make_examples(texts_of([1, 20] * 256))
+
+    def mixed(kind, config=config):
+        task = next(task for task in tasks if task.kind == kind)
+        sampler = make_sampler(examples, task, config)
+        batches = [examples.lengths[sampler.batch(position)] for position in range(64)]
+        assert sum(map(len, batches)) == 512
+        return sum(np.ptp(lengths) > 0 for lengths in batches)
+
+    assert mixed("similarity") >= 58
+    assert mixed("parallel") <= 2
+    # The setting mixes lengths for every task.
+    assert mixed("parallel", apply_overrides(config, ["data.equal_batches=true"])) >= 58
 
 
 def test_questions_are_ranked_among_those_of_the_same_documents():
@@ -150,7 +172,7 @@ def test_wrong_answers_are_from_the_same_documents_at_every_size(size):
     # same article, less those beyond the ends of batches and stretches.
     examples = MagicMock(corpora=[("a", size)], lengths=np.ones(size, np.int16))
     examples.__len__.return_value = size
-    sampler = make(examples, size=128, pool=64, by_length=False)
+    sampler = make(examples, size=128, pool=64, order="corpus")
     places = np.array([sampler.batch(position)[:127] for position in range(32, 96)])
 
     def others(length):
@@ -197,6 +219,7 @@ PAIRS = make_examples(
     [f"a {number}" for number in range(20)],
     ["b c" if number % 2 else f"c {number}" for number in range(20)],
     labels=[number % 3 for number in range(20)],
+    meanings=[number // 2 for number in range(20)],
 )
 
 
@@ -216,6 +239,7 @@ def test_a_stream_is_the_sampler_through_the_tokenizer_with_a_fingerprint_of_eac
         texts = PAIRS.texts(indices)
         assert as_lists(batch.features) == as_lists(TOKENIZER(tf.constant(texts)))
         assert batch.labels.numpy().tolist() == (indices % 3).tolist()
+        assert batch.meanings.numpy().tolist() == (indices // 2).tolist()
         fingerprints = batch.fingerprints.numpy()
         assert fingerprints.shape == (2, len(indices))
         equal = fingerprints.reshape(-1)[:, None] == fingerprints.reshape(-1)[None, :]
@@ -280,3 +304,15 @@ def test_records_become_examples_of_the_tasks_on_them():
     assert held.texts(np.array([0])).tolist() == [b"held 2", b"fuera"]
     assert held.corpora == (("x", 1),)
     assert len(examples["inference"].held_out) == 0
+
+
+def test_translations_of_all_corpora_say_what_means_the_same():
+    corpora = [
+        corpus("parallel", [records.TranslationPair(*pair) for pair in pairs], name=name)
+        for name, pairs in {"x": [("a", "b")], "more": [("c", "d"), ("a", "e")]}.items()
+    ]
+    train = task_examples(TASKS, transient_store(corpora).corpora, {})[
+        "translation_ranking_en-es"
+    ].train
+    first, other, third = train.meanings
+    assert first == third != other

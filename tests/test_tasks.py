@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +15,7 @@ from testing import (
     make_examples,
     make_model,
     numpy_ranking,
+    scored,
     task_losses,
     tiny_config,
     tiny_model,
@@ -47,6 +50,20 @@ def test_translation_ranking(model):
         expected = (expected + numpy_ranking(model, source, target)) / 2
     losses, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
     assert losses == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_task_may_have_a_scale_and_a_margin_of_its_own():
+    own = [f"tasks.translation_ranking.{x}" for x in ("scale=5", "margin=0.2")]
+    model = tiny_model(tiny_config(*own, normalize=True, scale=2.0, margin=0.1))
+    source, target = encoded(model, FIRST), encoded(model, SECOND)
+    with_own = SimpleNamespace(experiment=tiny_config(normalize=True, scale=5.0, margin=0.2))
+    losses, _ = task_losses(model, "translation_ranking_en-es", make_examples(FIRST, SECOND))
+    assert losses == pytest.approx(numpy_ranking(with_own, target, source), rel=1e-4)
+    # Another task has those of all.
+    task = find_task(model, "response_prediction_es")
+    towered = dense(target, task.heads["response_tower"])
+    losses, _ = task_losses(model, task.name, make_examples(FIRST, SECOND))
+    assert losses == pytest.approx(numpy_ranking(model, source, towered), rel=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "rows"), [("words and n-grams", 5), ("cnn", 1)])
@@ -186,14 +203,18 @@ def with_negatives(hard_negatives=2, **similarity):
     )
 
 
-def ranking_losses(model, pairs):
-    """Of records as they come from a store."""
-    task = find_task(model, "translation_ranking_en-es")
+def stored(pairs):
+    """Translations as they come from a store."""
     store = transient_store([corpus("parallel", [TranslationPair(*pair) for pair in pairs])])
-    records = StoredRecords(store, RECORD_TYPES["parallel"], np.arange(len(pairs)))
+    return StoredRecords(store, RECORD_TYPES["parallel"], np.arange(len(pairs)))
+
+
+def ranking_losses(model, pairs):
+    task, records = find_task(model, "translation_ranking_en-es"), stored(pairs)
     columns = [[text.decode() for text in column] for column in task.texts(records)]
     assert len(columns) == len(task.columns)
-    return task_losses(model, task.name, make_examples(*columns))[0]
+    examples = make_examples(*columns, meanings=task.meanings(records))
+    return task_losses(model, task.name, examples)[0]
 
 
 def records(sources=FIRST, targets=SECOND, negatives=NEGATIVES):
@@ -218,6 +239,86 @@ def test_negatives_of_all_examples_join_the_targets(similarity):
     if "bidirectional" in similarity:  # sources have no negatives
         expected = (expected + numpy_ranking(model, target, source, excluded)) / 2
     assert ranking_losses(model, records(sources)) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+# Of row 0, "f g" translates "i j", and so does "hello" of row 2: rows 0 and 2 share no text.
+JOINED = [("f g", "hola"), ("f g", "i j"), ("hello", "I  J"), ("c", "d"), ("e", "hola mundo")]
+
+
+def test_translations_of_translations_are_not_wrong():
+    model = tiny_model(tiny_config(bidirectional=True))
+    sources, targets = zip(*JOINED, strict=True)
+    excluded = np.zeros((5, 5), bool)
+    excluded[:3, :3] = True
+    source, target = encoded(model, sources), encoded(model, targets)
+    expected = numpy_ranking(model, target, source, excluded)
+    expected = (expected + numpy_ranking(model, source, target, excluded)) / 2
+    assert ranking_losses(model, JOINED) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_translation_of_a_translation_is_no_negative():
+    # "hola" is the target of row 0, and the mined negative of all other rows. It does not count for
+    # rows 0 to 2, which mean the same.
+    model = with_negatives(1)
+    pairs = [(*pair, ("j",) if row == 0 else ("hola",)) for row, pair in enumerate(JOINED)]
+    sources, targets, negatives = zip(*pairs, strict=True)
+    excluded = np.zeros((5, 10), bool)
+    excluded[:3, :3] = excluded[:3, 6:] = True
+    candidates = encoded(model, [*targets, *(text for (text,) in negatives)])
+    expected = numpy_ranking(model, encoded(model, sources), candidates, excluded)
+    assert ranking_losses(model, pairs) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_sentences_of_the_own_side_are_wrong_translations(both_ways):
+    # Li et al. 2023, eq. 4: beside the five targets, the four other sources are candidates of a
+    # source, and the other targets of a target; not what means the same, nor the sentence itself.
+    settings = (f"tasks.translation_ranking.{x}" for x in ("same_side=true", "hard_negatives=1"))
+    similarity = {"normalize": True, "scale": 5.0, "margin": 0.1, "bidirectional": both_ways}
+    model = tiny_model(tiny_config(*settings, **similarity))
+    negatives = ["g", "b", "b", "b", "b"]
+    pairs = [(*pair, (text,)) for pair, text in zip(JOINED, negatives, strict=True)]
+    sides = [encoded(model, side) for side in (*zip(*JOINED, strict=True), negatives)]
+    source, target, wrong = sides
+    same = np.eye(5, dtype=bool)
+    same[:3, :3] = True
+    excluded = np.concatenate([same, same, np.zeros((5, 5), bool)], axis=1)
+    expected = numpy_ranking(model, source, np.concatenate([target, source, wrong]), excluded)
+    if both_ways:
+        reverse = numpy_ranking(model, target, np.concatenate([source, target]), excluded)
+        expected = (expected + reverse) / 2
+    assert ranking_losses(model, pairs) == pytest.approx(expected, rel=1e-4, abs=1e-5)
+
+
+def test_a_hit_is_nearer_than_its_own_side():
+    # Of all targets, each source is nearest to its own (cosine 0.8 or 1), but the first two
+    # sources are nearer to each other (0.96). Two targets have 0 or -1: they are hits.
+    source, target = [[0.8, 0.6], [0.6, 0.8], [0.0, -1]], [[1.0, 0], [0, 1.0], [0, -1.0]]
+    for same_side, expected in ((False, [1, 1, 1]), (True, [0.5, 0.5, 1])):
+        settings = f"tasks.translation_ranking.same_side={same_side}".lower()
+        model = tiny_model(tiny_config(settings, normalize=True, bidirectional=True))
+        task = find_task(model, "translation_ranking_en-es")
+        _, hits = scored(task, [source, target], [[0, 1, 2], [3, 4, 5]], [[]] * 3)
+        assert hits == expected
+
+
+def meanings(pairs):
+    return find_task(tiny_model(), "translation_ranking_en-es").meanings(stored(pairs)).tolist()
+
+
+def test_translations_join_what_means_the_same_unless_they_join_too_much():
+    # Row 5 is joined to row 3 by a text that is on the other side there.
+    first, *others = meanings([*JOINED, ("d", "x")])
+    assert [number == first for number in others] == [True, True, False, False, False]
+    assert others[2] == others[4] != others[3]
+    assert meanings([]) == []
+    # A sentence with 99 translations is one meaning. With 100, these are 101 texts, too many to be
+    # synonyms: each pair is alone, and a pair of others is still joined.
+    many, pair = [("ok", f"{number}") for number in range(100)], [("a", "b"), ("a", "c")]
+    assert len(set(meanings(many[:99]))) == 1
+    assert len(set(meanings(many + pair))) == 101
+    *_, second_last, last = meanings(many + pair)
+    assert second_last == last
 
 
 def test_with_prefixes_the_loss_is_the_mean_over_them():

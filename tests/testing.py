@@ -152,6 +152,7 @@ def two_replicas() -> tf.distribute.Strategy:
 def make_examples(
     *columns: Sequence[str],
     labels: Sequence[int] | None = None,
+    meanings: Sequence[int] | None = None,
     corpora: Sequence[tuple[str, int]] | None = None,
     vectors: np.ndarray | None = None,
     num_contexts: int = 0,
@@ -164,6 +165,7 @@ def make_examples(
         columns=lambda indices: [column[indices] for column in encoded],
         num_columns=len(columns),
         num_contexts=num_contexts,
+        meanings=np.array(range(count) if meanings is None else meanings, np.int32),
         labels=np.array([0] * count if labels is None else labels, np.int32),
         lengths=np.max(lengths, axis=0).astype(np.int32),
         corpora=tuple(corpora or [("corpus", count)]),
@@ -212,10 +214,9 @@ def batch_at_once(
     shape = examples.num_columns, examples.num_contexts, examples.prompts
     graph: Any = graphs(*shape, examples.vectors.shape[1])
     rows = np.array(indices, np.int64)
-    vectors = examples.vectors[rows].astype(np.float32)
-    return graph.python_function(
-        *map(tf.constant, (examples.texts(rows), examples.labels[rows], vectors))
-    )
+    vectors, meanings = examples.vectors[rows].astype(np.float32), examples.meanings[rows]
+    parts = examples.texts(rows), meanings.astype(np.int64), examples.labels[rows], vectors
+    return graph.python_function(*map(tf.constant, parts))
 
 
 def make_batch(
@@ -248,6 +249,7 @@ def scored(
     batch = Batch(
         features=None,
         fingerprints=tf.constant(fingerprints, tf.int64),
+        meanings=tf.range(count, dtype=tf.int64),
         labels=tf.zeros([count], tf.int32),
         vectors=tf.constant(vectors, tf.float32),
     )

@@ -43,6 +43,12 @@ NotNegative = Annotated[float, _NOT_NEGATIVE]
 Count = Annotated[int, _NOT_NEGATIVE]
 _SHARE = Check("at least 0 and below 1", lambda share: 0 <= share < 1)
 Share = Annotated[float, _SHARE]
+OwnScale = Annotated[
+    float | None, Check("above 0, or auto", lambda scale: scale is None or 0 < scale < math.inf)
+]
+OwnMargin = Annotated[
+    float | None, Check("a finite number, or auto", lambda m: m is None or math.isfinite(m))
+]
 DifferentSizes = Annotated[
     Sizes, Check("different numbers", lambda sizes: len(set(sizes)) == len(sizes))
 ]
@@ -379,15 +385,26 @@ class TaskConfig(Section, name="tasks.*"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TranslationRankingConfig(TaskConfig, name="tasks.translation_ranking"):
+class RankingConfig(TaskConfig):
+    """A task that ranks candidates."""
+
+    # In place of similarity.scale and similarity.margin; None (auto) for these.
+    scale: OwnScale = None
+    margin: OwnMargin = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationRankingConfig(RankingConfig, name="tasks.translation_ranking"):
     """Ranking translations within a batch (2019, sec. 2.2)."""
 
     # Number of mined wrong translations for each example; 5 in 2019, sec. 2.2.
     hard_negatives: Count = 0
+    # Ranks a sentence's translation above the batch's other sentences of its own language as well.
+    same_side: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class NativeTaskConfig(TaskConfig):
+class NativeTaskConfig(RankingConfig):
     """A task on texts of one language."""
 
     in_targets: bool = True  # also trains in the target languages (2018, sec. A.4)
@@ -401,7 +418,14 @@ class InferenceConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuestionAnsweringConfig(TaskConfig, name="tasks.question_answering"):
+class EntailmentRankingConfig(InferenceConfig, RankingConfig):
+    """Ranking what a premise entails; there is no margin."""
+
+    margin: OwnMargin = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionAnsweringConfig(RankingConfig, name="tasks.question_answering"):
     """Ranking the answers to a question (Yang, sec. 3.1 and 4.1)."""
 
     # Compares the outputs of towers; False for the encoder's own vectors, which every loader gives.
@@ -481,7 +505,10 @@ TASKS = Kinds(
             "xling_tf.tasks.question_answering:QuestionAnswering",
         ),
         "distillation": (DistillationConfig, "xling_tf.tasks.distillation:Distillation"),
-        "entailment_ranking": (InferenceConfig, "xling_tf.tasks.ranking:EntailmentRanking"),
+        "entailment_ranking": (
+            EntailmentRankingConfig,
+            "xling_tf.tasks.ranking:EntailmentRanking",
+        ),
         "graded_similarity": (TaskConfig, "xling_tf.tasks.inference:GradedSimilarity"),
         "translation": (f"{_YU_2018}:TranslationConfig", f"{_YU_2018}.translation:Translation"),
         "translation_detection": (TaskConfig, f"{_RUECKLE_2018}.detection:TranslationDetection"),

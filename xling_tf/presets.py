@@ -12,6 +12,7 @@ from xling_tf.config import (
     CnnConfig,
     DataConfig,
     DistillationConfig,
+    EntailmentRankingConfig,
     ExperimentConfig,
     HeadsConfig,
     InferenceConfig,
@@ -238,7 +239,7 @@ _BEST = replace(
             weight=4, examples_per_batch=128, with_context=False, miner=PUBLISHED
         ),
         "distillation": DistillationConfig(examples_per_batch=256, teacher=PUBLISHED, every=16),
-        "entailment_ranking": InferenceConfig(examples_per_batch=64),
+        "entailment_ranking": EntailmentRankingConfig(examples_per_batch=64),
         "graded_similarity": TaskConfig(weight=3, examples_per_batch=128),
     },
     optimizer=replace(_OPTIMIZER, learning_rate=3e-4, embedding_learning_rate=0.0, warmup=0.05),

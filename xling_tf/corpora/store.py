@@ -149,6 +149,11 @@ class StoredRecords(Sequence[Record]):
             self.store.first_text[self.indices] + self.record_type.fields.index(field)
         )
 
+    def hashes(self, field: str) -> NDArray[np.uint64]:
+        """Returns the `[records]` `text_hash` of a text field."""
+        place = self.record_type.fields.index(field)
+        return self.store.hash[self.store.first_text[self.indices] + place]
+
     def negatives(self, number: int, missing: NDArray[np.object_]) -> NDArray[np.object_]:
         """Returns `[records]` UTF-8 bytes of the `number`-th negative; `missing` fills the gaps."""
         place, column = len(self.record_type.fields) + number, missing.copy()

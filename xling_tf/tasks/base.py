@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import keras
 import numpy as np
@@ -20,6 +20,8 @@ from xling_tf.tasks.signatures import ExportedLayers, Signature
 from xling_tf.tokenizers.base import TokenFeatures, Tokenizer
 
 Heads = dict[str, Any]  # a task's layers by name
+# Which examples share a batch: those of similar length, neighbours in a corpus, or any.
+BatchOrder = Literal["length", "corpus", "random"]
 
 
 class Batch(NamedTuple):
@@ -28,6 +30,7 @@ class Batch(NamedTuple):
     # Features of [columns * batch] texts, column after column, encoded in one pass.
     features: TokenFeatures
     fingerprints: tf.Tensor  # [columns, batch] int64, equal for equal texts
+    meanings: tf.Tensor  # [batch] int64, equal for examples that mean the same; see `Task.meanings`
     labels: tf.Tensor  # [batch] int32; 0 if the task has no labels
     vectors: tf.Tensor  # [batch, dim] float32 vectors of a teacher; [batch, 0] without a teacher
 
@@ -73,8 +76,7 @@ class Task:
     num_contexts: int = 0
     group: str = ""  # name of the task and its heads in `TASKS`
     kind: ClassVar[str]  # of record, in `RECORD_TYPES`
-    # Batches hold texts of similar length; if False, neighbours in a corpus.
-    by_length: ClassVar[bool] = True
+    batch_order: ClassVar[BatchOrder] = "length"
 
     def __init__(
         self,
@@ -155,6 +157,12 @@ class Task:
     def texts(self, records: StoredRecords) -> list[NDArray[np.object_]]:
         """Returns `[records]` UTF-8 bytes for each of `columns`: by default, fields so named."""
         return [records.column(name) for name in self.columns]
+
+    def meanings(self, records: StoredRecords) -> NDArray[np.int32]:
+        """Returns `[records]` numbers, equal for records that mean the same although they may share
+        no text: the right answer of one is right for the others. By default, none do.
+        """
+        return np.arange(len(records), dtype=np.int32)
 
     def prepare(self, tokenizer: Tokenizer, texts: Iterable[Sequence[str]]) -> None:
         """Gets a sample of the training texts, in parts, before training; most tasks ignore it."""

@@ -10,7 +10,7 @@ from xling_tf.corpora.records import NLI_LABELS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.towers import InferenceHead
 from xling_tf.losses import correlation_distance, cosine_distance, in_batch_softmax
-from xling_tf.tasks.base import Batch, Heads, Task, gather_candidates
+from xling_tf.tasks.base import Batch, BatchOrder, Heads, Task, gather_candidates
 from xling_tf.tasks.signatures import (
     ExportedLayers,
     Signature,
@@ -80,6 +80,8 @@ class GradedSimilarity(Task):
 
     kind: ClassVar[str] = "similarity"
     columns = ("first", "second")
+    # A correlation within one length would compare no short pair with a long one.
+    batch_order: ClassVar[BatchOrder] = "random"
 
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:

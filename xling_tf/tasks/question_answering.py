@@ -10,7 +10,7 @@ from xling_tf.corpora.store import StoredRecords
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.layers.pooling import unit_length
 from xling_tf.layers.towers import Tower
-from xling_tf.tasks.base import Batch, Heads, scale_for_heads
+from xling_tf.tasks.base import Batch, BatchOrder, Heads, scale_for_heads
 from xling_tf.tasks.ranking import RankingTask, make_tower
 from xling_tf.tasks.signatures import (
     TRAINING,
@@ -67,7 +67,7 @@ class QuestionAnswering(RankingTask):
     kind: ClassVar[str] = "questions"
     # Wrong answers are then from the same documents; the topic alone does not give the right one
     # away.
-    by_length: ClassVar[bool] = False
+    batch_order: ClassVar[BatchOrder] = "corpus"
     config: QuestionAnsweringConfig
 
     def __init__(self, *args: Any) -> None:

@@ -15,12 +15,12 @@ from xling_tf.client.batches import available_cpus
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.errors import UserError
-from xling_tf.tasks.base import Batch, Task
+from xling_tf.tasks.base import Batch, BatchOrder, Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.distribution import Workers
 
-# Dtypes of the parts of a batch: texts, labels, and a teacher's vectors.
-_READ = (tf.string, tf.int32, tf.float32)
+# Dtypes of the parts of a batch: texts, meanings, labels, and a teacher's vectors.
+_READ = (tf.string, tf.int64, tf.int32, tf.float32)
 _POOL_BATCHES = 64  # number of training batches that are bucketed by length together
 # Every fourth question, as in the measured trainings: the three between are mostly on the same
 # paragraph.
@@ -36,6 +36,7 @@ class Examples:
     num_columns: int
     prompts: tuple[str, ...] = ()  # of each column, put before its texts; () for none
     num_contexts: int = 0  # how many of the last columns are contexts
+    meanings: NDArray[np.int32]  # see `Task.meanings`
     labels: NDArray[np.int32]
     lengths: NDArray[np.signedinteger[Any]]  # tokens of the longest text
     corpora: tuple[tuple[str, int], ...]  # name and number of examples of each, in order
@@ -84,6 +85,7 @@ def _collect(
             prompts.get(role, "") for role in task.roles or ["default"] * len(task.columns)
         ),
         num_contexts=task.num_contexts,
+        meanings=task.meanings(records),
         labels=records.labels,
         lengths=records.lengths,
         corpora=tuple((name, len(part)) for name, part in parts if len(part)),
@@ -96,10 +98,10 @@ class BatchSampler:
 
     A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion
     to their size times their weight; an exhausted corpus starts again in a new random order. The
-    pool is sorted by length, and cut into batches that take equal work: the shorter the sentences,
-    the more are in a batch. Without `by_length`, `neighbourhoods` are drawn, and sorted by position
-    in the corpora. With `equal_batches`, batches have equal numbers of examples, which are not
-    sorted by length. The batches of a pool come in random order.
+    pool is cut into batches that take equal work: the shorter the sentences, the more are in a
+    batch. Before, it is sorted by length, or for the order "corpus", which draws `neighbourhoods`,
+    by position in the corpora; for the order "random", it is not sorted. With `equal_batches`,
+    batches have equal numbers of examples. The batches of a pool come in random order.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class BatchSampler:
         pool_batches: int,
         seed: int,
         equal_batches: bool = False,
-        by_length: bool = True,
+        order: BatchOrder = "length",
     ) -> None:
         sizes = np.array([size for _, size in examples.corpora])
         weighted = sizes * np.asarray(weights)
@@ -125,8 +127,8 @@ class BatchSampler:
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
         self._shares = weighted / np.sum(weighted)
         self._lengths = examples.lengths
-        self._by_length = by_length
-        self._neighbours = 0 if by_length else 2 * examples_per_batch
+        self._batch_order = order
+        self._neighbours = 2 * examples_per_batch if order == "corpus" else 0
         batches_per_epoch = max(1, len(examples) // examples_per_batch)
         self._pool_batches = min(pool_batches, batches_per_epoch)
         # At least one example for each corpus, so that no pool is empty.
@@ -169,9 +171,9 @@ class BatchSampler:
     def _cut(self, indices: NDArray[np.int64], pool: int) -> list[NDArray[np.int64]]:
         random = np.random.default_rng((self._seed, pool))
         indices = random.permutation(indices)
-        if not self._by_length:
+        if self._batch_order == "corpus":
             indices = np.sort(indices)
-        elif not self._equal:
+        elif self._batch_order == "length":
             indices = indices[np.argsort(self._lengths[indices], kind="stable")]
         if self._equal:
             batches = np.array_split(indices, self._pool_batches)
@@ -187,14 +189,15 @@ class BatchSampler:
 def make_sampler(examples: Examples, task: Task, config: ExperimentConfig) -> BatchSampler:
     """Makes the sampler of a task's training batches."""
     weights = [config.data.corpus_weights.get(name, 1.0) for name, _ in examples.corpora]
+    equal, order = config.data.equal_batches, task.batch_order
     return BatchSampler(
         examples,
         weights,
         task.config.examples_per_batch,
         pool_batches=_POOL_BATCHES,
         seed=config.training.seed,
-        equal_batches=config.data.equal_batches,
-        by_length=task.by_length,
+        equal_batches=equal,
+        order="random" if equal and order == "length" else order,
     )
 
 
@@ -211,7 +214,7 @@ def neighbourhoods(size: int, length: int, random: np.random.Generator) -> NDArr
     return order[order < size]
 
 
-# Makes a graph function from texts, labels and vectors to a `Batch`; see `batch_graphs`.
+# Makes a graph function from texts, meanings, labels and vectors to a `Batch`; see `batch_graphs`.
 BatchGraphs = Callable[[int, int, tuple[str, ...], int], Callable[..., Batch]]
 
 
@@ -233,8 +236,9 @@ def make_dataset(
     def read(number: NDArray[np.int64]) -> tuple[Any, ...]:
         is_open = is_closed is None or not is_closed.is_set()
         indices = batch(int(number)) if is_open else np.array([], np.int64)
+        meanings = examples.meanings[indices].astype(np.int64)
         vectors = examples.vectors[indices].astype(np.float32, copy=False)
-        return is_open, examples.texts(indices), examples.labels[indices], vectors
+        return is_open, examples.texts(indices), meanings, examples.labels[indices], vectors
 
     # Beside a GPU, half of the processors tokenize; one reads, which takes a twentieth of the time.
     conversions = max(2, available_cpus() // 2) if tf.config.list_logical_devices("GPU") else 2
@@ -262,10 +266,12 @@ def _to_batch(
     prompts: tuple[str, ...],
     vector_dim: int,
 ) -> Callable[..., Batch]:
-    """Makes the graph function that turns texts, labels and vectors into a `Batch`."""
+    """Makes the graph function that turns what is read of examples into a `Batch`."""
 
     @tf.function(input_signature=[tf.TensorSpec(None, dtype) for dtype in _READ], autograph=False)
-    def convert(texts: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor) -> Batch:
+    def convert(
+        texts: tf.Tensor, meanings: tf.Tensor, labels: tf.Tensor, vectors: tf.Tensor
+    ) -> Batch:
         texts, labels = tf.ensure_shape(texts, [None]), tf.ensure_shape(labels, [None])
         fingerprints = tokenizer.fingerprints(texts)
         if any(prompts):
@@ -279,6 +285,7 @@ def _to_batch(
         return Batch(
             features=features._replace(tokens=tokens),
             fingerprints=tf.reshape(fingerprints, [num_columns, -1]),
+            meanings=tf.ensure_shape(meanings, [None]),
             labels=labels,
             vectors=tf.ensure_shape(vectors, [None, vector_dim]),
         )

@@ -86,7 +86,9 @@ def _batches(task: Task, examples: Examples, graphs: BatchGraphs) -> tf.data.Dat
     size = min(task.config.examples_per_batch, len(examples))
     # All examples count equally, also those of corpora that training leaves out.
     weights = [1.0] * len(examples.corpora)
-    sampler = BatchSampler(examples, weights, size, pool_batches=1, seed=1, equal_batches=True)
+    sampler = BatchSampler(
+        examples, weights, size, pool_batches=1, seed=1, equal_batches=True, order="random"
+    )
     # At most one pass over the examples.
     count = min(_BATCHES, len(examples) // size)
     return make_dataset(examples, sampler.batch, graphs, count=count)
