@@ -1,9 +1,8 @@
-"""Keeps the pairs of a noisy bitext that are translations, by rules and by the margin of a model's
-cosines.
+"""Keeps the pairs of a noisy bitext that are translations.
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 
-Pairs stay in order.
+Rules and the margin of a model's cosines choose the pairs, which stay in order.
 """
 
 import sys

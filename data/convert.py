@@ -1,8 +1,8 @@
-"""Converts published evaluation data to the tables that the evaluators read.
+"""Converts published evaluation data to the tables that evaluators read.
 
-    python data/convert.py --list
-    python data/convert.py --format quora --input downloads/quora --output data/eval
-    python evaluation/main.py --model exported/en-es --data data/eval
+    xling-tf convert --list
+    xling-tf convert --format quora --input downloads/quora --output data/eval
+    xling-tf evaluate --model exported/en-es --data data/eval
 
 A table is UTF-8, with tabs between the fields of a line, below a line with the names of the
 columns.

@@ -1,10 +1,10 @@
-"""Prepares the default corpora: translated text from Debian packages, and SNLI if it can be
-downloaded.
+"""Prepares the default corpora: text of Debian packages, and SNLI.
 
-    python data/default.py --target es          # data/prepared/en-es, in the layout of any --data
-    folder
+    xling-tf prepare --target es
 
-`training/main.py` without --data runs it. A killed preparation continues with the same command.
+writes data/prepared/en-es, in the layout of any --data folder; SNLI is left out if it cannot be
+downloaded. `xling-tf train` without --data runs this. A killed preparation continues with the same
+command.
 """
 
 import http.client

@@ -1,8 +1,8 @@
-"""Mines hard negatives: for each translation, the most similar wrong ones.
+r"""Mines hard negatives: the wrong translations that are most similar.
 
-    python data/hard_negatives.py --model exported/translation-ranking-en-es --data DIR
-    --relative_margin 0.05 python training/main.py --data DIR --set
-    tasks.translation_ranking.hard_negatives=5
+    xling-tf hard-negatives --model exported/translation-ranking-en-es --data DIR \
+        --relative_margin 0.05
+    xling-tf train --data DIR --set tasks.translation_ranking.hard_negatives=5
 
 The same command keeps the files that it has mined before.
 """

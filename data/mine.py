@@ -1,9 +1,10 @@
-"""Mines translations out of two large collections of sentences that `xling-tf encode` has encoded.
+r"""Mines translations out of two large collections of sentences.
 
-    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en
-    --precision int8 xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output
-    vectors.es --precision int8 xling-tf mine --source_vectors vectors.en --target_vectors
-    vectors.es --output mined.en-es.tsv
+    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en \
+        --precision int8
+    xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es \
+        --precision int8
+    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv
 
 The same command continues after a kill. The search's results stay in `mined.en-es.tsv.neighbours`,
 so that another --threshold takes little time; remove this folder afterwards.

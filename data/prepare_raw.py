@@ -1,8 +1,7 @@
 """Prepares raw text for training, by Apache Beam.
 
-    python data/prepare_raw.py reddit --input 'RC_2016-*.zst' --language en --output my_corpora
-    python data/prepare_raw.py wikipedia --input 'enwiki-*.xml*.bz2' --language en --output
-    my_corpora
+    xling-tf prepare-raw reddit --input 'RC_2016-*.zst' --language en --output my_corpora
+    xling-tf prepare-raw wikipedia --input 'enwiki-*.xml*.bz2' --language en --output my_corpora
 
 Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --direct_num_workers=8
 --direct_running_mode=multi_processing.

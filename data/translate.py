@@ -1,6 +1,6 @@
-"""Translates inference pairs and questions, so that tasks in other languages can learn from them.
+"""Translates inference pairs and questions for tasks in other languages.
 
-    python data/translate.py --data DIR --target de,fr,es --translator python:my_module:translate
+    xling-tf translate --data DIR --target de,fr,es --translator python:my_module:translate
 
 calls your function `translate(texts, source, target)`, which returns a translation of each text.
 

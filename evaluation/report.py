@@ -1,13 +1,13 @@
-r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
+r"""Compares results with each other and with the papers' figures.
 
-    python evaluation/report.py runs/evaluation/en-es.json runs/evaluation/theirs.json
-    python evaluation/report.py runs/evaluation/en-es.json --markdown report.md
-    python evaluation/report.py runs/en-es/results.json runs/no-snli/results.json --markdown -   #
-    trainings python evaluation/report.py --papers evaluation/results/papers.json
-    runs/evaluation/en-es.json \
+    xling-tf report runs/evaluation/en-es.json runs/evaluation/theirs.json
+    xling-tf report runs/evaluation/en-es.json --markdown report.md
+    xling-tf report runs/en-es/results.json runs/no-snli/results.json --markdown -
+    xling-tf report --papers evaluation/results/papers.json runs/evaluation/en-es.json \
         --output docs/research/papers.md
 
-Files are results of evaluation/main.py or of trainings (`results.json`).
+Files are results of `xling-tf evaluate`, or of trainings (`results.json`). The report is a page, or
+Markdown.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Encodes files of texts, of any size, into files of vectors.
+r"""Encodes files of texts, of any size, into files of vectors.
 
-    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --text_column sentence
-    --output vectors
+    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --output vectors \
+        --text_column sentence
 
 reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards of vectors
 with the other columns beside them. The same command continues after a kill.
@@ -36,7 +36,7 @@ _OPTIONS = (
     flags.DEFINE_bool(
         "header",
         True,
-        "Whether TSV and CSV begin with the names of their columns; if not: f0, f1, ...",
+        "TSV and CSV do not begin with names of columns, which are then f0, f1, ...",
     ),
     flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
     flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),

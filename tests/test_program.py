@@ -137,6 +137,7 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
     flags.DEFINE_bool("no_op", False, "Nothing.", flag_values=values)
     flags.DEFINE_enum("to", "onnx", ["onnx", "wheel"], "The form.", flag_values=values)
     flags.DEFINE_multi_string("set", [], "Settings.", flag_values=values)
+    flags.DEFINE_float("margin", 0.5, "M.", flag_values=values, lower_bound=0)
     monkeypatch.setattr(program.flags, "FLAGS", values)
     words = [
         "a-b",
@@ -154,7 +155,10 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
     for word, message in {
         "--rows": "error: --rows is not a flag of this program; --help lists the flags\n",
         "--rows-per-shards=3": "did you mean --rows_per_shard?\n",
-        "--rows_per_shard=0": "0 is not a positive integer\n",
+        "--rows_per_shard=0": "--rows_per_shard must be a whole number of 1 or more, got '0'\n",
+        "--rows_per_shard=x": "--rows_per_shard must be a whole number of 1 or more, got 'x'\n",
+        "--margin=x": "--margin must be a number of 0 or more, got 'x'\n",
+        "--to=x": "--to must be one of onnx, wheel, got 'x'\n",
         "-header": "did you mean --header?\n",
     }.items():
         with pytest.raises(SystemExit) as ended:

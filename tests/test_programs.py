@@ -1,7 +1,9 @@
 """Programs: messages of mistakes, defaults, output; test_training.py has a whole training."""
 
+import ast
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from raw_files import write_files
 from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
+from xling_tf.cli import COMMANDS
 from xling_tf.exporters import compact
 from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
@@ -22,6 +25,30 @@ from xling_tf.serving.app import ServerConfig
 from xling_tf.serving.batching import BatchingParameters
 from xling_tf.trainer.context import Run
 from xling_tf.trainer.curves import write_curves
+
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("path", COMMANDS.values())
+def test_the_examples_of_a_program_can_be_pasted(path):
+    docstring = ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8")))
+    first, blank, *rest = docstring.splitlines()
+    # A row of `xling-tf --help`.
+    assert (first[-1], blank) == (".", "")
+    assert len(first) <= 70
+    for before, line in zip(("", *rest), rest, strict=False):
+        if line.startswith(" "):
+            starts = line.startswith(("    xling-tf ", "    pip ", "    curl "))
+            assert starts != before.endswith("\\"), line
+
+
+def test_a_command_is_called_by_its_name_in_its_help(tmp_path):
+    code = "import sys; from xling_tf.cli import main; sys.argv[0] = 'xling-tf'; main()"
+    shown = run_python(tmp_path, "-c", code, "train", "--help", environment=HERE).output
+    assert shown.startswith("usage: xling-tf train [options]\n")
+    assert run_program(tmp_path, "training/main.py", "--help").output.startswith(
+        f"usage: {PROGRAM} [options]\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Trains a cross-lingual sentence encoder, exports and scores it.
 
-    python training/main.py --pair en-es
-    python training/main.py --pair en-es --data my_corpora --minutes 60
-    python training/main.py --preset static --source en --target es,fr,de,zh
+    xling-tf train --pair en-es
+    xling-tf train --pair en-es --data my_corpora --minutes 60
+    xling-tf train --preset static --source en --target es,fr,de,zh
 
 The same command continues a training that was stopped or killed.
 """

@@ -43,10 +43,10 @@ def main() -> None:
         print(f"xling_tf {__version__}")
     elif name in COMMANDS:
         program = PROGRAMS / COMMANDS[name]
-        sys.argv = [f"xling-tf {name}", *sys.argv[2:]]
+        sys.argv = [str(program), *sys.argv[2:]]
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
         with one_line_errors("the same command starts again"):  # until the program has its own
-            runpy.run_path(str(program), run_name="__main__")
+            runpy.run_path(str(program), {"COMMAND": f"xling-tf {name}"}, "__main__")
     else:
         similar = get_close_matches(name, COMMANDS, n=1)
         hint = f"did you mean {similar[0]}?" if similar else "xling-tf --help lists the commands"
@@ -62,5 +62,5 @@ def _help() -> str:
         lines += ["", f"{group}:"]
         for name, path in programs.items():
             text = ast.get_docstring(ast.parse((PROGRAMS / path).read_text("utf-8"))) or ""
-            lines.append(f"  {name:{width}}  {text.splitlines()[0].rstrip(':.')}")
+            lines.append(f"  {name:{width}}  {text.splitlines()[0].rstrip('.')}")
     return "\n".join(lines)
