@@ -80,6 +80,7 @@ def mine_folder(
     corpora = load_folder(data, source=source, targets=targets)
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")
+    folder.mkdir(exist_ok=True)
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
         if corpus.kind != "parallel" or not len(corpus.train):

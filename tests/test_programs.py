@@ -69,6 +69,21 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, t
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        ("export/import_model.py", ["nothing"]),
+        ("export/main.py", ["--model=nothing", "--to=wheel", "--output=a/b"]),
+        ("export/encode.py", ["--model=nothing", f"--input={PROGRAM}", "--output=a/b"]),
+    ],
+)
+def test_a_missing_model_leaves_no_folder(program, flags, tmp_path):
+    assert "'nothing' does not exist" in the_error(
+        run_python(tmp_path, str(ROOT / program), *flags)
+    )
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
     shown = run_program(tmp_path, "training/main.py", "--show=e5-best").output.splitlines()
     assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
