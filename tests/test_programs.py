@@ -54,7 +54,8 @@ def test_a_command_is_called_by_its_name_in_its_help(tmp_path):
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--preset=en-xx", ["preset", "multi-task", "infersent", "smoke", "'en-xx'"]),
+        ("--preset=en-xx", ["'en-xx'", "--list"]),
+        ("--preset=statik", ["did you mean static?"]),
         ("--pair=en-es-fr", ["--pair", "en-es", "'en-es-fr'", "--target"]),
         ("--pair=en-en", ["data.targets", "en"]),
         ("--set=tokenizer.max_token=3", ["tokenizer.max_token", "max_tokens"]),
@@ -84,9 +85,15 @@ def test_a_missing_model_leaves_no_folder(program, flags, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
-    shown = run_program(tmp_path, "training/main.py", "--show=e5-best").output.splitlines()
-    assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
+def test_the_settings_of_the_whole_command_are_shown_in_lines(tmp_path):
+    shown = run_program(
+        tmp_path, "training/main.py", "--preset=e5-best", "--minutes=3", "--show"
+    ).output.splitlines()
+    assert {
+        "training.minutes=3.0",
+        "data.targets=es,fr,de,zh",
+        "tasks.question_answering.with_towers=false",
+    } < set(shown)
     # The starting model's.
     assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
 
-from training.preset_lines import setting_lines
+from training.preset_lines import budget, preset_lines, setting_lines
 from xling_tf.config import ExperimentConfig
 from xling_tf.presets import FORMER_NAMES, PRESETS, get_preset
 from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
@@ -58,9 +58,7 @@ _TEACHER = flags.DEFINE_string(
     "teacher", None, "Model to learn from, as evaluation/main.py --model names it."
 )
 _CACHE = flags.DEFINE_string("cache", None, "Folder in which runs share the teacher's vectors.")
-_SHOW = flags.DEFINE_string(
-    "show", None, "Prints all settings of the preset of this name and exits."
-)
+_SHOW = flags.DEFINE_bool("show", False, "Prints all settings of the training and exits.")
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Says what would be trained, and for how long, and exits."
 )
@@ -79,17 +77,16 @@ _LESS_TELLING = re.compile("num_|precision_at_(3|10)|spearman|own_language")
 def main() -> None:
     """Runs the experiment that the flags describe."""
     if _LIST.value:
-        width = max(map(len, PRESETS))
-        for name, preset in PRESETS.items():
-            print(f"{name:{width}}  {preset.description}")
-        return
-    if _SHOW.value:
-        print("\n".join(setting_lines(to_dict(get_preset(_SHOW.value)))))
+        print("\n".join(preset_lines()))
         return
     _keep_freed_memory()
     with quiet_start():
         from xling_tf.trainer.training import prepare
     name, config = _experiment()
+    if _SHOW.value:
+        print("\n".join(setting_lines(to_dict(config))))
+        return
+    logging.info("%s", _summary(name, config))
     run = prepare(
         name,
         config,
@@ -105,6 +102,15 @@ def main() -> None:
         print(plan(run))
     elif not _run(run):
         sys.exit(1)
+
+
+def _summary(name: str, config: ExperimentConfig) -> str:
+    """Says what begins, for those who have given no flags."""
+    corpora = _DATA.value or "the default corpora, downloaded if missing (about 0.5 GB a pair)"
+    if config.data.sample:
+        corpora = "the built-in sample"
+    languages, limit = "-".join(config.data.languages), budget(config.training)
+    return f"{name}: the preset {_PRESET.value} for {languages} on {corpora}; at most {limit}"
 
 
 def _keep_freed_memory() -> None:

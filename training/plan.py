@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from tabulate import tabulate
 
+from training.preset_lines import budget
 from xling_tf.corpora.folder import resolve_languages
 from xling_tf.corpora.store import transient_store
 from xling_tf.files import folder_bytes
@@ -47,10 +48,8 @@ def plan(run: Run) -> str:
         )
         for key in sorted({key[:2] for key in counts})
     ]
-    steps, minutes = config.training.steps, config.training.minutes
-    scoring = scoring_seconds(60 * minutes) / 60
-    limits = [f"{steps} steps"] if steps else []
-    limits += [f"{minutes:g} minutes, and {scoring:g} for scores"] if minutes else []
+    scoring = scoring_seconds(60 * config.training.minutes) / 60
+    scores = f", and {scoring:g} minutes for scores" if config.training.minutes else ""
     sizes = {
         "corpora": text,
         "checkpoints": _CHECKPOINTS * _COPIES * weights,
@@ -58,6 +57,6 @@ def plan(run: Run) -> str:
     }
     headers = ("kind", "languages", "corpora", "to train on", "held out", "tasks")
     return (
-        f"{tabulate(rows, headers=headers)}\n\nAt most {' or '.join(limits)}.\n"
+        f"{tabulate(rows, headers=headers)}\n\nAt most {budget(config.training)}{scores}.\n"
         f"Disk: {', '.join(f'{size / 1e6:,.0f} MB for {what}' for what, size in sizes.items())}."
     )

@@ -3,9 +3,9 @@
 import ast
 import runpy
 import sys
-from difflib import get_close_matches
 
 from xling_tf import __version__
+from xling_tf.errors import did_you_mean
 from xling_tf.program import PROGRAMS, one_line_errors
 
 _GROUPS = {
@@ -48,8 +48,7 @@ def main() -> None:
         with one_line_errors("the same command starts again"):  # until the program has its own
             runpy.run_path(str(program), {"COMMAND": f"xling-tf {name}"}, "__main__")
     else:
-        similar = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {similar[0]}?" if similar else "xling-tf --help lists the commands"
+        hint = did_you_mean(name, COMMANDS, "xling-tf --help lists the commands")
         print(f"error: {name!r} is not a command of xling-tf; {hint}", file=sys.stderr)
         sys.exit(2)
 

@@ -9,7 +9,6 @@ settings.
 
 import math
 import re
-from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -78,7 +77,7 @@ def further_kinds(registry: str) -> dict[str, EntryPoint]:
     return {p.name.removeprefix(prefix): p for p in points if p.name.startswith(prefix)}
 
 
-class Registry(UserDict[str, Any]):
+class Registry(Mapping[str, Any]):
     """What names stand for, such as presets or suites; a row "module:attribute" is imported on
     first use.
 
@@ -93,7 +92,11 @@ class Registry(UserDict[str, Any]):
 
     def __init__(self, name: str, setting: str, rows: Mapping[str, Any]) -> None:
         self._name, self._setting = name, setting
-        super().__init__(rows)
+        self.data = dict(rows)
+
+    def register(self, name: str, row: Any) -> None:
+        """Adds a row, or replaces that of this name."""
+        self.data[name] = row
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.data | further_kinds(self._name))
@@ -128,7 +131,9 @@ class Kinds(Registry):
         512
     """
 
-    def register(self, name: str, config_type: type, implementation: type) -> None:
+    def register(  # type: ignore[override]  # a row has two parts
+        self, name: str, config_type: type, implementation: type
+    ) -> None:
         """Adds a kind: a dataclass of its own, whose settings have defaults, and a class."""
         others = {other: row for other, row in self.data.items() if other != name}
         # Tasks may share a settings class: they are looked up by name.
@@ -138,7 +143,7 @@ class Kinds(Registry):
             raise UserError(
                 f"{name} would be saved as {taken[0]}; register a subclass of the settings"
             )
-        self.data[name] = config_type, implementation
+        super().register(name, (config_type, implementation))
 
     def name_of(self, config: object) -> str:
         """Returns the name of a kind by its settings."""
