@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
 
-from training.preset_lines import budget, preset_lines, setting_lines
+from training.preset_lines import budget, preset_lines, settings_by_name
 from xling_tf.config import ExperimentConfig
 from xling_tf.presets import FORMER_NAMES, PRESETS, get_preset
 from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
-from xling_tf.settings import to_dict
+from xling_tf.settings import setting_lines, to_dict
 
 if TYPE_CHECKING:
     from xling_tf.trainer.context import Run
@@ -84,7 +84,7 @@ def main() -> None:
         from xling_tf.trainer.training import prepare
     name, config = _experiment()
     if _SHOW.value:
-        print("\n".join(setting_lines(to_dict(config))))
+        print("\n".join(setting_lines(dict(settings_by_name(to_dict(config))))))
         return
     logging.info("%s", _summary(name, config))
     run = prepare(

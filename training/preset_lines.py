@@ -5,7 +5,7 @@ from typing import Any
 
 from xling_tf.config import TrainingConfig
 from xling_tf.presets import OF_PAPERS, PRESETS
-from xling_tf.settings import BY_KIND, NONE
+from xling_tf.settings import BY_KIND
 
 
 def preset_lines() -> Iterator[str]:
@@ -30,24 +30,18 @@ def budget(training: TrainingConfig) -> str:
     return " or ".join(limits)
 
 
-def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the settings in the result of `to_dict` as "dotted.name=value", which
-    `apply_overrides` reads.
+def settings_by_name(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the names and values of the settings in the result of `to_dict`.
 
     Example:
         >>> from xling_tf.config import ExperimentConfig
         >>> from xling_tf.settings import to_dict
-        >>> lines = setting_lines(to_dict(ExperimentConfig()))
-        >>> [line for line in lines if line.startswith("heads.")]
-        ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
+        >>> values = dict(settings_by_name(to_dict(ExperimentConfig())))
+        >>> values["heads.tower_dims"], values["encoder.kind"]
+        ((320,), 'transformer')
     """
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from setting_lines(value, f"{prefix}{name}.")
-        elif value is None:
-            if name not in BY_KIND:  # these are the starting model's
-                yield f"{prefix}{name}={NONE[0]}"
-        elif isinstance(value, tuple):
-            yield f"{prefix}{name}={','.join(map(str, value))}"
-        else:
-            yield f"{prefix}{name}={str(value).lower() if isinstance(value, bool) else value}"
+            yield from settings_by_name(value, f"{prefix}{name}.")
+        elif value is not None or name not in BY_KIND:  # these are the starting model's
+            yield f"{prefix}{name}", value

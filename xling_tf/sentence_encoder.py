@@ -34,8 +34,7 @@ _BATCH_SIZE = 2048
 
 
 class SentenceEncoder(client.SentenceEncoder):
-    """Encodes sentences with an exported model, or with any function from a string tensor to
-    vectors.
+    """Encodes sentences with an exported model, or with any function from texts to vectors.
 
     Methods and arguments have the names that sentence-transformers uses; an unsupported option
     raises a `UserError`. Threads may share an encoder; with asyncio, use
@@ -50,8 +49,9 @@ class SentenceEncoder(client.SentenceEncoder):
             or a folder that `Model.save_pretrained` wrote, or the run folder of a training, whose
             signatures are traced anew. Exports for ONNX Runtime and LiteRT, and wheels, by their
             file or the name of the installed module, have `encode` but no signatures, and work
-            without TensorFlow. Or a `Model`, whose later changes count; or a function from `[n]`
-            strings to `[n, dim]` vectors.
+            without TensorFlow. Or a `Model`, whose later changes count; a function from a list of
+            texts to `[texts, dim]` vectors; or a `tf.Module`, a layer of Keras, a loaded SavedModel
+            or a `tf.function`, which is called with a string tensor instead.
         dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs
             that support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
@@ -93,7 +93,7 @@ class SentenceEncoder(client.SentenceEncoder):
             path = os.path.abspath(os.path.expanduser(name)) if is_path else name
             self._arguments = (path, dtype)
         super().__init__(as_backend(model, info, dtype), truncate_dim=truncate_dim)
-        require_unused(options, lambda: self.device)
+        require_unused(options, lambda: self.device, SentenceEncoder)
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
     def __repr__(self) -> str:

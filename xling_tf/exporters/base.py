@@ -269,7 +269,7 @@ def encode_by(saved: Any) -> Encode:
     return lambda texts: saved(tf.constant(list(texts), tf.string)).numpy()
 
 
-def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[str]) -> None:
+def calibrate(model: str | PathLike[str], pairs: Any, output: str | PathLike[str]) -> Path:
     """Exports a model with `SentenceEncoder.probability`, the signature `same_meaning`.
 
     Args:
@@ -279,10 +279,13 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
             not. See `fine_tune` for their form.
         output: Folder of the exported model, which may not be `model` itself.
 
+    Returns:
+        The folder.
+
     Raises:
         UserError: The model or the pairs cannot be used.
     """
-    export(model, "savedmodel", output, same_meaning=pairs)
+    return export(model, "savedmodel", output, same_meaning=pairs)
 
 
 def _metadata(card: Path, library: str) -> str:
