@@ -172,6 +172,27 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
         assert capsys.readouterr().out.startswith("usage: x [options]\n")
 
 
+def test_help_shows_defaults_and_the_spelling_that_changes_something(monkeypatch, capsys):
+    values = flags.FlagValues()
+    ours = {"flag_values": values, "module_name": sys.argv[0]}  # as if this were a program
+    flags.DEFINE_integer("rows", 8, "Rows.", **ours)
+    flags.DEFINE_multi_string("set", [], "Settings.", **ours)
+    flags.DEFINE_list("names", [], "Names.", **ours)
+    flags.DEFINE_bool("header", True, "No header.", **ours)
+    flags.DEFINE_bool("list", False, "Lists.", **ours)
+    monkeypatch.setattr(program.flags, "FLAGS", values)
+    with pytest.raises(SystemExit):
+        program.parse_flags(["x", "--help"], takes_files=False)
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(line for line in shown if line[:2] == "--") == [
+        "--list Lists.",
+        "--names NAMES Names.",
+        "--no-header No header.",
+        "--rows ROWS Rows. Default: 8.",
+        "--set SET Settings. Repeatable.",
+    ]
+
+
 def test_flags_that_are_missing_are_named(monkeypatch, capsys):
     values = flags.FlagValues()
     for name in ("data", "model"):

@@ -85,6 +85,12 @@ def test_a_missing_model_leaves_no_folder(program, flags, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_training_says_first_what_begins():
+    code = "import main; main.flags.FLAGS(['']); print(main._summary(*main._experiment()))"
+    said = run_python(ROOT / "training", "-c", code).output
+    assert all(words in said for words in ("multi-task", "en-es", "0.5 GB", "most 30 minutes"))
+
+
 def test_the_settings_of_the_whole_command_are_shown_in_lines(tmp_path):
     shown = run_program(
         tmp_path, "training/main.py", "--preset=e5-best", "--minutes=3", "--show"

@@ -212,8 +212,9 @@ class _Parser(argparse_flags.ArgumentParser):
         flag.help, *repeated = re.sub(r"^<.*?>: ", "", flag.help).split(";\n    repeat")
         if repeated and "epeatable" not in flag.help:
             flag.help += " Repeatable."
-        if flag.default not in (None, "", []) and not flag.boolean:
-            flag.help += f" Default: {flag.default_as_str[1:-1]}."
+        default = (flag.default_as_str or "")[1:-1]
+        if default not in ("", "[]") and not flag.boolean:
+            flag.help += f" Default: {default}."
         super()._define_absl_flag(flag, suppress)
         action = self._actions[-1]
         if choices := getattr(flag.parser, "enum_values", None):

@@ -48,8 +48,8 @@ def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
 
 def _takes_tensors(model: Any) -> bool:
     """True for modules, layers, loaded SavedModels and `tf.function`s; others get lists."""
-    tensorflow = sys.modules.get("tensorflow")  # None: then it has made no model
-    return bool(tensorflow) and isinstance(model, tensorflow.__internal__.tracking.Trackable)
+    tensorflow: Any = sys.modules.get("tensorflow")  # None: then it has made no model
+    return tensorflow is not None and isinstance(model, tensorflow.__internal__.tracking.Trackable)
 
 
 class SavedModel(Backend):
