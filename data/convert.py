@@ -1,4 +1,4 @@
-"""Converts published evaluation data to the tables that the evaluators read.
+"""Converts published evaluation data to the tables that evaluators read.
 
     xling-tf convert --list
     xling-tf convert --format quora --input downloads/quora --output data/eval

@@ -1,4 +1,4 @@
-"""Prepares the default corpora: translated text from Debian packages, and SNLI.
+"""Prepares the default corpora: translated text from packages, and SNLI.
 
     xling-tf prepare --target es          # writes data/prepared/en-es, a folder for --data
 

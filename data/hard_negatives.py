@@ -1,4 +1,4 @@
-r"""Mines hard negatives: for each translation, the most similar wrong ones.
+r"""Mines hard negatives: the wrong translations that are most similar.
 
     xling-tf hard-negatives --model exported/translation-ranking-en-es --data DIR \
         --relative_margin 0.05
@@ -79,6 +79,7 @@ def mine_folder(
     corpora = load_folder(data, source=source, targets=targets)
     folder = data / MINED_FOLDER
     require_writable_folder(folder, "copy the corpora to another folder")
+    folder.mkdir(exist_ok=True)
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
         if corpus.kind != "parallel" or not len(corpus.train):

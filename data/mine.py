@@ -1,4 +1,4 @@
-r"""Mines translations out of two collections of sentences encoded by `xling-tf encode`.
+r"""Mines translations out of two large collections of sentences.
 
     xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en \
         --precision int8

@@ -1,8 +1,7 @@
 r"""Prepares dumps of Reddit or Wikipedia for training, with Apache Beam.
 
     xling-tf prepare-raw reddit --input 'RC_2016-*.zst' --language en --output my_corpora
-    xling-tf prepare-raw wikipedia --input 'enwiki-*.xml*.bz2' --language en \
-        --output my_corpora
+    xling-tf prepare-raw wikipedia --input 'enwiki-*.xml*.bz2' --language en --output my_corpora
 
 Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --direct_num_workers=8
 --direct_running_mode=multi_processing.

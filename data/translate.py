@@ -1,4 +1,4 @@
-"""Translates inference pairs and questions, so that tasks in other languages can learn from them.
+"""Translates inference pairs and questions for tasks in other languages.
 
     xling-tf translate --data DIR --target de,fr,es --translator python:my_module:translate
 

@@ -1,8 +1,8 @@
 r"""Evaluates a sentence encoder by the papers' protocols.
 
     xling-tf evaluate --model exported/en-es --data DIR
-    xling-tf evaluate --model rest:http://127.0.0.1:8501/v1/models/en-es \
-        --data DIR --suite sts,bitext
+    xling-tf evaluate --model rest:http://127.0.0.1:8501/v1/models/en-es --data DIR \
+        --suite sts,bitext
 
 The same command continues an evaluation that was stopped or killed.
 """

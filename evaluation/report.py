@@ -1,4 +1,4 @@
-r"""Compares results with each other and with the papers' figures, on a page or in Markdown.
+r"""Compares results with each other and with the papers' figures.
 
     xling-tf report runs/evaluation/en-es.json runs/evaluation/theirs.json
     xling-tf report runs/evaluation/en-es.json --markdown report.md

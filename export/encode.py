@@ -1,7 +1,7 @@
 r"""Encodes files of texts, of any size, into files of vectors.
 
-    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' \
-        --text_column sentence --output vectors
+    xling-tf encode --model exported/en-es --input 'corpus/*.parquet' --output vectors \
+        --text_column sentence
 
 reads Parquet, JSON lines, TSV, CSV or plain lines, local or remote, and writes shards with the
 vectors and the other columns. If it is killed, the same command continues.
@@ -36,7 +36,7 @@ _OPTIONS = (
     flags.DEFINE_bool(
         "header",
         True,
-        "Whether TSV and CSV files begin with column names; if not, these are f0, f1, ...",
+        "TSV and CSV do not begin with names of columns, which are then f0, f1, ...",
     ),
     flags.DEFINE_enum("precision", "float32", get_args(Precision), "Precision of the vectors."),
     flags.DEFINE_integer("truncate_dim", None, "Number of dimensions to keep.", lower_bound=1),

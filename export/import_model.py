@@ -54,7 +54,7 @@ def main(*sources: str) -> None:
     with progress(f"importing {source or 'the published weights'} into {output}"):
         with quiet_start():
             from xling_tf.model import import_model
-        model = import_model(source, output=output)
+        model = import_model(source, output)
     print(
         _DONE.format(
             output=output,

@@ -1,4 +1,4 @@
-r"""Exports a model for production: servers, other libraries and runtimes, and smaller files.
+r"""Exports a model for servers, other libraries and runtimes, or in less space.
 
     xling-tf export --model exported/en-es --serving serving
 
@@ -98,7 +98,8 @@ _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later
 def main() -> None:
     """Exports the model as the flags say, and prints how to use the results."""
     if bool(_TO.value) != bool(_OUTPUT.value):
-        raise UserError("expected --to and --output together, got one of them")
+        given, missing = ("--to", "--output") if _TO.value else ("--output", "--to")
+        raise UserError(f"{given} needs {missing}, which --help describes")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
     options = {flag.name: flag.value for flag in (_TABLES, _SAME_MEANING, _MEGABYTES, _DATA)}

@@ -56,6 +56,7 @@ def publish(
         raise UserError(f"{model} has no signatures, which servers call; save it with them")
     requests = {key: _requests(loaded, name, key) for key in sorted(loaded.signatures)}
     require_writable_folder(serving, "give another --serving, or change its permissions")
+    serving.mkdir(parents=True, exist_ok=True)
     with one_at_a_time(serving):
         number = next_version(base) if version is None else version
         _require_place(base, name, number)

@@ -103,6 +103,9 @@ def options_without_effect_are_taken_and_others_refused(encoder):
     options = {"device": "cpu", "output_value": "sentence_embedding", "convert_to_numpy": True}
     close(encoder.encode(TEXTS, None, None, 2, False, **options), encoder.encode(TEXTS))
     raises(lambda: encoder.encode(TEXTS, output_value="token_embeddings"), "output_value")
+    raises(lambda: encoder.encode(TEXTS, batchsize=3), "batchsize=int 3", "mean batch_size?")
+    raises(lambda: encoder.encode(TEXTS, sentences=TEXTS), "inputs and sentences")
+    raises(lambda: encoder.encode(), "inputs must be given")
     raises(lambda: encoder.encode(TEXTS, prompt_name="topic"), "prompt_name", "query")
     raises(lambda: encoder.encode(TEXTS, prompt=3), "prompt")
     raises(lambda: encoder.encode_document(TEXTS, contexts=TEXTS), "contexts")

@@ -16,7 +16,13 @@ from xling_tf.config import (
 )
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
-from xling_tf.settings import apply_overrides, from_dict, setting_lines, to_dict
+from xling_tf.settings import (
+    apply_overrides,
+    from_dict,
+    setting_lines,
+    settings_by_name,
+    to_dict,
+)
 
 
 def override(*overrides):
@@ -94,6 +100,21 @@ def test_a_misspelt_name_gets_a_suggestion(setting, near):
         override(setting)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"encoder.num_layers": 1, "tokenizer.lowercase": True, "tokenizer.ngram_sizes": [2, 3]},
+        ["encoder.num_layers=1", "tokenizer.lowercase=true", "tokenizer.ngram_sizes=2,3"],
+    ],
+)
+def test_settings_are_a_dictionary_or_strings(settings):
+    config = apply_overrides(ExperimentConfig(), settings)
+    assert (config.encoder.num_layers, config.tokenizer.lowercase) == (1, True)
+    assert config.tokenizer.ngram_sizes == (2, 3)
+    assert apply_overrides(config, {"encoder.num_layers": None}).encoder.num_layers is None
+    assert apply_overrides(config, "encoder.num_layers=2").encoder.num_layers == 2
+
+
 def test_every_type():
     config = override(
         "tokenizer.max_tokens=32",
@@ -149,7 +170,7 @@ def test_a_model_to_start_from_takes_tokenizer_and_encoder_away():
 def test_json_round_trip():
     for preset in PRESETS.values():
         assert from_dict(json.loads(json.dumps(to_dict(preset)))) == preset
-        assert override(*setting_lines(to_dict(preset))) == preset
+        assert override(*setting_lines(settings_by_name(to_dict(preset)))) == preset
     config = from_dict({"tokenizer": {"kind": "words", "max_tokens": 5}})
     assert config == override("tokenizer.max_tokens=5")
     values = to_dict(ExperimentConfig())

@@ -266,7 +266,7 @@ def test_an_export_whose_vectors_are_others_is_refused(
 
 def test_flags_that_do_not_fit_are_refused(tmp_path):
     for flags, message in {
-        ("--to=onnx",): "expected --to and --output together",
+        ("--to=onnx",): "--to needs --output",
         (
             "--to=onnx",
             "--output=out",

@@ -75,7 +75,7 @@ class WideConfig(EncoderConfig):
     hidden_dim: int = 7
 
 ENCODERS.register("wide", WideConfig, type)
-PRESETS["mine"] = get_preset("smoke")
+PRESETS.register("mine", get_preset("smoke"))
 """
 
 

@@ -127,6 +127,14 @@ def test_old_temporary_files_are_removed_and_those_of_others_stay(tmp_path):
     assert names(tmp_path) == [fresh.name, "x", "x.folder", "x.json"]
 
 
+def test_a_folder_is_found_writable_without_being_made(tmp_path):
+    (file := tmp_path / "file").touch()
+    require_writable_folder(tmp_path / "new" / "folder", "")
+    with pytest.raises(UserError, match="writable folder, but is not: Not a directory; other"):
+        require_writable_folder(file / "folder", "other")
+    assert names(tmp_path) == ["file"]
+
+
 def file_in_folder_of_process(_: int) -> Path:
     path = folder_of_this_process() / "file"
     path.write_text("")

@@ -313,7 +313,7 @@ def test_licences_that_are_links_to_outside_are_not_copied(model2vec, tmp_path):
     (tmp_path / "m" / "texts" / "notice").write_text("By us.")
     (model2vec / "LICENSE").symlink_to(tmp_path / "secret")
     (model2vec / "NOTICE").symlink_to("texts/notice")
-    import_model(model2vec, output=tmp_path / "exported")
+    import_model(model2vec, tmp_path / "exported")
     assert [path.name for path in licence_files(tmp_path / "exported")] == ["NOTICE"]
     # Hugging Face's cache has links alone.
     snapshot = tmp_path / "models--a--b" / "snapshots" / "0123"
@@ -389,7 +389,7 @@ def test_vectors_that_were_not_compared_by_cosines(tmp_path, caplog):
             with pytest.raises(UserError, match=r"similarity_fn_name .* got 'jaccard'"):
                 Model.from_pretrained(folder)
     with caplog.at_level("WARNING"):
-        import_model(folder, output=tmp_path / "exported")
+        import_model(folder, tmp_path / "exported")
     assert "by euclidean" in caplog.text
     assert "by euclidean" in (tmp_path / "exported" / "README.md").read_text("utf-8")
 

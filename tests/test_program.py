@@ -137,6 +137,7 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
     flags.DEFINE_bool("no_op", False, "Nothing.", flag_values=values)
     flags.DEFINE_enum("to", "onnx", ["onnx", "wheel"], "The form.", flag_values=values)
     flags.DEFINE_multi_string("set", [], "Settings.", flag_values=values)
+    flags.DEFINE_float("margin", 0.5, "M.", flag_values=values, lower_bound=0)
     monkeypatch.setattr(program.flags, "FLAGS", values)
     words = [
         "a-b",
@@ -154,7 +155,10 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
     for word, message in {
         "--rows": "error: --rows is not a flag of this program; --help lists the flags\n",
         "--rows-per-shards=3": "did you mean --rows_per_shard?\n",
-        "--rows_per_shard=0": "0 is not a positive integer\n",
+        "--rows_per_shard=0": "--rows_per_shard must be a whole number of 1 or more, got '0'\n",
+        "--rows_per_shard=x": "--rows_per_shard must be a whole number of 1 or more, got 'x'\n",
+        "--margin=x": "--margin must be a number of 0 or more, got 'x'\n",
+        "--to=x": "--to must be one of onnx, wheel, got 'x'\n",
         "-header": "did you mean --header?\n",
     }.items():
         with pytest.raises(SystemExit) as ended:
@@ -166,6 +170,27 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
             program.parse_flags(["x", word], takes_files=False)
         assert ended.value.code == 0
         assert capsys.readouterr().out.startswith("usage: x [options]\n")
+
+
+def test_help_shows_defaults_and_the_spelling_that_changes_something(monkeypatch, capsys):
+    values = flags.FlagValues()
+    ours = {"flag_values": values, "module_name": sys.argv[0]}  # as if this were a program
+    flags.DEFINE_integer("rows", 8, "Rows.", **ours)
+    flags.DEFINE_multi_string("set", [], "Settings.", **ours)
+    flags.DEFINE_list("names", [], "Names.", **ours)
+    flags.DEFINE_bool("header", True, "No header.", **ours)
+    flags.DEFINE_bool("list", False, "Lists.", **ours)
+    monkeypatch.setattr(program.flags, "FLAGS", values)
+    with pytest.raises(SystemExit):
+        program.parse_flags(["x", "--help"], takes_files=False)
+    shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert sorted(line for line in shown if line[:2] == "--") == [
+        "--list Lists.",
+        "--names NAMES Names.",
+        "--no-header No header.",
+        "--rows ROWS Rows. Default: 8.",
+        "--set SET Settings. Repeatable.",
+    ]
 
 
 def test_flags_that_are_missing_are_named(monkeypatch, capsys):

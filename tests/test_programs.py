@@ -1,7 +1,9 @@
 """Programs: messages of mistakes, defaults, output; test_training.py has a whole training."""
 
+import ast
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from raw_files import write_files
 from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
+from xling_tf.cli import COMMANDS
 from xling_tf.exporters import compact
 from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
@@ -23,11 +26,36 @@ from xling_tf.serving.batching import BatchingParameters
 from xling_tf.trainer.context import Run
 from xling_tf.trainer.curves import write_curves
 
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.mark.parametrize("path", COMMANDS.values())
+def test_the_examples_of_a_program_can_be_pasted(path):
+    docstring = ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8")))
+    first, blank, *rest = docstring.splitlines()
+    # A row of `xling-tf --help`.
+    assert (first[-1], blank) == (".", "")
+    assert len(first) <= 70
+    for before, line in zip(("", *rest), rest, strict=False):
+        if line.startswith(" "):
+            starts = line.startswith(("    xling-tf ", "    pip ", "    curl "))
+            assert starts != before.endswith("\\"), line
+
+
+def test_a_command_is_called_by_its_name_in_its_help(tmp_path):
+    code = "import sys; from xling_tf.cli import main; sys.argv[0] = 'xling-tf'; main()"
+    shown = run_python(tmp_path, "-c", code, "train", "--help", environment=HERE).output
+    assert shown.startswith("usage: xling-tf train [options]\n")
+    assert run_program(tmp_path, "training/main.py", "--help").output.startswith(
+        f"usage: {PROGRAM} [options]\n"
+    )
+
 
 @pytest.mark.parametrize(
     ("flag", "said"),
     [
-        ("--preset=en-xx", ["preset", "multi-task", "infersent", "smoke", "'en-xx'"]),
+        ("--preset=en-xx", ["'en-xx'", "--list"]),
+        ("--preset=statik", ["did you mean static?"]),
         ("--pair=en-es-fr", ["--pair", "en-es", "'en-es-fr'", "--target"]),
         ("--pair=en-en", ["data.targets", "en"]),
         ("--set=tokenizer.max_token=3", ["tokenizer.max_token", "max_tokens"]),
@@ -42,9 +70,36 @@ def test_a_mistake_in_the_flags_is_one_line_before_anything_starts(flag, said, t
     assert not list(tmp_path.iterdir())
 
 
-def test_a_preset_is_shown_as_settings_in_lines(tmp_path):
-    shown = run_program(tmp_path, "training/main.py", "--show=e5-best").output.splitlines()
-    assert {"data.targets=es,fr,de,zh", "tasks.question_answering.with_towers=false"} < set(shown)
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        ("export/import_model.py", ["nothing"]),
+        ("export/main.py", ["--model=nothing", "--to=wheel", "--output=a/b"]),
+        ("export/encode.py", ["--model=nothing", f"--input={PROGRAM}", "--output=a/b"]),
+    ],
+)
+def test_a_missing_model_leaves_no_folder(program, flags, tmp_path):
+    assert "'nothing' does not exist" in the_error(
+        run_python(tmp_path, str(ROOT / program), *flags)
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_training_says_first_what_begins():
+    code = "import main; main.flags.FLAGS(['']); print(main._summary(*main._experiment()))"
+    said = run_python(ROOT / "training", "-c", code).output
+    assert all(words in said for words in ("multi-task", "en-es", "0.5 GB", "most 30 minutes"))
+
+
+def test_the_settings_of_the_whole_command_are_shown_in_lines(tmp_path):
+    shown = run_program(
+        tmp_path, "training/main.py", "--preset=e5-best", "--minutes=3", "--show"
+    ).output.splitlines()
+    assert {
+        "training.minutes=3.0",
+        "data.targets=es,fr,de,zh",
+        "tasks.question_answering.with_towers=false",
+    } < set(shown)
     # The starting model's.
     assert not any(line.startswith(("tokenizer.", "encoder.")) for line in shown)
 

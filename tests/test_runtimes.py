@@ -196,7 +196,7 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
     folder = Path(shutil.copytree(spelt.place / "onnx", tmp_path / "onnx"))
     (folder / "model.onnx").write_bytes(b"half")
     assert checksum(folder) != checksum(spelt.place / "onnx")
-    with pytest.raises(UserError, match=r"model\.onnx must be a converted model"):
+    with pytest.raises(UserError, match=r"model\.onnx must be an exported model"):
         load(folder)
     (folder / "runtime.json").write_text('{"format": 99}')
     with pytest.raises(UserError, match="in format 3, but is in 99"):

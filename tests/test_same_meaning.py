@@ -112,8 +112,9 @@ def test_calibrating_an_exported_model(headless, tmp_path):
     source = tmp_path / "source"
     shutil.copytree(headless, source)
     pairs = [(text, text) for text in dict.fromkeys(SENTENCES) if text.strip()]
-    xling_tf.calibrate(source, pairs, output=tmp_path / "calibrated")
-    encoder = xling_tf.load(tmp_path / "calibrated")
+    output = tmp_path / "calibrated"
+    assert xling_tf.calibrate(source, pairs, output) == output
+    encoder = xling_tf.load(output)
     line = fit_pairs(encoder.encode, pairs)
     assert Model.from_pretrained(tmp_path / "calibrated").info.same_meaning == pytest.approx(
         line, rel=1e-4

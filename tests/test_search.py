@@ -171,6 +171,13 @@ class Model:
         return sentences if isinstance(sentences, np.ndarray) else units(*map(float, sentences))
 
 
+@pytest.mark.parametrize("name", ["query_chunk_size", "corpus_chunk_size"])
+def test_sizes_of_chunks_are_numbers_of_rows_though_they_change_nothing(name):
+    assert semantic_search(MATRIX, MATRIX, **{name: 1}) == semantic_search(MATRIX, MATRIX)
+    with pytest.raises(UserError, match=f"{name} must be an integer of at least 1, got -5"):
+        semantic_search(MATRIX, MATRIX, **{name: -5})
+
+
 def test_arguments_have_the_order_of_sentence_transformers_and_scores_are_cosines():
     model, vectors = Model(), np.float32([[5, 5], [1, 0], [0, 9], [4, -4]])
     (hits,) = semantic_search([1.0, 0.0], vectors, 1, 1, 1)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -45,13 +46,13 @@ def test_blank_texts_have_zero_vectors_without_the_model(precision, zeros):
     seen = []
 
     def embed(texts):
-        seen.extend(texts.numpy().tolist())
+        seen.extend(texts)
         return np.ones((len(texts), 8), np.float32) / np.sqrt(8)
 
     encoder = SentenceEncoder(embed)
     texts = ["", "hola", " \n", "\u200b"]
     vectors = encoder.encode(texts, prompt="query: ", precision=precision)
-    assert seen == [b"query: hola"]
+    assert seen == ["query: hola"]
     assert vectors[[0, 2, 3]].tolist() == [[zeros] * vectors.shape[1]] * 3
     assert (vectors[1] != zeros).all()
     assert encoder.encode(" ", precision=precision).tolist() == [zeros] * vectors.shape[1]
@@ -116,6 +117,32 @@ def test_a_model_gives_its_own_lengths_and_each_prompt_once_in_every_form(form, 
         require(encoder.encode("don", prompt_name="document") * lengths[1], "text: don")
     if form != "model":
         require(encoder.encode_document("don") * lengths[1], "text: don")
+
+
+def lengths(texts):
+    """Of a string tensor: `[texts, 2]`, the number of bytes and 1."""
+    numbers = tf.cast(tf.strings.length(texts), tf.float32)
+    return tf.stack([numbers, tf.ones_like(numbers)], axis=1)
+
+
+class Lengths(tf.Module):
+    """Has the vectors of `lengths`; saved, it has no signatures."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    def __call__(self, texts):
+        return lengths(texts)
+
+
+def test_functions_get_lists_and_what_is_of_tensorflow_gets_tensors(tmp_path):
+    tf.saved_model.save(Lengths(), str(tmp_path / "lengths"))
+    for model in (
+        lambda texts: [[len(text), 1.0] for text in texts],
+        Lengths(),
+        tf.function(lengths),
+        keras.layers.Lambda(lengths),
+        tf.saved_model.load(str(tmp_path / "lengths")),
+    ):
+        assert SentenceEncoder(model).encode(["Hola", "Bye"]).tolist() == [[4, 1], [3, 1]]
 
 
 def test_errors_name_what_a_model_lacks(loaded):

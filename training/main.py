@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags, logging
 
 from xling_tf.config import ExperimentConfig
-from xling_tf.presets import FORMER_NAMES, PRESETS, get_preset
+from xling_tf.presets import FORMER_NAMES, OF_PAPERS, PRESETS, get_preset
 from xling_tf.program import define_import, format_table, quiet_start, run, ways_to_try
-from xling_tf.settings import setting_lines, to_dict
+from xling_tf.settings import setting_lines, settings_by_name, to_dict
 
 if TYPE_CHECKING:
     from xling_tf.trainer.context import Run
@@ -63,9 +63,7 @@ _TEACHER = flags.DEFINE_string(
 _CACHE = flags.DEFINE_string(
     "cache", None, "Folder of the teacher's vectors, which runs can share."
 )
-_SHOW = flags.DEFINE_string(
-    "show", None, "Prints all settings of the preset with this name, and exits."
-)
+_SHOW = flags.DEFINE_bool("show", False, "Prints all settings of the training, and exits.")
 _DRY_RUN = flags.DEFINE_bool(
     "dry_run", False, "Prints what would be trained, and for how long, and exits."
 )
@@ -84,17 +82,16 @@ _LESS_TELLING = re.compile("num_|precision_at_(3|10)|spearman|own_language")
 def main() -> None:
     """Runs the experiment that the flags describe."""
     if _LIST.value:
-        width = max(map(len, PRESETS))
-        for name, preset in PRESETS.items():
-            print(f"{name:{width}}  {preset.description}")
-        return
-    if _SHOW.value:
-        print("\n".join(setting_lines(to_dict(get_preset(_SHOW.value)))))
+        print(_presets())
         return
     _keep_freed_memory()
     with quiet_start():
         from xling_tf.trainer.training import prepare
     name, config = _experiment()
+    if _SHOW.value:
+        print("\n".join(setting_lines(settings_by_name(to_dict(config)))))
+        return
+    logging.info("%s", _summary(name, config))
     run = prepare(
         name,
         config,
@@ -110,6 +107,24 @@ def main() -> None:
         print(plan(run))
     elif not _run(run):
         sys.exit(1)
+
+
+def _presets() -> str:
+    """Returns the names and descriptions of the presets, those of papers after the others."""
+    to_use = [name for name in PRESETS if name not in OF_PAPERS]
+    lines = []
+    for title, names in (("To use:", to_use), ("Of the papers, to compare with:", OF_PAPERS)):
+        lines += [title, *(f"  {name:20}  {PRESETS[name].description}" for name in names)]
+    return "\n".join(lines)
+
+
+def _summary(name: str, config: ExperimentConfig) -> str:
+    """Says what begins, for those who have given no flags."""
+    corpora = _DATA.value or "the default corpora, downloaded if missing (about 0.7 GB for a pair)"
+    if config.data.sample:
+        corpora = "the built-in sample"
+    languages, limit = "-".join(config.data.languages), config.training.budget
+    return f"{name}: the preset {_PRESET.value} for {languages} on {corpora}; at most {limit}"
 
 
 def _keep_freed_memory() -> None:

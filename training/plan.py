@@ -48,10 +48,8 @@ def plan(run: Run) -> str:
         )
         for key in sorted({key[:2] for key in counts})
     ]
-    steps, minutes = config.training.steps, config.training.minutes
-    scoring = scoring_seconds(60 * minutes) / 60
-    limits = [f"{steps} steps"] if steps else []
-    limits += [f"{minutes:g} minutes, and {scoring:g} for scores"] if minutes else []
+    scoring = scoring_seconds(60 * config.training.minutes) / 60
+    scores = f", and {scoring:g} minutes for scores" if config.training.minutes else ""
     sizes = {
         "corpora": text,
         "checkpoints": MAX_CHECKPOINTS * _COPIES * weights,
@@ -59,6 +57,6 @@ def plan(run: Run) -> str:
     }
     headers = ("kind", "languages", "corpora", "to train on", "held out", "tasks")
     return (
-        f"{tabulate(rows, headers=headers)}\n\nAt most {' or '.join(limits)}.\n"
+        f"{tabulate(rows, headers=headers)}\n\nAt most {config.training.budget}{scores}.\n"
         f"Disk: {', '.join(f'{size / 1e6:,.0f} MB for {what}' for what, size in sizes.items())}."
     )

@@ -3,9 +3,9 @@
 import ast
 import runpy
 import sys
-from difflib import get_close_matches
 
 from xling_tf import __version__
+from xling_tf.errors import did_you_mean
 from xling_tf.program import PROGRAMS, one_line_errors
 
 _GROUPS = {
@@ -43,13 +43,12 @@ def main() -> None:
         print(f"xling_tf {__version__}")
     elif name in COMMANDS:
         program = PROGRAMS / COMMANDS[name]
-        sys.argv = [f"xling-tf {name}", *sys.argv[2:]]
+        sys.argv = [str(program), *sys.argv[2:]]
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
         with one_line_errors("the same command starts again"):  # until the program has its own
-            runpy.run_path(str(program), run_name="__main__")
+            runpy.run_path(str(program), {"COMMAND": f"xling-tf {name}"}, "__main__")
     else:
-        similar = get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {similar[0]}?" if similar else "xling-tf --help lists the commands"
+        hint = did_you_mean(name, COMMANDS, "xling-tf --help lists the commands")
         print(f"error: {name!r} is not a command of xling-tf; {hint}", file=sys.stderr)
         sys.exit(2)
 
@@ -62,5 +61,5 @@ def _help() -> str:
         lines += ["", f"{group}:"]
         for name, path in programs.items():
             text = ast.get_docstring(ast.parse((PROGRAMS / path).read_text("utf-8"))) or ""
-            lines.append(f"  {name:{width}}  {text.splitlines()[0].rstrip(':.')}")
+            lines.append(f"  {name:{width}}  {text.splitlines()[0].rstrip('.')}")
     return "\n".join(lines)

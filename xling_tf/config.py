@@ -8,7 +8,6 @@ settings.
 
 import math
 import re
-from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -83,7 +82,7 @@ def further_kinds(registry: str) -> dict[str, EntryPoint]:
     return {p.name.removeprefix(prefix): p for p in points if p.name.startswith(prefix)}
 
 
-class Registry(UserDict[str, Any]):
+class Registry(Mapping[str, Any]):
     """What names stand for, such as presets; a row "module:attribute" is imported on first use.
 
     Packages add rows by entry points of the group `xling_tf.kinds`. One that is named
@@ -97,7 +96,11 @@ class Registry(UserDict[str, Any]):
 
     def __init__(self, name: str, setting: str, rows: Mapping[str, Any]) -> None:
         self._name, self._setting = name, setting
-        super().__init__(rows)
+        self.data = dict(rows)
+
+    def register(self, name: str, row: Any) -> None:
+        """Adds a row, or replaces that of this name."""
+        self.data[name] = row
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.data | further_kinds(self._name))
@@ -132,7 +135,9 @@ class Kinds(Registry):
         512
     """
 
-    def register(self, name: str, config_type: type, implementation: type) -> None:
+    def register(  # type: ignore[override]  # a row has two parts
+        self, name: str, config_type: type, implementation: type
+    ) -> None:
         """Adds a kind: a dataclass of its own, whose settings have defaults, and a class."""
         others = {other: row for other, row in self.data.items() if other != name}
         # Tasks may share a settings class: they are looked up by name.
@@ -140,7 +145,7 @@ class Kinds(Registry):
             taken := _with_settings(others, config_type)
         ):
             raise UserError(f"{name} would be saved as {taken[0]}; register a subclass of them")
-        self.data[name] = config_type, implementation
+        super().register(name, (config_type, implementation))
 
     def name_of(self, config: object) -> str:
         """Returns the name of a kind by its settings."""
@@ -646,6 +651,13 @@ class TrainingConfig(Section, name="training"):
     # "auto" takes the faster one on this machine.
     precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"
     checkpoint_minutes: NotNegative = 3.0
+
+    @property
+    def budget(self) -> str:
+        """The limits of a training, such as "1,500 steps or 60 minutes"."""
+        limits = [f"{self.steps:,} steps"] if self.steps else []
+        limits += [f"{self.minutes:g} minutes"] if self.minutes else []
+        return " or ".join(limits)
 
 
 @dataclass(frozen=True, kw_only=True)

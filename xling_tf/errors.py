@@ -102,6 +102,14 @@ def first_line(message: str) -> str:
     return _PATH.sub("...", _NODES.sub("", lines[0] if lines else ""))
 
 
+def did_you_mean(name: str, known: Collection[str], otherwise: str = "") -> str:
+    """Returns the question if a similar name is known, and otherwise the other advice."""
+    import difflib  # here, because it takes time
+
+    similar = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {similar[0]}?" if similar else otherwise
+
+
 def require_known(setting: str, name: str, known: Collection[str], otherwise: str = "") -> None:
     """Raises a `UserError` unless the name is known.
 
@@ -113,9 +121,6 @@ def require_known(setting: str, name: str, known: Collection[str], otherwise: st
     """
     if isinstance(name, str) and name in known:
         return
-    import difflib  # here, because it takes time
-
-    similar = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {similar[0]}?" if similar else otherwise
+    hint = did_you_mean(str(name), known, otherwise)
     message = f"{setting} expects one of {', '.join(known)}, got {name!r}"
     raise UserError(f"{message}; {hint}" if hint else message)

@@ -41,9 +41,11 @@ _SECONDS_TO_WRITE = 86400  # most time between two writes to a temporary file
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary file name beside `path`, which is renamed to `path` if the block succeeds.
 
-    The file that a symbolic link points to is replaced, and the link stays.
+    The folder is made if it is missing. The file that a symbolic link points to is replaced, and
+    the link stays.
     """
     path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     temporary.touch(exist_ok=False)
     try:
@@ -115,8 +117,9 @@ def recover_folder(path: Path) -> None:
 def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[None]:
     """Locks a folder, or a file in it, against other processes that use this function.
 
-    The end of the process unlocks it.
+    The folder is made if it is missing. The end of the process unlocks it.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / (f".{name}.lock" if name else "lock")).open("w") as file:
         if fcntl is None:
             logging.warning("%s cannot be locked here: use it in one process only", folder)
@@ -196,7 +199,6 @@ def file_digest(path: Path, algorithm: str = "blake2b") -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Writes a JSON file, and its folder if that is missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
         # Surrogates, which stand for the bytes of a path that is not UTF-8, become JSON's escapes.
@@ -204,10 +206,15 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def require_writable_folder(path: Path, remedy: str) -> None:
-    """Creates a folder, and checks before hours of work that files can be written there."""
+    """Checks before hours of work that files can be written to a folder, which may be missing.
+
+    It is not made: a mistake that is found later in the arguments leaves nothing behind.
+    """
+    existing = next(
+        folder for folder in (path, *path.absolute().parents) if os.path.lexists(folder)
+    )
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(prefix=".writable.", dir=path):
+        with tempfile.NamedTemporaryFile(prefix=".writable.", dir=existing):
             pass
     except OSError as error:
         raise UserError(
@@ -216,7 +223,7 @@ def require_writable_folder(path: Path, remedy: str) -> None:
 
 
 def require_writable_file(path: Path, remedy: str) -> None:
-    """Creates a file's folder, and checks that the file can be written or replaced there."""
+    """Checks that a file can be written or replaced; its folder may be missing."""
     if path.is_dir():
         raise UserError(f"{path} must be a file, but is a folder; {remedy}")
     require_writable_folder(path.parent, remedy)

@@ -301,9 +301,7 @@ class Model:
                 )
 
 
-def import_model(
-    source: str | PathLike[str] | None = None, *, output: str | PathLike[str]
-) -> Model:
+def import_model(source: str | PathLike[str] | None, output: str | PathLike[str]) -> Model:
     """Exports a model of another library, with a card and its licences.
 
     Args:
@@ -320,9 +318,7 @@ def import_model(
         UserError: The source is no such model, or the folder holds something else.
 
     Examples:
-        >>> import_model(
-        ...     "hf://intfloat/multilingual-e5-small", output="exported/e5"
-        ... )  # doctest: +SKIP
+        >>> import_model("hf://intfloat/multilingual-e5-small", "exported/e5")  # doctest: +SKIP
     """
     start_tensorflow()
     path = Path(output)

@@ -31,6 +31,7 @@ from xling_tf.config import (
     TranslationRankingConfig,
     WordsConfig,
 )
+from xling_tf.errors import UserError, did_you_mean
 from xling_tf.settings import apply_overrides
 
 # How often corpora are drawn from relative to their size. A general encoder is for everyday
@@ -289,6 +290,9 @@ PRESETS = Registry(
         "static": _STATIC,
         "best": _BEST,
         "e5-best": _E5,
+        "multilingual": _MULTILINGUAL,
+        "multilingual-large": _MULTILINGUAL_LARGE,
+        "smoke": _SMOKE,
         "translation-ranking": _RANKING,
         "no-snli": _variant(
             _RECIPE, "multi-task without inference (2018, table 7)", tasks={"inference": None}
@@ -317,8 +321,6 @@ PRESETS = Registry(
             tokenizer=SentencePieceConfig(lowercase=True),
         ),
         "paper": _PAPER,
-        "multilingual": _MULTILINGUAL,
-        "multilingual-large": _MULTILINGUAL_LARGE,
         # The paper exports its large model with the layers for questions and answers, as every
         # preset here does, and expects the two to diverge (sec. 4.2 and footnote 10).
         "multilingual-qa": _variant(
@@ -329,8 +331,21 @@ PRESETS = Registry(
         "seq2seq": f"{_YU_2018}:SEQ2SEQ",
         "p-mean": f"{_RUECKLE_2018}:P_MEAN",
         "infersent": f"{_RUECKLE_2018}:INFERSENT",
-        "smoke": _SMOKE,
     },
+)
+# Ablations and baselines, to compare with.
+OF_PAPERS = (
+    "translation-ranking",
+    "no-snli",
+    "no-wiki",
+    "no-target-native",
+    "word-only",
+    "sentencepiece",
+    "paper",
+    "multilingual-qa",
+    "seq2seq",
+    "p-mean",
+    "infersent",
 )
 
 
@@ -397,7 +412,10 @@ FORMER_NAMES: Mapping[str, FormerName] = {
 
 def get_preset(name: str) -> ExperimentConfig:
     """Returns a preset by its name, or by a former one; an unknown name raises a `UserError`."""
-    if name in PRESETS or name not in FORMER_NAMES:
+    if name not in {*PRESETS, *FORMER_NAMES}:
+        hint = did_you_mean(str(name), PRESETS, "`import` the module that registers another")
+        raise UserError(f"{name!r} is not a preset, which `xling-tf train --list` lists; {hint}")
+    if name in PRESETS:
         preset: ExperimentConfig = PRESETS[name]
         return preset
     former = FORMER_NAMES[name]

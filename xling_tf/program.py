@@ -47,6 +47,7 @@ _LOGGED = (
 # In a wheel, they are in a folder of it.
 PROGRAMS = folder if (folder := _PACKAGE / "programs").is_dir() else _PACKAGE.parent
 _SECONDS_BETWEEN_LINES = 10.0
+_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.
 _MODULES = {
@@ -183,15 +184,13 @@ def _output_has_no_reader() -> bool:
 class _Parser(argparse_flags.ArgumentParser):
     """Parses a program's flags, and explains them as GNU's programs do."""
 
-    def __init__(self, path: str, takes_files: bool) -> None:
-        from xling_tf.cli import COMMANDS  # which imports this module
-
-        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in COMMANDS.items()}
-        program = names.get(Path(path).resolve(), path)
+    def __init__(self, program: str, takes_files: bool) -> None:
+        main = sys.modules["__main__"]
+        program = getattr(main, "COMMAND", program)  # "xling-tf train", which cli.py sets
         super().__init__(
             prog=program,
             usage=f"{program} [options]{' [file ...]' * takes_files}",
-            description=sys.modules["__main__"].__doc__,
+            description=main.__doc__,
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
             add_help=False,  # absl's version of it adds more help flags
@@ -204,12 +203,15 @@ class _Parser(argparse_flags.ArgumentParser):
         flag.help, *repeated = re.sub(r"^<.*?>: ", "", flag.help).split(";\n    repeat")
         if repeated and "epeatable" not in flag.help:
             flag.help += " Repeatable."
-        default = (flag.default_as_str or "''")[1:-1]  # in quotes
+        default = (flag.default_as_str or "")[1:-1]
         if default not in ("", "[]") and not flag.boolean:
             flag.help += f" Default: {default}."
         super()._define_absl_flag(flag, suppress)
+        action = self._actions[-1]
         if choices := getattr(flag.parser, "enum_values", None):
-            self._actions[-1].metavar = f"{{{','.join(map(str, choices))}}}"
+            action.metavar = f"{{{','.join(map(str, choices))}}}"
+        if flag.boolean:  # help shows only what changes something; the other one is accepted, too
+            action.option_strings = [f"--no-{flag.name}" if flag.default else f"--{flag.name}"]
 
     def error(self, message: str) -> NoReturn:
         missing = re.findall(r"^flag --(\w+)=None: ", message, re.MULTILINE)
@@ -235,10 +237,24 @@ def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) ->
     try:
         _, rest = parser.parse_known_args(words)
     except flags.Error as error:
-        parser.error(str(error))
+        parser.error(_in_plain_words(str(error)))
     if rest and not takes_files:
         parser.error(f"expected flags, got {rest[0]!r}")
     return [argv[0], *rest]
+
+
+def _in_plain_words(message: str) -> str:
+    """Says what a flag expects, where absl says how its conversion of the value fails."""
+    if (match := re.match(r"flag --(\w+)=(.*?): ", message, re.DOTALL)) is None:
+        return message
+    name, value = match.groups()
+    parser = flags.FLAGS[name].parser
+    expected = _EXPECTED.get(parser.flag_type(), "another value")
+    if choices := getattr(parser, "enum_values", ()):
+        expected = f"one of {', '.join(choices)}"
+    if (least := getattr(parser, "lower_bound", None)) is not None:
+        expected += f" of {least:g} or more"
+    return f"--{name} must be {expected}, got {value!r}"
 
 
 def _with_underscores(word: str) -> str:

@@ -34,7 +34,7 @@ _BATCH_SIZE = 2048
 
 
 class SentenceEncoder(client.SentenceEncoder):
-    """Encodes sentences with an exported model, or any function from a string tensor to vectors.
+    """Encodes sentences with an exported model, or with any function from texts to vectors.
 
     Methods and arguments have the names that sentence-transformers uses; an unsupported option
     raises a `UserError`. Threads may share an encoder; with asyncio, use
@@ -50,7 +50,8 @@ class SentenceEncoder(client.SentenceEncoder):
             training (their signatures are traced again); an export for ONNX Runtime or LiteRT, or
             a wheel (its file, or the name of the installed module), which work without TensorFlow
             and have no other signatures than `encode`; a `Model`, whose later changes take effect;
-            a function from `[n]` strings to `[n, dim]` vectors.
+            a function from a list of texts to `[texts, dim]` vectors; or a `tf.Module`, a layer of
+            Keras, a loaded SavedModel or a `tf.function`, which gets a string tensor instead.
         dtype: Precision of the matrix products: "float32", or "bfloat16", which is faster on CPUs
             that support it. Vectors are float32 either way.
         truncate_dim: Number of dimensions that `encode` keeps by default; None keeps all.
@@ -92,7 +93,7 @@ class SentenceEncoder(client.SentenceEncoder):
             path = os.path.abspath(os.path.expanduser(name)) if is_path else name
             self._arguments = (path, dtype)
         super().__init__(as_backend(model, info, dtype), truncate_dim=truncate_dim)
-        require_unused(options, lambda: self.device)
+        require_unused(options, lambda: self.device, SentenceEncoder)
         self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
     def __repr__(self) -> str:

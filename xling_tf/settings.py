@@ -26,7 +26,32 @@ _FORMER = {
 }
 
 
-def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> ExperimentConfig:
+# {"encoder.num_layers": 1}, ["encoder.num_layers=1"] or "encoder.num_layers=1".
+Settings = Mapping[str, Any] | Iterable[str] | str
+
+
+def setting_lines(settings: Settings) -> list[str]:
+    """Returns settings in any form as "dotted.name=value".
+
+    Example:
+        >>> setting_lines({"tokenizer.ngram_sizes": (3, 4), "tokenizer.lowercase": True})
+        ['tokenizer.ngram_sizes=3,4', 'tokenizer.lowercase=true']
+    """
+    if isinstance(settings, Mapping):
+        return [f"{name}={_as_text(value)}" for name, value in settings.items()]
+    return [settings] if isinstance(settings, str) else [*settings]
+
+
+def _as_text(value: Any) -> str:
+    """Returns a value in the form that `_parse` reads."""
+    if value is None:
+        return _NONE[0]
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def apply_overrides(config: ExperimentConfig, overrides: Settings) -> ExperimentConfig:
     """Returns an experiment with some settings changed.
 
     Overrides of `tokenizer.kind` and `encoder.kind` are applied first, and give the section the
@@ -35,8 +60,9 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
 
     Args:
         config: The experiment, which is not changed.
-        overrides: "dotted.name=value" each. Commas separate the values of a tuple. The key of a
-            dictionary is the last part of the dotted name.
+        overrides: "dotted.name=value", several of these, or a dictionary of values by dotted name.
+            In a string, commas separate the values of a tuple. The key of a dictionary is the last
+            part of the dotted name.
 
     Raises:
         UserError: An override is malformed, names no field, or has a value of another type.
@@ -44,13 +70,15 @@ def apply_overrides(config: ExperimentConfig, overrides: Iterable[str]) -> Exper
     Examples:
         >>> from xling_tf.config import ExperimentConfig
         >>> preset = ExperimentConfig()
+        >>> apply_overrides(preset, {"training.steps": 7}).training.steps
+        7
         >>> apply_overrides(preset, ["tokenizer.ngram_sizes=3,4,5"]).tokenizer.ngram_sizes
         (3, 4, 5)
         >>> apply_overrides(preset, ["encoder.hidden_dim=64", "encoder.kind=static"]).encoder
         StaticConfig(embedding_dim=320, hidden_dim=64)
     """
     values, pairs = to_dict(config), []
-    for override in overrides:
+    for override in setting_lines(overrides):
         name, equals, value = map(str.strip, override.partition("="))
         if not equals:
             raise UserError(
@@ -85,25 +113,22 @@ def to_dict(config: ExperimentConfig) -> dict[str, Any]:
     return values
 
 
-def setting_lines(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the result of `to_dict` as "dotted.name=value", which `apply_overrides` reads.
+def settings_by_name(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns the values of `to_dict` by dotted name, as `apply_overrides` takes them.
 
-    Example:
+    Examples:
         >>> from xling_tf.config import ExperimentConfig
-        >>> lines = setting_lines(to_dict(ExperimentConfig()))
-        >>> [line for line in lines if line.startswith("heads.")]
-        ['heads.tower_dims=320', 'heads.residual_towers=false', 'heads.inference_dim=512']
+        >>> settings = settings_by_name(to_dict(ExperimentConfig()))
+        >>> settings["heads.tower_dims"], settings["encoder.kind"]
+        ((320,), 'transformer')
     """
+    settings: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from setting_lines(value, f"{prefix}{name}.")
-        elif value is None:
-            if name not in _BY_KIND:  # these are the starting model's
-                yield f"{prefix}{name}={_NONE[0]}"
-        elif isinstance(value, tuple):
-            yield f"{prefix}{name}={','.join(map(str, value))}"
-        else:
-            yield f"{prefix}{name}={str(value).lower() if isinstance(value, bool) else value}"
+            settings |= settings_by_name(value, f"{prefix}{name}.")
+        elif value is not None or name not in _BY_KIND:  # these are the starting model's
+            settings[f"{prefix}{name}"] = value
+    return settings
 
 
 def from_dict(values: Mapping[str, Any]) -> ExperimentConfig:

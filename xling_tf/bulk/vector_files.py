@@ -1,5 +1,6 @@
 """Encodes files into folders of shards, can continue after a kill, and reads such folders."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -317,7 +318,7 @@ def continue_with(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     folder, description = path.parent, read_json_dict(path)
-    names = (entry.name for entry in folder.iterdir() if not description)
+    names = os.listdir(folder) if folder.is_dir() and not description else []
     if others := sorted(name for name in names if name != "lock" and name[0] != "."):
         raise UserError(f"{folder} must be empty, but has {others[0]}; give another `output`")
     for name, value in settings.items():

@@ -99,8 +99,8 @@ class Exported(Backend):
     def reading(self) -> Any:
         """Makes a block's errors, which settings of another form cause, a `UserError`."""
         message = (
-            f"{self.folder / RUNTIME_SETTINGS} must have all settings of a converted model, but "
-            "one is missing or damaged ({error}); convert the model again"
+            f"{self.folder / RUNTIME_SETTINGS} must have all settings of an exported model, but "
+            "one is missing or damaged ({error}); export it again"
         )
         return as_user_error(message, AttributeError, LookupError, TypeError, OSError, ValueError)
 
@@ -114,9 +114,9 @@ class Exported(Backend):
 def read_settings(folder: Path) -> dict[str, Any]:
     """Returns what `runtime.json` says about a model; raises a `UserError` if it cannot be read."""
     path = folder / RUNTIME_SETTINGS
-    message = f"{path} cannot be read: {{error}}; convert the model again"
+    message = f"{path} cannot be read: {{error}}; export it again"
     with as_user_error(message, OSError, ValueError, RecursionError):
         settings = json.loads(path.read_text(encoding="utf-8"))
     if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
-        raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; convert it again")
+        raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; export it again")
     return settings

@@ -206,8 +206,12 @@ class SentenceEncoder:
         truncate_dim: int | None = None,
         **options: Any,
     ) -> Any:
+        if inputs is not None and "sentences" in options:
+            raise UserError("inputs and sentences are names of one argument; give one of them")
         texts = options.pop("sentences", None) if inputs is None else inputs
-        require_unused(options, lambda: self.device)
+        require_unused(options, lambda: self.device, SentenceEncoder.encode)
+        if texts is None:
+            raise UserError("inputs must be given: a string or a list of strings")
         columns, is_one = self._columns(role, texts, contexts)
         role, prompt = self._role_and_prompt(role, prompt, prompt_name)
         embed = self._embedding(role, precision, normalize_embeddings, truncate_dim)

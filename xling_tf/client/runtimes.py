@@ -96,7 +96,7 @@ def _encode(text: Any, run: Run, texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _open(path: Path, runtime: str) -> Run:
-    message = f"{path} must be a converted model, but cannot be loaded: {{error}}; convert it again"
+    message = f"{path} must be an exported model, but cannot be loaded: {{error}}; export it again"
     with as_user_error(message, Exception):
         if runtime == "onnx":
             with telemetry_off():
@@ -151,8 +151,8 @@ class Pieces:
         from .piece_models import model_proto, require_charsmaps
 
         message = (
-            f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); convert the "
-            "model again"
+            f"{vocabulary} must be a model of SentencePiece, but is not ({{error}}); export it "
+            "again"
         )
         # SentencePiece reads beyond made-up rules for characters, which would end the process.
         with as_user_error(message, OSError, RuntimeError, DecodeError):

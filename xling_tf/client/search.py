@@ -76,6 +76,7 @@ def semantic_search(
     """
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
+    _require_chunks(query_chunk_size, corpus_chunk_size)
     queries = unit_vectors(query_embeddings, "query_embeddings")
     corpus = as_array(corpus_embeddings, "corpus_embeddings")
     is_quantized = corpus.dtype in (np.int8, np.uint8)
@@ -93,6 +94,12 @@ def semantic_search(
         [Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True) if i >= 0]
         for row in rows
     ]
+
+
+def _require_chunks(query_chunk_size: int, corpus_chunk_size: int) -> None:
+    """Raises a `UserError` unless sizes, which have no effect, are numbers of rows."""
+    require_positive(query_chunk_size, "query_chunk_size")
+    require_positive(corpus_chunk_size, "corpus_chunk_size")
 
 
 def _nearest_quantized(queries: NDArray[np.floating], corpus: NDArray[Any], k: int) -> Neighbours:
@@ -150,6 +157,7 @@ def paraphrase_mining(
     _require_cosines(score_function)
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
+    _require_chunks(query_chunk_size, corpus_chunk_size)
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
         raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
     if batch_size is not None:

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from ..errors import UserError
+from ..errors import UserError, did_you_mean
 
 # One text, or several in a list, tuple, array, tensor, Series, Arrow column, generator or tf.data
 # dataset.
@@ -103,11 +104,14 @@ _ACCEPTED: Mapping[str, Container[Any]] = {
 _ALWAYS_USED = ("convert_to_numpy", "normalize_embeddings", "output_value")
 
 
-def require_unused(options: Mapping[str, Any], device: Callable[[], str]) -> None:
+def require_unused(
+    options: Mapping[str, Any], device: Callable[[], str], function: Callable[..., Any]
+) -> None:
     """Raises a `UserError` for an option of sentence-transformers with a value that would change
     something.
 
-    `device` returns the name of the device that the model runs on.
+    `device` returns the name of the device that the model runs on; `function` has the arguments
+    that a misspelt option may mean.
     """
     for name, value in options.items():
         is_unused = value is None or value is False or value in ({}, [], ())
@@ -116,7 +120,8 @@ def require_unused(options: Mapping[str, Any], device: Callable[[], str]) -> Non
         if name == "device" and value is not None:
             is_accepted = str(value).removesuffix(":0") == device()
         if not is_accepted:
-            raise UserError(f"{name}={describe(value)} is not supported; leave it out")
+            hint = did_you_mean(name, signature(function).parameters, "leave it out")
+            raise UserError(f"{name}={describe(value)} is not supported; {hint}")
 
 
 def require_as_many(some: list[str], others: list[str], name: str, others_name: str) -> None:

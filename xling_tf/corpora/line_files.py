@@ -161,7 +161,6 @@ def _packing(file: BinaryIO, name: str) -> Any:
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes lines to a file that appears whole or not at all, compressed as its name says."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with (
         replacing(path) as temporary,
         temporary.open("wb") as file,

@@ -54,6 +54,7 @@ class _Cache:
         self._path: Path | None = None
         if folder is not None and embedder.checksum is not None:
             require_writable_folder(folder, "choose another folder for the embeddings")
+            folder.mkdir(parents=True, exist_ok=True)
             self._path = folder / f"{_digest(embedder.checksum).hex()}.sqlite"
         # An empty name is a temporary file, which disappears with the connection. Another process
         # writes for milliseconds.

@@ -270,7 +270,7 @@ def encode_by(saved: Any) -> Encode:
     return lambda texts: saved(tf.constant(list(texts), tf.string)).numpy()
 
 
-def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[str]) -> None:
+def calibrate(model: str | PathLike[str], pairs: Any, output: str | PathLike[str]) -> Path:
     """Exports a model with `SentenceEncoder.probability`, the signature `same_meaning`.
 
     Args:
@@ -279,6 +279,9 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
             meaning; or translations, whose nearest wrong candidates serve as pairs of different
             meaning. See `fine_tune` for their form.
         output: Folder of the exported model, which may not be `model` itself.
+
+    Returns:
+        The folder.
 
     Raises:
         UserError: The model or the pairs cannot be used.
@@ -289,7 +292,7 @@ def calibrate(model: str | PathLike[str], pairs: Any, *, output: str | PathLike[
         >>> model = xling_tf.load("exported/e5-calibrated")  # doctest: +SKIP
         >>> model.probability("Where is it?", "¿Cuándo es?")  # doctest: +SKIP
     """
-    export(model, "savedmodel", output, same_meaning=pairs)
+    return export(model, "savedmodel", output, same_meaning=pairs)
 
 
 def _metadata(card: Path, library: str) -> str:

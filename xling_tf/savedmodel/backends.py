@@ -1,5 +1,6 @@
 """SavedModels, and models in training, as the backends of a `SentenceEncoder`."""
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ ROLE_SIGNATURES = {"query": "question_encoder", "document": "response_encoder"}
 
 
 def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
-    """Returns a `Model`, a SavedModel or a function of a string tensor as a backend.
+    """Returns a `Model`, a SavedModel, a TensorFlow module or layer, or a function as a backend.
 
     `info` has the model's "prompts" and "default_prompt_name"; `dtype` is that of `load`.
     """
@@ -34,11 +35,19 @@ def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
         )
     elif getattr(model, "signatures", {}):
         return SavedModel(model, info, dtype)
-    else:
+    elif _takes_tensors(model):
         backend = Function(lambda texts: model(string_tensor(texts)))
+    else:
+        backend = Function(model)
     if dtype != "float32":
         raise UserError(f"dtype must be float32, or bfloat16 with an exported model, not {dtype!r}")
     return backend
+
+
+def _takes_tensors(model: Any) -> bool:
+    """True for modules, layers, loaded SavedModels and `tf.function`s; others get lists."""
+    tensorflow: Any = sys.modules.get("tensorflow")  # None: then it has made no model
+    return tensorflow is not None and isinstance(model, tensorflow.__internal__.tracking.Trackable)
 
 
 class InTensorFlow(Backend):

@@ -4,7 +4,7 @@ import glob
 import hashlib
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from xling_tf.importers.base import encoder_kind
 from xling_tf.model import read_config
 from xling_tf.savedmodel.saved_models import find_model, is_foreign
 from xling_tf.sentence_encoder import SentenceEncoder, load
-from xling_tf.settings import apply_overrides, to_dict
+from xling_tf.settings import Settings, apply_overrides, to_dict
 from xling_tf.trainer.context import Run
 from xling_tf.trainer.experiment import run_experiment
 
@@ -53,7 +53,7 @@ def fine_tune(
     steps: int = 300,
     anchor_weight: float = 1.0,
     languages: tuple[str, str] = ("source", "target"),
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     run_dir: str | Path | None = None,
 ) -> SentenceEncoder | None:
     """Trains a model on pairs of texts, so that the vectors of a pair are near each other, and
@@ -85,7 +85,7 @@ def fine_tune(
         languages: Codes such as ("en", "es") if each side is in one language; texts in another
             language are then reported.
         settings: Further settings, as in docs/settings.md, such as
-            "optimizer.learning_rate=1e-4" and "optimizer.embedding_learning_rate=0".
+            {"optimizer.learning_rate": 1e-4, "optimizer.embedding_learning_rate": 0}.
         run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, different
             for each different call, which is deleted after the export.
 

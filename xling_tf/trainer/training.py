@@ -17,7 +17,7 @@ from xling_tf.processes import start_tensorflow
 from xling_tf.program import PROGRAMS
 from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder, load
-from xling_tf.settings import apply_overrides
+from xling_tf.settings import Settings, apply_overrides, setting_lines
 from xling_tf.trainer.curves import write_curves
 
 # The experiment is imported late: it imports TensorFlow, which takes seconds, and mistakes are
@@ -49,7 +49,7 @@ def train(
     seed: int | None = None,
     init: str | PathLike[str] | None = None,
     teacher: str | PathLike[str] | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
     run_dir: str | PathLike[str] | None = None,
     output: str | PathLike[str] | None = None,
     cache: str | PathLike[str] | None = None,
@@ -69,7 +69,8 @@ def train(
         seed: Random seed; if it is not the preset's, the run's name ends in it.
         init: Run, exported model or model folder to start from.
         teacher: Model to learn from, as `evaluate` takes it.
-        settings: Further settings, as in docs/settings.md, such as "encoder.num_layers=1".
+        settings: Further settings, as in docs/settings.md, such as {"encoder.num_layers": 1}, or
+            "encoder.num_layers=1", or several of these.
         run_dir: Folder of checkpoints and logs; default runs/<name>, such as runs/en-es.
         output: Folder of the exported model; default exported/<name>, such as
             exported/en-es.
@@ -121,7 +122,7 @@ def experiment(
     seed: int | None = None,
     init: str | PathLike[str] | None = None,
     teacher: str | PathLike[str] | None = None,
-    settings: Sequence[str] = (),
+    settings: Settings = (),
 ) -> tuple[str, ExperimentConfig]:
     """Returns a run's name and settings; the arguments are those of `train`.
 
@@ -140,7 +141,7 @@ def experiment(
         weight = config.task("distillation").weight or 1
         overrides.append(f"tasks.distillation.teacher={teacher}")
         overrides.append(f"tasks.distillation.weight={weight}")
-    overrides += settings
+    overrides += setting_lines(settings)
     # Each limit replaces one of the preset's two: more steps than a preset has may hurt.
     for setting, value in (("minutes", minutes), ("steps", steps), ("seed", seed)):
         if value is not None:
