@@ -41,7 +41,8 @@ def main(*files: str) -> None:
     with progress("aligning") as report:
         counts = align_files(
             SentenceEncoder(_MODEL.value),
-            *map(Path, files),
+            Path(files[0]),
+            Path(files[1]),
             Path(_OUTPUT.value),
             review=Path(_REVIEW.value) if _REVIEW.value else None,
             report=report,

@@ -58,8 +58,8 @@ def noisy_document(
         elif rng.random() < 2 * _DROPPED:
             texts[int(rng.integers(2))] = []
         starts = [len(side) for side in sides]
-        for side, new in zip(sides, texts, strict=True):
-            side += new
+        for document, new in zip(sides, texts, strict=True):
+            document += new
         rows = [range(start, len(side)) for start, side in zip(starts, sides, strict=True)]
         groups.append((tuple(rows[0]), tuple(rows[1])))
     return *sides, groups
@@ -112,7 +112,8 @@ def measure() -> dict[str, Any]:
     from xling_tf.sentence_encoder import SentenceEncoder
 
     values = flags.FLAGS
-    model, figures = SentenceEncoder(values.model), {}
+    model = SentenceEncoder(values.model)
+    figures: dict[str, dict[str, dict[str, float]]] = {}
     sets = documents(Path(values.data))
     if values.gold:
         sets["text+berg.de-fr"] = text_and_berg(Path(values.gold))
@@ -124,9 +125,9 @@ def measure() -> dict[str, Any]:
             kind = "encoded" if encode_groups else "sums"
             scores = {**strict_scores(aligned, gold), "seconds": seconds}
             figures.setdefault(kind, {})[name] = {k: round(v, 4) for k, v in scores.items()}
-    for scores in figures.values():
-        made = [values for name, values in scores.items() if "text+berg" not in name]
-        scores["mean"] = {"f1": round(float(np.mean([values["f1"] for values in made])), 4)}
+    for by_document in figures.values():
+        made = [row["f1"] for name, row in by_document.items() if "text+berg" not in name]
+        by_document["mean"] = {"f1": round(float(np.mean(made)), 4)}
     return {"model": Path(values.model).name, **figures}
 
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.neighbours import chunks, require_positive, require_same_dim, unit_vectors
 from xling_tf.client.texts import Texts, as_texts, is_blank
-from xling_tf.errors import UserError
 
 MAX_GROUP = 4  # sentences of one side
 # Chosen on the development part of Text+Berg (docs/align.md).
@@ -70,8 +69,8 @@ def align(
         max_group: Largest number of sentences on one side of a group.
         encode_groups: False adds up the vectors of a group's sentences, so that nothing is encoded
             twice; True also encodes each group as a text, which takes about ten times as long, and
-            takes the mean of both vectors. None encodes groups unless their sums have nearly the
-            same direction, as those of an average of words have.
+            takes the mean of both vectors. None encodes groups unless the sums of the model's raw
+            vectors have nearly the same direction, as those of an average of words have.
         show_progress_bar: Whether to show progress bars.
 
     Returns:
@@ -90,11 +89,15 @@ def align(
     require_positive(max_group, "max_group")
     encoder = model if callable(getattr(model, "encode", None)) else SentenceEncoder(model)
     texts = as_texts(source, "source"), as_texts(target, "target")
-    encode_all = _Groups(encoder, max_group, show_progress_bar)
-    if encode_groups is None and all(texts):
-        encode_groups = not encode_all.are_sums([*texts[0], *texts[1]])
-    sides = [encode_all(side, encode_groups) for side in texts]
-    return align_vectors(*sides, *([len(text) for text in side] for side in texts))
+    vectors_of = _Groups(encoder, max_group, show_progress_bar)
+    if encode_groups is None:
+        encode_groups = all(texts) and not vectors_of.are_sums([*texts[0], *texts[1]])
+    return align_vectors(
+        vectors_of(texts[0], encode_groups),
+        vectors_of(texts[1], encode_groups),
+        [len(text) for text in texts[0]],
+        [len(text) for text in texts[1]],
+    )
 
 
 class _Groups:
@@ -106,7 +109,8 @@ class _Groups:
 
     def __call__(self, texts: list[str], encode: bool) -> NDArray[np.float32]:
         """Returns unit vectors `[max_group, texts + 1, dim]` of groups that end before each row."""
-        vectors = sums_of_groups(self._sentences(texts), self._max_group)
+        raw = self._raw(texts)
+        vectors = sums_of_groups(self._encode(texts) if raw is None else raw, self._max_group)
         if not encode:
             return vectors
         sizes = range(1, self._max_group + 1)
@@ -127,17 +131,19 @@ class _Groups:
         pairs = [pair for pair in pairs if not any(map(is_blank, pair))]
         if not pairs:
             return True
-        firsts, seconds = (self._sentences([*side]) for side in zip(*pairs, strict=True))
+        firsts, seconds = (self._raw([*side]) for side in zip(*pairs, strict=True))
+        if firsts is None or seconds is None:
+            return False
         sums = unit_vectors(firsts + seconds, "vectors")
         encoded = unit_vectors(self._encode([" ".join(pair) for pair in pairs]), "vectors")
         return float(np.mean(np.sum(sums * encoded, axis=1))) >= _MIN_PROBE_COSINE
 
-    def _sentences(self, texts: list[str]) -> NDArray[np.float32]:
-        """Returns vectors of the model's own lengths, if it has them; else unit vectors."""
+    def _raw(self, texts: list[str]) -> NDArray[np.float32] | None:
+        """Returns vectors of the model's own lengths, or None if it has only unit vectors."""
         try:
             return self._encode(texts, normalize_embeddings=False)
-        except UserError:  # the model has only unit vectors
-            return self._encode(texts)
+        except ValueError:  # a wheel has a `UserError` of its own
+            return None
 
     def _encode(self, texts: list[str], **options: Any) -> NDArray[np.float32]:
         if self._show_progress:
@@ -259,7 +265,7 @@ class _Costs:
         samples = (
             np.unique(np.linspace(1, len(side), _SAMPLE).astype(int)) for side in (source, target)
         )
-        quantile = np.quantile(self._of(1, 1, *samples), _OMISSION_QUANTILE)
+        quantile = float(np.quantile(self._of(1, 1, *samples), _OMISSION_QUANTILE))
         omission = max(quantile, _LEAST_OMISSION)
         self.omissions = [omission * side.omission_weights() for side in (source, target)]
 
