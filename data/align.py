@@ -40,7 +40,7 @@ def main(*files: str) -> None:
         from xling_tf.sentence_encoder import SentenceEncoder
     with progress("aligning") as report:
         counts = align_files(
-            SentenceEncoder(_MODEL.value),
+            lambda: SentenceEncoder(_MODEL.value),
             Path(files[0]),
             Path(files[1]),
             Path(_OUTPUT.value),

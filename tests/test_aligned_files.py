@@ -130,7 +130,7 @@ def test_pages_and_markdown_have_their_text_alone(tmp_path):
 
 
 def test_pairs_as_a_table_are_read_as_a_corpus(two_files, tmp_path):
-    counts = align_files(model, *two_files, tmp_path / "out.tsv.gz")
+    counts = align_files(lambda: model, *two_files, tmp_path / "out.tsv.gz")
     assert counts == {"texts": 1, "groups": 5, "omitted sentences": 1}
     pairs = [record[:2] for record, _ in read_parallel(tmp_path / "out.tsv.gz")]
     assert pairs == EXPECTED
@@ -138,7 +138,7 @@ def test_pairs_as_a_table_are_read_as_a_corpus(two_files, tmp_path):
 
 def test_rows_and_scores_as_json_lines_and_parquet(two_files, tmp_path):
     for name in ("out.jsonl", "out.parquet"):
-        align_files(model, *two_files, tmp_path / name)
+        align_files(lambda: model, *two_files, tmp_path / name)
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     assert rows[2] == {
@@ -156,7 +156,7 @@ def test_rows_and_scores_as_json_lines_and_parquet(two_files, tmp_path):
 def test_a_translation_memory_is_well_formed(two_files, tmp_path):
     text = two_files[0].read_text(encoding="utf-8").replace("gekauft.", "gekauft. & <Brot>\x0c!")
     two_files[0].write_text(text, encoding="utf-8")
-    align_files(model, *two_files, tmp_path / "out.tmx")
+    align_files(lambda: model, *two_files, tmp_path / "out.tmx")
     root = ElementTree.parse(tmp_path / "out.tmx").getroot()
     assert (root.tag, root.get("version")) == ("tmx", "1.4")
     assert root.find("header").get("srclang") == "de"
@@ -173,7 +173,7 @@ def test_the_page_shows_both_texts_and_loads_nothing(two_files, tmp_path):
     two_files[0].write_text(
         two_files[0].read_text(encoding="utf-8").replace("ab.", "ab. <script>"), encoding="utf-8"
     )
-    align_files(model, *two_files, tmp_path / "out.tsv", review=tmp_path / "page.html")
+    align_files(lambda: model, *two_files, tmp_path / "out.tsv", review=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "ab. &lt;script&gt;" in page
     assert "<script" not in page
@@ -189,18 +189,18 @@ def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
     write(tmp_path / "fr" / "three.txt", FRENCH)
     arguments = tmp_path / "de", tmp_path / "fr", tmp_path / "out" / "*.tsv"
     with caplog.at_level(logging.WARNING):
-        assert align_files(model, *arguments)["texts"] == 2
+        assert align_files(lambda: model, *arguments)["texts"] == 2
     assert "three.txt has no translation" in caplog.text
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one.tsv", "two.tsv"]
     (tmp_path / "out" / "one.tsv").unlink()
     before = (tmp_path / "out" / "two.tsv").stat().st_mtime_ns
-    assert align_files(model, *arguments)["texts"] == 1
+    assert align_files(lambda: model, *arguments)["texts"] == 1
     assert (tmp_path / "out" / "two.tsv").stat().st_mtime_ns == before
     with pytest.raises(UserError, match=r"a \* in its name"):
-        align_files(model, *arguments[:2], tmp_path / "out.tsv")
+        align_files(lambda: model, *arguments[:2], tmp_path / "out.tsv")
     write(tmp_path / "de" / "one.md", GERMAN)
     with pytest.raises(UserError, match="two texts of one name"):
-        align_files(model, *arguments)
+        align_files(lambda: model, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -215,18 +215,18 @@ def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
 def test_texts_that_do_not_belong_together_are_told(tmp_path, caplog, names, texts, message):
     paths = [write(tmp_path / name, side) for name, side in zip(names, texts, strict=True)]
     with caplog.at_level(logging.WARNING):
-        align_files(model, *paths, tmp_path / "out.tsv")
+        align_files(lambda: model, *paths, tmp_path / "out.tsv")
     assert message in caplog.text
 
 
 def test_wrong_files_are_told(two_files, tmp_path):
     with pytest.raises(UserError, match="is missing"):
-        align_files(model, two_files[0], tmp_path / "no.txt", tmp_path / "out.tsv")
+        align_files(lambda: model, two_files[0], tmp_path / "no.txt", tmp_path / "out.tsv")
     with pytest.raises(UserError, match="two files or two folders"):
-        align_files(model, two_files[0], tmp_path, tmp_path / "out.tsv")
+        align_files(lambda: model, two_files[0], tmp_path, tmp_path / "out.tsv")
     with pytest.raises(UserError, match="must end in"):
-        align_files(model, *two_files, tmp_path / "out.xlsx")
+        align_files(lambda: model, *two_files, tmp_path / "out.xlsx")
     with zipfile.ZipFile(tmp_path / "a.fr.txt", "w") as archive:
         archive.writestr("a", "b")
     with pytest.raises(UserError, match="unpack"):
-        align_files(model, two_files[0], tmp_path / "a.fr.txt", tmp_path / "out.tsv")
+        align_files(lambda: model, two_files[0], tmp_path / "a.fr.txt", tmp_path / "out.tsv")

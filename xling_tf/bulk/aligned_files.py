@@ -31,7 +31,7 @@ _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def align_files(
-    model: Any,
+    load_model: Callable[[], Any],
     source: Path,
     target: Path,
     output: Path,
@@ -44,7 +44,7 @@ def align_files(
     A folder's pairs whose output exists are skipped, so the same call continues after a kill.
 
     Args:
-        model: A model of `load`.
+        load_model: Returns a model of `load`; called once there are texts to align.
         source: A text, as `read_document` takes it, or a folder of them.
         target: Its translation, or a folder.
         output: File to write, .tsv, .jsonl, .tmx or .parquet; for folders with a `*` in its name,
@@ -58,7 +58,7 @@ def align_files(
     Raises:
         UserError: A file cannot be read or written, or folders have no pair of texts.
     """
-    counts = {"texts": 0, "groups": 0, "omitted sentences": 0}
+    counts, model = {"texts": 0, "groups": 0, "omitted sentences": 0}, None
     pairs = _pairs(source, target)
     are_folders = source.is_dir()
     for place, name in ((output, "output"), (review, "review")):
@@ -73,6 +73,7 @@ def align_files(
             continue
         require_writable_file(result, "choose another file")
         documents = read_document(first), read_document(second)
+        model = model or load_model()
         _warn_of_languages(*documents)
         groups = align(documents[0].texts, documents[1].texts, model)
         _warn_of_scores(documents, groups)
