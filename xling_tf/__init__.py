@@ -6,6 +6,7 @@ Use a model:
     semantic_search      finds the texts that are nearest to queries, by vectors
     paraphrase_mining    finds similar texts in a list
     bitext_mining        finds translations in two lists of vectors
+    align                finds the translations in two versions of a text, in order
 
 Make a model:
     train                trains a preset on corpora, scores and exports it
@@ -48,6 +49,7 @@ _MODULES = {
     "Model": "model",
     "SentenceEncoder": "sentence_encoder",
     "UserError": "errors",
+    "align": "search.alignment",
     "calibrate": "exporters.base",
     "bitext_mining": "client.search",
     "encode_files": "bulk.vector_files",

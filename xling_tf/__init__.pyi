@@ -9,6 +9,7 @@ from xling_tf.exporters.base import export as export
 from xling_tf.model import Model as Model
 from xling_tf.model import import_model as import_model
 from xling_tf.savedmodel.keras_layer import KerasEncoder as KerasEncoder
+from xling_tf.search.alignment import align as align
 from xling_tf.search.hard_negatives import mine_hard_negatives as mine_hard_negatives
 from xling_tf.sentence_encoder import SentenceEncoder as SentenceEncoder
 from xling_tf.sentence_encoder import load as load

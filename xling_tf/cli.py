@@ -13,6 +13,7 @@ _GROUPS = {
         "prepare": "data/default.py",
         "prepare-raw": "data/prepare_raw.py",
         "clean": "data/clean.py",
+        "align": "data/align.py",
         "mine": "data/mine.py",
         "hard-negatives": "data/hard_negatives.py",
         "translate": "data/translate.py",

@@ -1,0 +1,54 @@
+"""Aligns a text with its translation, sentence by sentence, and writes the pairs.
+
+    xling-tf align novel.de.txt novel.fr.txt --model exported/multilingual --output novel.de-fr.tsv
+
+The output has the format of its name: .tsv, .jsonl, .tmx or .parquet. Texts are plain (a sentence a
+line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML or Markdown. Two folders
+are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
+
+    xling-tf align german french --model exported/multilingual --output 'aligned/*.tsv'
+
+The same command continues after a kill: pairs whose output exists are skipped.
+"""
+
+import sys
+from pathlib import Path
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import flags
+
+from xling_tf.errors import UserError
+from xling_tf.program import progress, quiet_start, run
+
+_MODEL = flags.DEFINE_string("model", None, "The model, as xling_tf.load takes it.", required=True)
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "File of the pairs; of folders with a *, as in 'aligned/*.tsv'.", required=True
+)
+_REVIEW = flags.DEFINE_string(
+    "review", None, "Page (.html) that shows both texts side by side; of folders with a *."
+)
+
+
+def main(*files: str) -> None:
+    """Aligns what the command line names, and prints the counts."""
+    if len(files) != 2:
+        raise UserError(f"expected two files or two folders, got {' '.join(files) or 'none'}")
+    with quiet_start():
+        from xling_tf.bulk.aligned_files import align_files
+        from xling_tf.sentence_encoder import SentenceEncoder
+    with progress("aligning") as report:
+        counts = align_files(
+            lambda: SentenceEncoder(_MODEL.value),
+            Path(files[0]),
+            Path(files[1]),
+            Path(_OUTPUT.value),
+            review=Path(_REVIEW.value) if _REVIEW.value else None,
+            report=report,
+        )
+    print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+
+
+if __name__ == "__main__":
+    run(main, "the same command continues", takes_files=True)

@@ -1,0 +1,232 @@
+"""`xling-tf align`: documents of every format, languages, pairs of folders, outputs, the page."""
+
+import gzip
+import json
+import logging
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from xling_tf.bulk.aligned_files import align_files
+from xling_tf.corpora.document_files import (
+    language_of_name,
+    name_of_text,
+    read_document,
+    stem_and_ending,
+)
+from xling_tf.corpora.readers import read_parallel
+from xling_tf.errors import UserError
+
+GERMAN = [
+    "Der Zug nach Bern fährt heute etwas später ab.",
+    "Wir haben gestern einen sehr guten Käse gekauft.",
+    "Das kleine Haus am See, in dem wir als Kinder viele Sommer waren, gehört meiner alten Tante.",
+    "Im Winter liegt hier oft mehr als ein Meter Schnee.",
+    "Die Kinder spielen jeden Nachmittag hinter der Schule.",
+    "Morgen wollen wir auf den höchsten Berg der Gegend steigen.",
+]
+FRENCH = [
+    "Le train pour Berne part un peu plus tard aujourd'hui.",
+    "Nous avons acheté hier un très bon fromage au marché.",
+    "La petite maison au lac, où nous passions nos étés d'enfants, appartient à ma vieille tante.",
+    "En hiver, il y a souvent ici plus d'un mètre de neige.",
+    "Les enfants jouent chaque après-midi derrière l'école.",
+    "Demain, nous voulons monter sur la plus haute montagne du pays.",
+]
+
+
+def model(texts):
+    """Adds up the vectors of the sentences that a text has, the same in both languages."""
+    vectors = np.random.default_rng(0).normal(size=(len(GERMAN), 32))
+    sides = [GERMAN, FRENCH]
+    return np.array(
+        [
+            sum((vectors[n] for side in sides for n, known in enumerate(side) if known in text))
+            + 1e-3 * np.ones(32)
+            for text in texts
+        ]
+    )
+
+
+def write(path, texts):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def two_files(tmp_path):
+    """A text of six sentences; its translation lacks the third."""
+    return (
+        write(tmp_path / "alps.de.txt", GERMAN),
+        write(tmp_path / "alps.fr.txt", [*FRENCH[:2], *FRENCH[3:]]),
+    )
+
+
+EXPECTED = [*zip(GERMAN[:2], FRENCH[:2], strict=True), *zip(GERMAN[3:], FRENCH[3:], strict=True)]
+
+
+def test_names_have_a_language_and_an_ending(tmp_path):
+    for name, expected in {
+        "novel.de.txt": ("novel", "de", ".txt"),
+        "novel.pt_BR.srt.gz": ("novel", "pt_BR", ".srt"),
+        "dev.fr": ("dev", "fr", ""),
+        "novel.srt": ("novel", None, ".srt"),
+        "guide-es.md": ("guide", "es", ".md"),
+    }.items():
+        path = tmp_path / "some texts" / name
+        assert (name_of_text(path), language_of_name(path)) == expected[:2]
+        assert stem_and_ending(path)[1] == expected[2]
+    assert language_of_name(Path("de/novel.txt")) == "de"
+
+
+def test_lines_are_sentences_and_paragraphs_are_split(tmp_path):
+    lines = write(tmp_path / "a.en.txt", ["One. Two.", "Three."])
+    assert read_document(lines).texts == ["One. Two.", "Three."]
+    split = write(tmp_path / "b.en.txt", ["One is here. Two is", "there.", "", "Three is gone."])
+    assert read_document(split).texts == ["One is here.", "Two is there.", "Three is gone."]
+    packed = tmp_path / "c.en.txt.gz"
+    packed.write_bytes(gzip.compress(lines.read_bytes()))
+    assert read_document(packed).texts == ["One. Two.", "Three."]
+    with pytest.raises(UserError, match="has none"):
+        read_document(write(tmp_path / "empty.en.txt", ["", " "]))
+    (tmp_path / "latin.fr.txt").write_bytes("été".encode("latin-1"))
+    with pytest.raises(UserError, match="UTF-8"):
+        read_document(tmp_path / "latin.fr.txt")
+
+
+def test_subtitles_keep_their_times(tmp_path):
+    srt = (
+        "1\n00:00:01,000 --> 00:00:02,500\n<i>Good</i>\nmorning.\n\n"
+        "2\n00:00:03,000 --> 00:00:04,000\n{\\an8}Bye.\n"
+    )
+    vtt = (
+        "WEBVTT\n\nNOTE no cue\n\n00:01.000 --> 00:02.500 align:start\n<v Ana>Good morning.\n\n"
+        "00:03.000 --> 00:04.000\nBye.\n"
+    )
+    read = []
+    for name, text in (("a.en.srt", srt), ("a.en.vtt", vtt)):
+        (tmp_path / name).write_text(text)
+        read.append(read_document(tmp_path / name))
+    assert [document.texts for document in read] == [["Good morning.", "Bye."]] * 2
+    assert read[0].times == [("00:00:01.000", "00:00:02.500"), ("00:00:03.000", "00:00:04.000")]
+    assert read[1].times[0] == ("00:01.000", "00:02.500")
+
+
+def test_pages_and_markdown_have_their_text_alone(tmp_path):
+    page = """<html><head><title>no</title><style>p {}</style></head><body><h1>A head</h1>
+    <p>It is <b>very</b>
+    late<!-- no -->. We go.</p><script>no()</script><ul><li>An item<li>é</ul></body></html>"""
+    (tmp_path / "a.en.html").write_text(page, encoding="utf-8")
+    expected = ["A head", "It is very late.", "We go.", "An item", "é"]
+    assert read_document(tmp_path / "a.en.html").texts == expected
+    text = "# A head\n\nIt is **very**\nlate. We go.\n\n```\nno()\n```\n\n- An item\n- é\n"
+    (tmp_path / "a.en.md").write_text(text, encoding="utf-8")
+    assert read_document(tmp_path / "a.en.md").texts == expected
+
+
+def test_pairs_as_a_table_are_read_as_a_corpus(two_files, tmp_path):
+    counts = align_files(lambda: model, *two_files, tmp_path / "out.tsv.gz")
+    assert counts == {"texts": 1, "groups": 5, "omitted sentences": 1}
+    pairs = [record[:2] for record, _ in read_parallel(tmp_path / "out.tsv.gz")]
+    assert pairs == EXPECTED
+
+
+def test_rows_and_scores_as_json_lines_and_parquet(two_files, tmp_path):
+    for name in ("out.jsonl", "out.parquet"):
+        align_files(lambda: model, *two_files, tmp_path / name)
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert rows[2] == {
+        "source": GERMAN[2],
+        "source_rows": [2],
+        "target": "",
+        "target_rows": [],
+        "score": 0.0,
+    }
+    assert (rows[3]["source_rows"], rows[3]["target_rows"]) == ([3], [2])
+    assert rows[3]["score"] > 0.99
+    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == rows
+
+
+def test_a_translation_memory_is_well_formed(two_files, tmp_path):
+    text = two_files[0].read_text(encoding="utf-8").replace("gekauft.", "gekauft. & <Brot>\x0c!")
+    two_files[0].write_text(text, encoding="utf-8")
+    align_files(lambda: model, *two_files, tmp_path / "out.tmx")
+    root = ElementTree.parse(tmp_path / "out.tmx").getroot()
+    assert (root.tag, root.get("version")) == ("tmx", "1.4")
+    assert root.find("header").get("srclang") == "de"
+    lang = "{http://www.w3.org/XML/1998/namespace}lang"
+    units = [
+        {variant.get(lang): variant.find("seg").text for variant in unit.iter("tuv")}
+        for unit in root.iter("tu")
+    ]
+    assert {"de": GERMAN[0], "fr": FRENCH[0]} in units
+    assert any("gekauft. & <Brot> !" in unit["de"] for unit in units)
+
+
+def test_the_page_shows_both_texts_and_loads_nothing(two_files, tmp_path):
+    two_files[0].write_text(
+        two_files[0].read_text(encoding="utf-8").replace("ab.", "ab. <script>"), encoding="utf-8"
+    )
+    align_files(lambda: model, *two_files, tmp_path / "out.tsv", review=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "ab. &lt;script&gt;" in page
+    assert "<script" not in page
+    assert "http" not in page
+    assert page.count('class="omitted"') >= 1
+    assert page.count("id=") == page.split("The whole text")[1].count("<li")
+
+
+def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
+    for name in ("one", "two"):
+        write(tmp_path / "de" / f"{name}.txt", GERMAN)
+        write(tmp_path / "fr" / f"{name}.fr.txt", FRENCH)
+    write(tmp_path / "fr" / "three.txt", FRENCH)
+    arguments = tmp_path / "de", tmp_path / "fr", tmp_path / "out" / "*.tsv"
+    with caplog.at_level(logging.WARNING):
+        assert align_files(lambda: model, *arguments)["texts"] == 2
+    assert "three.txt has no translation" in caplog.text
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["one.tsv", "two.tsv"]
+    (tmp_path / "out" / "one.tsv").unlink()
+    before = (tmp_path / "out" / "two.tsv").stat().st_mtime_ns
+    assert align_files(lambda: model, *arguments)["texts"] == 1
+    assert (tmp_path / "out" / "two.tsv").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match=r"a \* in its name"):
+        align_files(lambda: model, *arguments[:2], tmp_path / "out.tsv")
+    write(tmp_path / "de" / "one.md", GERMAN)
+    with pytest.raises(UserError, match="two texts of one name"):
+        align_files(lambda: model, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("names", "texts", "message"),
+    [
+        (("a.fr.txt", "a.de.txt"), (GERMAN, FRENCH), "seem to be swapped"),
+        (("a.de.txt", "b.fr.txt"), (GERMAN, GERMAN[:5]), "b.fr.txt seems to be in de"),
+        (("a.txt", "b.txt"), (GERMAN, GERMAN), "are the same text"),
+        (("a.de.txt", "a.fr.txt"), (GERMAN[:3], FRENCH[3:]), "may not be translations"),
+    ],
+)
+def test_texts_that_do_not_belong_together_are_told(tmp_path, caplog, names, texts, message):
+    paths = [write(tmp_path / name, side) for name, side in zip(names, texts, strict=True)]
+    with caplog.at_level(logging.WARNING):
+        align_files(lambda: model, *paths, tmp_path / "out.tsv")
+    assert message in caplog.text
+
+
+def test_wrong_files_are_told(two_files, tmp_path):
+    with pytest.raises(UserError, match="is missing"):
+        align_files(lambda: model, two_files[0], tmp_path / "no.txt", tmp_path / "out.tsv")
+    with pytest.raises(UserError, match="two files or two folders"):
+        align_files(lambda: model, two_files[0], tmp_path, tmp_path / "out.tsv")
+    with pytest.raises(UserError, match="must end in"):
+        align_files(lambda: model, *two_files, tmp_path / "out.xlsx")
+    with zipfile.ZipFile(tmp_path / "a.fr.txt", "w") as archive:
+        archive.writestr("a", "b")
+    with pytest.raises(UserError, match="unpack"):
+        align_files(lambda: model, two_files[0], tmp_path / "a.fr.txt", tmp_path / "out.tsv")

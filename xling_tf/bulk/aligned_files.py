@@ -1,0 +1,277 @@
+"""Aligns files of text with their translations, and writes pairs as tables, TMX or a page."""
+
+import html
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from absl import logging
+
+from xling_tf import __version__
+from xling_tf.corpora.document_files import (
+    Document,
+    language_of_name,
+    name_of_text,
+    read_document,
+)
+from xling_tf.corpora.line_files import as_cell, without_country, write_lines
+from xling_tf.errors import UserError, library
+from xling_tf.files import replacing, require_writable_file
+from xling_tf.search.alignment import AlignedGroup, align
+
+_FORMATS = re.compile(r"\.(tsv|jsonl|tmx|parquet)((?:\.(?:gz|bz2|xz|zst))?)$", re.IGNORECASE)
+# Of the sentences without a translation; more are told, for the texts may not belong together.
+_MAX_OMITTED = 0.5
+_MIN_MEAN_SCORE = 0.3
+_DOUBTFUL = 50  # groups that the page lists first
+_CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+def align_files(
+    load_model: Callable[[], Any],
+    source: Path,
+    target: Path,
+    output: Path,
+    *,
+    review: Path | None = None,
+    report: Callable[[str], None] = lambda state: None,
+) -> dict[str, int]:
+    """Aligns two files, or the files of two folders that share their names without the language.
+
+    A folder's pairs whose output exists are skipped, so the same call continues after a kill.
+
+    Args:
+        load_model: Returns a model of `load`; called once there are texts to align.
+        source: A text, as `read_document` takes it, or a folder of them.
+        target: Its translation, or a folder.
+        output: File to write, .tsv, .jsonl, .tmx or .parquet; for folders with a `*` in its name,
+            which stands for the name of each pair.
+        review: A page to write that shows both texts side by side, .html; for folders with a `*`.
+        report: Called with the state, for logs.
+
+    Returns:
+        The numbers of texts, groups of translations, and sentences left out on both sides.
+
+    Raises:
+        UserError: A file cannot be read or written, or folders have no pair of texts.
+    """
+    counts, model = {"texts": 0, "groups": 0, "omitted sentences": 0}, None
+    pairs = _pairs(source, target)
+    are_folders = source.is_dir()
+    for place, name in ((output, "output"), (review, "review")):
+        if place and ("*" in place.name) != are_folders:
+            expected = "a * in its name, as in 'aligned/*.tsv'" if are_folders else "no *"
+            raise UserError(f"`{name}` must have {expected}, but is {place}")
+    for number, (first, second) in enumerate(pairs):
+        report(f"{number} of {len(pairs)} texts")
+        result = output.with_name(output.name.replace("*", name_of_text(first)))
+        write = _writer(result)
+        if are_folders and result.exists():
+            continue
+        require_writable_file(result, "choose another file")
+        documents = read_document(first), read_document(second)
+        model = model or load_model()
+        _warn_of_languages(*documents)
+        groups = align(documents[0].texts, documents[1].texts, model)
+        _warn_of_scores(documents, groups)
+        if review:
+            page = review.with_name(review.name.replace("*", name_of_text(first)))
+            write_lines(page, _page(documents, groups))
+        write(result, documents, groups)
+        counts["texts"] += 1
+        counts["groups"] += sum(bool(group.source and group.target) for group in groups)
+        counts["omitted sentences"] += sum(not (group.source and group.target) for group in groups)
+    return counts
+
+
+def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
+    for path in (source, target):
+        if not path.exists():
+            raise UserError(f"{path} must be a file or a folder, but is missing; correct the path")
+    if source.is_dir() != target.is_dir():
+        raise UserError(f"{source} and {target} must be two files or two folders")
+    if not source.is_dir():
+        return [(source, target)]
+    sides = [_files(source), _files(target)]
+    for name in sorted(sides[0].keys() ^ sides[1].keys()):
+        path = (sides[0].get(name) or sides[1].get(name) or [source])[0]
+        logging.warning("%s has no translation of its name in the other folder", path)
+    shared = sorted(sides[0].keys() & sides[1].keys())
+    for side in sides:
+        for name in shared:
+            if len(side[name]) > 1:
+                both = " and ".join(map(str, side[name]))
+                raise UserError(f"{both} are two texts of one name; rename or remove one")
+    if not shared:
+        raise UserError(
+            f"{source} and {target} must have files of the same name, such as novel.de.txt and "
+            "novel.fr.txt, but have none"
+        )
+    return [(sides[0][name][0], sides[1][name][0]) for name in shared]
+
+
+def _files(folder: Path) -> dict[str, list[Path]]:
+    """Returns the texts of a folder by their names without the language."""
+    files: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and not path.name.startswith("."):
+            files.setdefault(name_of_text(path), []).append(path)
+    return files
+
+
+def _warn_of_languages(source: Document, target: Document) -> None:
+    """Says if the texts are swapped, of another language than their names say, or one text."""
+    if source.texts == target.texts:
+        logging.warning("%s and %s are the same text", source.path, target.path)
+        return
+    named = [language_of_name(document.path) for document in (source, target)]
+    codes = [without_country(code) if code else None for code in named]
+    recognised = [source.recognised, target.recognised]
+    if None not in (*codes, *recognised) and codes[0] != codes[1] and codes == recognised[::-1]:
+        logging.warning(
+            "%s and %s seem to be swapped: the first is in %s, the second in %s",
+            *(source.path, target.path, *recognised),
+        )
+        return
+    for document, code in zip((source, target), codes, strict=True):
+        if code and document.recognised not in (None, code):
+            logging.warning("%s seems to be in %s", document.path, document.recognised)
+    if recognised[0] and recognised[0] == recognised[1]:
+        logging.warning("%s and %s are both in %s", source.path, target.path, recognised[0])
+
+
+def _warn_of_scores(documents: Sequence[Document], groups: Sequence[AlignedGroup]) -> None:
+    translated = [group for group in groups if group.source and group.target]
+    omitted = len(groups) - len(translated)
+    total = sum(len(document.texts) for document in documents)
+    mean = sum(group.score for group in translated) / max(len(translated), 1)
+    if omitted > _MAX_OMITTED * total or mean < _MIN_MEAN_SCORE:
+        logging.warning(
+            "%s and %s may not be translations: %d of %d sentences are left out, the mean score is "
+            "%.2f",
+            *(documents[0].path, documents[1].path, omitted, total, mean),
+        )
+
+
+_Documents = tuple[Document, Document]
+
+
+def _writer(output: Path) -> Callable[[Path, _Documents, Sequence[AlignedGroup]], None]:
+    match = _FORMATS.search(output.name)
+    if not match or (match[1].lower() == "parquet" and match[2]):
+        raise UserError(
+            f"`output` must end in .tsv, .jsonl, .tmx (or with .gz) or .parquet, got {output.name}"
+        )
+    if match[1].lower() == "parquet":
+        return _write_parquet
+    lines = {"tsv": _tsv, "jsonl": _json_lines, "tmx": _tmx}[match[1].lower()]
+    return lambda path, documents, groups: write_lines(path, lines(documents, groups))
+
+
+def _rows(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[dict[str, Any]]:
+    """Yields each group as a row of a table, with the times of subtitles."""
+    for group in groups:
+        row: dict[str, Any] = {}
+        for side, document, rows in zip(("source", "target"), documents, group[:2], strict=True):
+            row[side] = " ".join(document.texts[rows.start : rows.stop])
+            row[f"{side}_rows"] = [*rows]
+            if document.times:
+                times = document.times[rows.start : rows.stop]
+                row[f"{side}_times"] = [times[0][0], times[-1][1]] if times else []
+        yield {**row, "score": round(group.score, 4)}
+
+
+def _translated(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[dict[str, Any]]:
+    return (row for row in _rows(documents, groups) if row["source"] and row["target"])
+
+
+def _tsv(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]:
+    yield "source\ttarget\tscore"
+    for row in _translated(documents, groups):
+        yield f"{as_cell(row['source'])}\t{as_cell(row['target'])}\t{row['score']:.4f}"
+
+
+def _json_lines(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]:
+    return (json.dumps(row, ensure_ascii=False) for row in _rows(documents, groups))
+
+
+def _tmx(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]:
+    """Yields the lines of Translation Memory eXchange 1.4b."""
+    codes = [quoteattr(document.language.replace("_", "-")) for document in documents]
+    yield '<?xml version="1.0" encoding="UTF-8"?>'
+    yield '<tmx version="1.4">'
+    yield (
+        f'<header creationtool="xling_tf" creationtoolversion="{__version__}" segtype="block" '
+        f'o-tmf="plain" adminlang="en" srclang={codes[0]} datatype="plaintext"/>'
+    )
+    yield "<body>"
+    for row in _translated(documents, groups):
+        yield f'<tu><prop type="score">{row["score"]:.4f}</prop>'
+        for side, code in zip(("source", "target"), codes, strict=True):
+            text = escape(_CONTROLS.sub(" ", row[side]))
+            yield f"<tuv xml:lang={code}><seg>{text}</seg></tuv>"
+        yield "</tu>"
+    yield "</body>"
+    yield "</tmx>"
+
+
+def _write_parquet(output: Path, documents: _Documents, groups: Sequence[AlignedGroup]) -> None:
+    arrow = library("pyarrow", "pyarrow, for .parquet files,", "bulk")
+    parquet = library("pyarrow.parquet", "pyarrow, for .parquet files,", "bulk")
+    with replacing(output) as temporary:
+        parquet.write_table(arrow.Table.from_pylist([*_rows(documents, groups)]), temporary)
+
+
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif }
+body { margin: 0 auto; max-width: 72rem; padding: 0.5rem }
+ol { list-style: none; padding: 0 }
+li { border-left: 0.5rem solid hsl(var(--hue) 65% 48%); display: grid; gap: 0 1rem;
+  grid-template-columns: 3rem 1fr 1fr; margin: 0.25rem 0; padding: 0.25rem 0.5rem;
+  background: hsl(var(--hue) 65% 48% / 0.12); overflow-wrap: anywhere }
+li.omitted { border-left-style: dotted; background: none }
+li p { margin: 0 }
+li:target { outline: 2px solid }
+a { color: inherit }
+@media (max-width: 40rem) {
+  li { grid-template-columns: 1fr }
+  li p + p { margin-top: 0.25rem; opacity: 0.85 }
+}
+"""
+
+
+def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]:
+    """Yields the lines of a page with both texts side by side, the doubtful groups first."""
+    names = [html.escape(document.path.name) for document in documents]
+    codes = [html.escape(document.language.replace("_", "-"), quote=True) for document in documents]
+    translated = [n for n, group in enumerate(groups) if group.source and group.target]
+    doubtful = sorted(translated, key=lambda n: groups[n].score)[:_DOUBTFUL]
+
+    def item(number: int, name: str) -> str:
+        group = groups[number]
+        is_pair = bool(group.source and group.target)
+        hue = round(120 * min(max(group.score, 0), 1))
+        score = f"{group.score:.2f}" if is_pair else "&mdash;"
+        cells = [
+            f'<p lang="{code}">' + "<br>".join(map(html.escape, document.texts[r.start : r.stop]))
+            for document, code, r in zip(documents, codes, group[:2], strict=True)
+        ]
+        kind = "" if is_pair else ' class="omitted"'
+        return f'<li{kind} {name} style="--hue: {hue}"><a href="#g{number}">{score}</a>' + (
+            "</p>".join(cells) + "</p></li>"
+        )
+
+    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f"<title>{names[0]} - {names[1]}</title><style>{_STYLE}</style></head><body>"
+    yield f"<h1>{names[0]} &ndash; {names[1]}</h1>"
+    omitted = len(groups) - len(translated)
+    yield f"<p>{len(translated)} groups of translations; {omitted} sentences without one.</p>"
+    yield f"<h2>The {len(doubtful)} most doubtful groups</h2><ol>"
+    yield from (item(number, "") for number in doubtful)
+    yield "</ol><h2>The whole text</h2><ol>"
+    yield from (item(number, f'id="g{number}"') for number in range(len(groups)))
+    yield "</ol></body></html>"

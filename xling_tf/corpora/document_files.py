@@ -1,0 +1,197 @@
+"""Reads a text as sentences in order: plain text, subtitles, HTML and Markdown."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xling_tf.client.texts import is_blank
+from xling_tf.compressed import PACKED, unpacked
+from xling_tf.corpora.cleaning import language_of, normalise
+from xling_tf.corpora.line_files import LANGUAGE, read_every_line, stripped
+from xling_tf.corpora.sentences import paragraphs, sentences
+from xling_tf.errors import UserError, as_user_error, library
+
+SUBTITLES = frozenset({".srt", ".vtt"})
+_NAMED = re.compile(rf"[._-]({LANGUAGE})$")
+_WHITE = re.compile(r"\s+")
+_TIMES = re.compile(r"\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})\s*-->\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})")
+# Of SubRip and WebVTT: "<i>", "<v Ana>", "{\an8}".
+_CUE_MARKS = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
+_VTT_BLOCKS = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)\b")
+# Elements whose text is a paragraph, and those whose text is none.
+_INLINE = "a abbr b bdi bdo cite code data del dfn em font i img ins kbd mark q ruby s samp small"
+_INLINE_TAGS = frozenset(f"{_INLINE} span strong sub sup time tt u var wbr".split())
+_WITHOUT_TEXT = ("script", "style", "head", "template", "noscript", "pre", "svg", "math")
+_RECOGNISED = 100  # sentences whose language is recognised
+_MIN_RECOGNISED = 5
+
+
+class Document(NamedTuple):
+    """The sentences of a text, in order."""
+
+    path: Path
+    language: str  # that of the file's name, else the one that is recognised, else "und"
+    texts: list[str]
+    times: list[tuple[str, str]]  # beginning and end of each subtitle; else empty
+    recognised: str | None  # language of most sentences
+
+
+def read_document(path: Path) -> Document:
+    """Reads the sentences of a file, plain or compressed, in the format of its name.
+
+    A plain text with empty lines has paragraphs, which are split into sentences; without, each line
+    is a sentence. A subtitle is a sentence.
+
+    Args:
+        path: A file that ends in .srt, .vtt, .html, .htm, .xhtml or .md, or a plain text.
+
+    Returns:
+        The sentences that are not blank.
+
+    Raises:
+        UserError: The file cannot be read, or has no sentence.
+    """
+    _, ending = stem_and_ending(path)
+    named = language_of_name(path)
+    times: list[tuple[str, str]] = []
+    if ending in SUBTITLES:
+        cues = [*_cues(line for _, line in read_every_line(path))]
+        texts, times = [text for _, text in cues], [time for time, _ in cues]
+        language = named or _recognised(texts) or "und"
+    else:
+        parts = _PARTS.get(ending, _plain_parts)(path)
+        is_split = isinstance(parts, str)
+        texts = paragraphs(parts) if isinstance(parts, str) else parts
+        language = named or _recognised(texts) or "und"
+        if is_split:
+            rules = "en" if language == "und" else language
+            texts = [text for part in texts for text in sentences(part, rules)]
+    if not texts:
+        raise UserError(f"{path} must have sentences, but has none; correct it or leave it out")
+    return Document(path, language, texts, times, _recognised(texts, language))
+
+
+def stem_and_ending(path: Path) -> tuple[str, str]:
+    """Returns the name without its ending and compression, and the ending in lower case.
+
+    Example:
+        >>> stem_and_ending(Path("texts/novel.de.TXT.gz"))
+        ('novel.de', '.txt')
+    """
+    name = re.sub(f"(?<=.){PACKED}$", "", path.name)
+    stem, dot, ending = name.rpartition(".")
+    # "novel.de" has no ending; three letters, as in .txt and .srt, are one.
+    is_ending = stem and (len(ending) > 2 or f".{ending.lower()}" in _PARTS)
+    return (stem, f"{dot}{ending.lower()}") if is_ending else (name, "")
+
+
+def language_of_name(path: Path) -> str | None:
+    """Returns the language in a file's name, as in novel.de.txt, or that of its folder.
+
+    Example:
+        >>> language_of_name(Path("novel.de.txt")), language_of_name(Path("fr/novel.txt"))
+        ('de', 'fr')
+    """
+    if match := _NAMED.search(stem_and_ending(path)[0]):
+        return match[1]
+    folder = path.absolute().parent.name
+    return folder if re.fullmatch(LANGUAGE, folder) else None
+
+
+def name_of_text(path: Path) -> str:
+    """Returns the name of a file without its language and ending, which its translation shares.
+
+    Example:
+        >>> name_of_text(Path("novel.de.txt.gz")), name_of_text(Path("fr/novel.srt"))
+        ('novel', 'novel')
+    """
+    return _NAMED.sub("", stem_and_ending(path)[0])
+
+
+def _recognised(texts: Sequence[str], expected: str | None = None) -> str | None:
+    """Returns the language of most of the sentences of which it is certain; None for too few."""
+    known = [expected] if expected and expected != "und" else []
+    try:
+        found = (language_of(normalise(text), known) for text in texts if not is_blank(text))
+        counts = Counter(islice(filter(None, found), _RECOGNISED))
+    except UserError:  # py3langid is not installed
+        return None
+    if not counts:
+        return None
+    language, count = counts.most_common(1)[0]
+    return language if count >= max(_MIN_RECOGNISED, counts.total() / 2) else None
+
+
+def _plain_parts(path: Path) -> str | list[str]:
+    """Returns the text if it has paragraphs; else its lines."""
+    lines = [stripped(line) for _, line in read_every_line(path)]
+    text = "\n".join(lines).strip("\n")
+    return text if "\n\n" in text else [line for line in lines if not is_blank(line)]
+
+
+def _cues(lines: Iterator[str]) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yields the times and the text of each subtitle of SubRip or WebVTT."""
+    block: list[str] = []
+    for line in (*lines, ""):
+        if not is_blank(line):
+            block.append(line)
+            continue
+        place = next((n for n, line in enumerate(block[:2]) if _TIMES.match(line)), None)
+        if (
+            place is not None
+            and not _VTT_BLOCKS.match(block[0])
+            and (times := _TIMES.match(block[place]))
+        ):
+            text = normalise(_CUE_MARKS.sub("", " ".join(block[place + 1 :])))
+            if not is_blank(text):
+                yield (times[1].replace(",", "."), times[2].replace(",", ".")), text
+        block = []
+
+
+def _html_parts(path: Path) -> str:
+    return _text_of_html(path, _content(path))
+
+
+def _markdown_parts(path: Path) -> str:
+    markdown = library("markdown", "Markdown, for .md files,", "align")
+    text = "\n".join(line for _, line in read_every_line(path))
+    body = markdown.markdown(text, extensions=["tables", "fenced_code"])
+    return _text_of_html(path, body.encode())
+
+
+def _content(path: Path) -> bytes:
+    message = f"{path} cannot be read: {{error}}; correct the path"
+    with as_user_error(message, OSError), path.open("rb") as file:
+        return b"".join(unpacked(file, path))
+
+
+def _text_of_html(path: Path, content: bytes) -> str:
+    """Returns the paragraphs of a page, with empty lines between them."""
+    html: Any = library("lxml.html", "lxml, for HTML and Markdown,", "align")
+    parser = html.HTMLParser(encoding=None if b"charset" in content[:2048] else "utf-8")
+    message = f"{path} cannot be read as HTML: {{error}}; correct it"
+    with as_user_error(message, ValueError, SyntaxError):
+        page = html.document_fromstring(content or b"<p>", parser=parser)
+    for element in [*page.iter(*_WITHOUT_TEXT)]:
+        if element.getparent() is not None:
+            element.drop_tree()
+    pieces: list[str] = []
+    etree = library("lxml.etree", "lxml, for HTML and Markdown,", "align")
+    for event, element in etree.iterwalk(page, events=("start", "end", "comment", "pi")):
+        is_element = event in ("start", "end")
+        border = "\n\n" if is_element and element.tag not in _INLINE_TAGS else ""
+        # The tail is the text between the end of an element, or a comment, and the next one.
+        text = element.text if event == "start" else element.tail
+        pieces += [border, _WHITE.sub(" ", text or "")]
+    return "".join(pieces)
+
+
+_PARTS: dict[str, Callable[[Path], str | list[str]]] = {
+    ".html": _html_parts,
+    ".htm": _html_parts,
+    ".xhtml": _html_parts,
+    ".md": _markdown_parts,
+}

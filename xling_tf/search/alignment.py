@@ -1,0 +1,406 @@
+"""Aligns the sentences of two versions of a text, in order: groups of translations, and omissions.
+
+The cost of a group is that of Vecalign (Thompson and Koehn 2019, "Vecalign: Improved Sentence
+Alignment in Linear Time and Space", sec. 3) with a term for lengths (Gale and Church 1993, "A
+Program for Aligning Sentences in Bilingual Corpora", sec. 3).
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.neighbours import chunks, require_positive, require_same_dim, unit_vectors
+from xling_tf.client.texts import Texts, as_texts, is_blank
+
+MAX_GROUP = 4  # sentences of one side
+# Chosen on the development part of Text+Berg (docs/align.md).
+_LENGTH_WEIGHT = 0.1
+_OMISSION_QUANTILE = 0.2  # of the costs of sentences at random; that of Vecalign
+# The mean cost of sentences at random is 1. Of a few sentences, a quantile is that of translations.
+_LEAST_OMISSION = 0.9
+_SHORTEST_OMISSION = 0.5  # cost of leaving out an empty sentence, by that of a long one
+_VARIANCE = 6.8  # of the difference of lengths, for each character (Gale and Church 1993, sec. 3.1)
+
+_LEAST_COST = 0.05  # of a group; smaller differences do not make two pairs a group of 2 and 2
+
+_COARSE_ROWS = 256  # texts of more sentences are first searched in coarser steps
+_COARSE_GROUP = 2  # sentences, or coarser steps, on one side of a group in the first searches
+_RADIUS = 32  # columns around the path of the coarser search
+_ROWS_AT_ONCE = 64
+_SAMPLE = 512  # sentences of each side whose pairs decide the cost of an omission
+_PROBES = 64  # groups whose encodings are compared with the sums of their sentences' vectors
+_MIN_PROBE_COSINE = 0.98
+
+
+class AlignedGroup(NamedTuple):
+    """Neighbouring sentences of two texts that are translations, or a sentence without one.
+
+    The score is 1 for equal vectors, and 0 for the mean of sentences at random. Where one side has
+    no sentence, it is 0.
+    """
+
+    source: range  # rows
+    target: range
+    score: float
+
+
+def align(
+    source: Texts,
+    target: Texts,
+    model: Any,
+    *,
+    max_group: int = MAX_GROUP,
+    encode_groups: bool | None = None,
+    show_progress_bar: bool = False,
+) -> list[AlignedGroup]:
+    """Aligns the sentences of a text with those of its translation.
+
+    Time and memory grow with the length of the texts: beyond 256 sentences, a coarse search says
+    where the fine one looks.
+
+    Args:
+        source: The sentences of a text, in order.
+        target: Those of its translation.
+        model: A model of `load`, or a function from a list of texts to `[texts, dim]` vectors.
+        max_group: Largest number of sentences on one side of a group.
+        encode_groups: False adds up the vectors of a group's sentences, so that nothing is encoded
+            twice; True also encodes each group as a text, which takes about ten times as long, and
+            takes the mean of both vectors. None encodes groups unless the sums of the model's raw
+            vectors have nearly the same direction, as those of an average of words have.
+        show_progress_bar: Whether to show progress bars.
+
+    Returns:
+        The groups in order. Each row of both texts is in one of them.
+
+    Raises:
+        UserError: The model cannot encode, or an argument is out of range.
+
+    Examples:
+        >>> angles = {"Uno.": 0.0, "Dos.": 1.5, "One.": 0.0, "Two.": 1.6}
+        >>> encode = lambda texts: [[np.cos(angles[t]), np.sin(angles[t])] for t in texts]
+        >>> groups = align(["Uno.", "Dos."], ["One.", "Two."], encode, encode_groups=False)
+        >>> [(group.source, group.target) for group in groups]
+        [(range(0, 1), range(0, 1)), (range(1, 2), range(1, 2))]
+    """
+    require_positive(max_group, "max_group")
+    encoder = model if callable(getattr(model, "encode", None)) else SentenceEncoder(model)
+    texts = as_texts(source, "source"), as_texts(target, "target")
+    vectors_of = _Groups(encoder, max_group, show_progress_bar)
+    if encode_groups is None:
+        encode_groups = all(texts) and not vectors_of.are_sums([*texts[0], *texts[1]])
+    return align_vectors(
+        vectors_of(texts[0], encode_groups),
+        vectors_of(texts[1], encode_groups),
+        [len(text) for text in texts[0]],
+        [len(text) for text in texts[1]],
+    )
+
+
+class _Groups:
+    """Makes vectors of the groups of neighbouring sentences of a text."""
+
+    def __init__(self, encoder: Any, max_group: int, show_progress: bool) -> None:
+        self._encoder, self._max_group = encoder, max_group
+        self._show_progress = show_progress
+
+    def __call__(self, texts: list[str], encode: bool) -> NDArray[np.float32]:
+        """Returns unit vectors `[max_group, texts + 1, dim]` of groups that end before each row."""
+        raw = self._raw(texts)
+        vectors = sums_of_groups(self._encode(texts) if raw is None else raw, self._max_group)
+        if not encode:
+            return vectors
+        sizes = range(1, self._max_group + 1)
+        groups = [
+            " ".join(texts[end - size : end]) if end >= size else ""
+            for size in sizes
+            for end in range(len(texts) + 1)
+        ]
+        encoded = unit_vectors(self._encode(groups), "vectors")
+        vectors += encoded.reshape(vectors.shape)
+        _scale_to_unit_length(vectors)
+        return vectors
+
+    def are_sums(self, texts: list[str]) -> bool:
+        """True if a sample of groups has the direction of the sums of its sentences' vectors."""
+        ends = np.unique(np.linspace(2, len(texts), _PROBES).astype(int))
+        pairs = [(texts[end - 2], texts[end - 1]) for end in ends.tolist()]
+        pairs = [pair for pair in pairs if not any(map(is_blank, pair))]
+        if not pairs:
+            return True
+        firsts, seconds = (self._raw([*side]) for side in zip(*pairs, strict=True))
+        if firsts is None or seconds is None:
+            return False
+        sums = unit_vectors(firsts + seconds, "vectors")
+        encoded = unit_vectors(self._encode([" ".join(pair) for pair in pairs]), "vectors")
+        return float(np.mean(np.sum(sums * encoded, axis=1))) >= _MIN_PROBE_COSINE
+
+    def _raw(self, texts: list[str]) -> NDArray[np.float32] | None:
+        """Returns vectors of the model's own lengths, or None if it has only unit vectors."""
+        try:
+            return self._encode(texts, normalize_embeddings=False)
+        except ValueError:  # a wheel has a `UserError` of its own
+            return None
+
+    def _encode(self, texts: list[str], **options: Any) -> NDArray[np.float32]:
+        if self._show_progress:
+            options["show_progress_bar"] = True
+        return np.asarray(self._encoder.encode(texts, **options), np.float32)
+
+
+def sums_of_groups(vectors: NDArray[np.floating], max_group: int) -> NDArray[np.float32]:
+    """Adds up neighbouring vectors: unit vectors `[max_group, rows + 1, dim]` before each row.
+
+    Example:
+        >>> sums_of_groups(np.array([[3.0, 0.0], [0.0, 4.0]]), 2).round(1)[:, 1:].tolist()
+        [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.6000000238418579, 0.800000011920929]]]
+    """
+    rows, dim = vectors.shape
+    sums = np.zeros((max_group, rows + 1, dim), np.float32)
+    for size in range(1, min(max_group, rows) + 1):
+        before = sums[size - 2, size - 1 : -1] if size > 1 else 0
+        sums[size - 1, size:] = vectors[size - 1 :] + before
+    _scale_to_unit_length(sums)
+    return sums
+
+
+def _scale_to_unit_length(vectors: NDArray[np.float32]) -> None:
+    for group in vectors:
+        for part in chunks(group):
+            part /= np.maximum(np.linalg.norm(part, axis=1, keepdims=True), 1e-12)
+
+
+def align_vectors(
+    source: NDArray[np.float32],
+    target: NDArray[np.float32],
+    source_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+) -> list[AlignedGroup]:
+    """Aligns two texts by the vectors of their groups; see `align`.
+
+    Args:
+        source: Unit vectors `[max_group, sources + 1, dim]` of the groups that end before each row;
+            zeros where there is no such group.
+        target: Those of the other text.
+        source_lengths: Characters of each sentence.
+        target_lengths: Those of the other text.
+
+    Returns:
+        The groups in order.
+    """
+    num_sources, num_targets = len(source_lengths), len(target_lengths)
+    if num_sources and num_targets:
+        require_same_dim(source[0], target[0], "source", "target")
+    else:
+        return [
+            *(AlignedGroup(range(i, i + 1), range(0), 0.0) for i in range(num_sources)),
+            *(AlignedGroup(range(0), range(j, j + 1), 0.0) for j in range(num_targets)),
+        ]
+    coarse_path = _coarse_path(source[0, 1:], target[0, 1:])
+    lengths = [np.asarray(side, np.float32) for side in (source_lengths, target_lengths)]
+    lengths[0] = lengths[0] * _length_ratio(coarse_path, *lengths)
+    sides = [
+        _Side(vectors, _sums(side, len(vectors)), other[:, 1:].mean(axis=(0, 1)))
+        for vectors, side, other in zip((source, target), lengths, (target, source), strict=True)
+    ]
+    costs = _Costs(*sides)
+    path = _search(costs, _band(coarse_path, num_sources, num_targets, 1))
+    return [
+        AlignedGroup(range(i, k), range(j, m), costs.score(k, k - i, m, m - j))
+        for (i, j), (k, m) in pairwise(path)
+    ]
+
+
+class _Side:
+    """The groups of a text that end before each row, by their number of sentences.
+
+    Args:
+        vectors: `[sizes, rows + 1, dim]`, of unit length or zero.
+        lengths: `[sizes, rows + 1]`, in characters of the target.
+        other: `[dim]`, the mean vector of the other text.
+    """
+
+    def __init__(
+        self,
+        vectors: NDArray[np.float32],
+        lengths: NDArray[np.float32] | None,
+        other: NDArray[np.float32],
+    ) -> None:
+        self.vectors, self.lengths = vectors, lengths
+        self.distances = 1 - vectors @ other  # the mean over the sentences of the other text
+
+    def __len__(self) -> int:
+        return self.vectors.shape[1] - 1
+
+    def omission_weights(self) -> NDArray[np.floating]:
+        """Returns `[rows]`, which is less than 1 for sentences of less than half the mean length.
+
+        Short ones are often headings, numbers of pages and captions.
+        """
+        if self.lengths is None:
+            return np.ones(len(self))
+        lengths = self.lengths[0, 1:]
+        return np.minimum(1, _SHORTEST_OMISSION + lengths / max(lengths.mean(), 1))
+
+
+def _weight(a: int, b: int) -> float:
+    """Returns how much a group counts: n for 1 and n sentences, as in Vecalign, where it is a * b.
+
+    For several sentences on both sides, it is half-way between a * b and a + b - 1, with which the
+    development part is aligned worse.
+    """
+    return (a * b + a + b - 1) / 2
+
+
+class _Costs:
+    """The costs of groups, and of leaving a sentence without a translation."""
+
+    def __init__(self, source: _Side, target: _Side) -> None:
+        self.source, self.target = source, target
+        sizes = range(1, len(source.vectors) + 1), range(1, len(target.vectors) + 1)
+        self.sizes = [*product(*sizes)]
+        samples = (
+            np.unique(np.linspace(1, len(side), _SAMPLE).astype(int)) for side in (source, target)
+        )
+        quantile = float(np.quantile(self._of(1, 1, *samples), _OMISSION_QUANTILE))
+        omission = max(quantile, _LEAST_OMISSION)
+        self.omissions = [omission * side.omission_weights() for side in (source, target)]
+
+    def block(self, rows: slice, columns: slice) -> NDArray[np.float32]:
+        """Returns `[kinds, rows, columns]`, the costs of the groups that end before these."""
+        return np.stack([self._of(a, b, rows, columns) * _weight(a, b) for a, b in self.sizes])
+
+    def _of(self, a: int, b: int, rows: Any, columns: Any) -> NDArray[np.float32]:
+        source, target = self.source, self.target
+        cosines = source.vectors[a - 1, rows] @ target.vectors[b - 1, columns].T
+        mean = (source.distances[a - 1, rows, np.newaxis] + target.distances[b - 1, columns]) / 2
+        costs = np.maximum((1 - cosines) / np.maximum(mean, 1e-6), _LEAST_COST)
+        if source.lengths is not None and target.lengths is not None:
+            first = source.lengths[a - 1, rows, np.newaxis]
+            second = target.lengths[b - 1, columns]
+            variance = _VARIANCE * (first + second) / 2 + 1
+            costs += _LENGTH_WEIGHT * (first - second) ** 2 / (2 * variance)
+        return costs
+
+    def score(self, row: int, a: int, column: int, b: int) -> float:
+        """Returns the score of a group of `a` and `b` sentences that end before these."""
+        if not a or not b:
+            return 0.0
+        cosine = self.source.vectors[a - 1, row] @ self.target.vectors[b - 1, column]
+        mean = (self.source.distances[a - 1, row] + self.target.distances[b - 1, column]) / 2
+        return float(1 - (1 - cosine) / max(mean, 1e-6))
+
+
+def _sums(values: NDArray[np.float32], max_group: int) -> NDArray[np.float32]:
+    """Returns the sums `[max_group, rows + 1]` of neighbouring values that end before each row."""
+    sums = np.zeros((max_group, len(values) + 1), np.float32)
+    for size in range(1, min(max_group, len(values)) + 1):
+        before = sums[size - 2, size - 1 : -1] if size > 1 else 0
+        sums[size - 1, size:] = values[size - 1 :] + before
+    return sums
+
+
+_Path = list[tuple[int, int]]  # the rows of both sides between groups, from (0, 0) to the ends
+
+
+class _Band(NamedTuple):
+    """The columns that a search considers at each row, from `begin` to before `end`."""
+
+    begin: NDArray[np.int64]  # [rows + 1], never falls
+    end: NDArray[np.int64]
+
+
+def _coarse_path(source: NDArray[np.float32], target: NDArray[np.float32]) -> _Path:
+    """Searches in steps of many sentences, then of half as many, down to single ones."""
+    num_steps = max(len(source), len(target)) / _COARSE_ROWS
+    level = max(0, int(np.ceil(np.log2(num_steps))))
+    path: _Path = []
+    for step in [1 << power for power in range(level, -1, -1)]:
+        sides = [
+            sums_of_groups(np.add.reduceat(side, np.arange(0, len(side), step)), _COARSE_GROUP)
+            for side in (source, target)
+        ]
+        means = [side[0, 1:].mean(axis=0) for side in sides]
+        costs = _Costs(_Side(sides[0], None, means[1]), _Side(sides[1], None, means[0]))
+        path = _search(costs, _band(path, len(costs.source), len(costs.target), 2))
+    return path
+
+
+def _length_ratio(
+    path: _Path, source: NDArray[np.float32], target: NDArray[np.float32]
+) -> np.float32:
+    """Returns the characters of the target for one of the source, where groups have both."""
+    ends = np.array(path)
+    is_group = (np.diff(ends, axis=0) > 0).all(axis=1)
+    sums = [np.append(0, np.cumsum(side))[ends[:, n]] for n, side in enumerate((source, target))]
+    first, second = (np.diff(side)[is_group].sum() for side in sums)
+    return np.float32(second / first) if first and second else np.float32(1)
+
+
+def _band(path: _Path, num_rows: int, num_columns: int, step: int) -> _Band:
+    """Returns the columns around a path whose rows and columns are `step` times as long."""
+    rows = np.arange(num_rows + 1)
+    if not path:
+        return _Band(np.zeros_like(rows), np.full_like(rows, num_columns + 1))
+    points = np.array(path) * step
+    # The path is between its last point before a row and its first point after it.
+    first = np.searchsorted(points[:, 0], rows - _RADIUS, side="left") - 1
+    last = np.searchsorted(points[:, 0], rows + _RADIUS, side="right")
+    begin = points[np.maximum(first, 0), 1] - _RADIUS
+    end = points[np.minimum(last, len(points) - 1), 1] + _RADIUS + 1
+    return _Band(np.maximum(begin, 0), np.minimum(end, num_columns + 1))
+
+
+_SOURCE_OMITTED, _TARGET_OMITTED = -1, -2  # moves; others are numbers of `_Costs.sizes`
+
+
+def _search(costs: _Costs, band: _Band) -> _Path:
+    """Finds the cheapest path by dynamic programming in a band."""
+    num_rows, num_columns = len(costs.source), len(costs.target)
+    most_rows, most_columns = costs.sizes[-1]
+    # The costs up to the last rows; columns before the first one are never reached.
+    totals = np.full((most_rows + 1, most_columns + num_columns + 1), np.inf)
+    omitted = np.append(0, np.cumsum(costs.omissions[1]))
+    moves: list[NDArray[np.int8]] = []
+    for row in range(num_rows + 1):
+        begin, end = int(band.begin[row]), int(band.end[row])
+        if row % _ROWS_AT_ONCE == 0:
+            last = min(row + _ROWS_AT_ONCE, num_rows + 1)
+            block = costs.block(slice(row, last), slice(begin, band.end[last - 1]))
+            first_row, first_column = row, begin
+        ways = np.empty((len(costs.sizes) + 1, end - begin))
+        for way, group, (a, b) in zip(ways, block, costs.sizes, strict=False):
+            before = totals[(row - a) % len(totals), most_columns - b + begin :][: end - begin]
+            np.add(before, group[row - first_row, begin - first_column : end - first_column], way)
+        here = totals[row % len(totals), most_columns:]
+        above = totals[(row - 1) % len(totals), most_columns:]
+        if row:
+            ways[-1] = above[begin:end] + costs.omissions[0][row - 1]
+        else:
+            ways[-1] = np.where(np.arange(begin, end), np.inf, 0)
+        move = ways.argmin(axis=0).astype(np.int8)
+        move[move == len(costs.sizes)] = _SOURCE_OMITTED
+        # A column is reached from any one before it by omissions of the target.
+        best = ways.min(axis=0) - omitted[begin:end]
+        least = np.minimum.accumulate(best)
+        move[best > least] = _TARGET_OMITTED
+        here[:] = np.inf
+        here[begin:end] = least + omitted[begin:end]
+        moves.append(move)
+    return _path_back(moves, band, costs.sizes)
+
+
+def _path_back(
+    moves: Sequence[NDArray[np.int8]], band: _Band, sizes: Sequence[tuple[int, int]]
+) -> _Path:
+    row, column = len(moves) - 1, int(band.end[-1]) - 1
+    path = [(row, column)]
+    while row or column:
+        move = int(moves[row][column - band.begin[row]])
+        a, b = {_SOURCE_OMITTED: (1, 0), _TARGET_OMITTED: (0, 1)}.get(move) or sizes[move]
+        row, column = row - a, column - b
+        path.append((row, column))
+    return path[::-1]
