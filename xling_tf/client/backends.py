@@ -76,7 +76,7 @@ class Function(Backend):
         raise UserError("only an encoder that was loaded by its model's name can be pickled")
 
 
-class Exported(Backend):
+class RuntimeFolder(Backend):
     """A model in a folder with `runtime.json`, which is pickled by its path.
 
     Args:
