@@ -15,7 +15,7 @@ from raw_files import write_files
 from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
-from xling_tf.exporters import compact
+from xling_tf.exporters import savedmodel
 from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.serving.app import ServerConfig
@@ -119,7 +119,7 @@ def defaults(function):
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
-        ("export/main.py", defaults(compact.export)),
+        ("export/main.py", defaults(savedmodel.export)),
         ("export/encode.py", defaults(encode_files)),
         ("export/serve.py", asdict(BatchingParameters()) | asdict(ServerConfig())),
         ("data/mine.py", defaults(mine_translations)),

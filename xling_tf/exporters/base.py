@@ -71,7 +71,7 @@ class OriginalModel(NamedTuple):
 # write the folder, and return texts and a function that encodes them with what was written; None
 # if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
-    "savedmodel": ("compact:export", SAVED_MODEL),
+    "savedmodel": ("savedmodel:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
     "onnx": ("litert_onnx:export_onnx", MODEL_FILES["onnx"]),
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
