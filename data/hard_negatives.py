@@ -81,7 +81,7 @@ def mine_folder(
     require_writable_folder(folder, "copy the corpora to another folder")
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
-        if corpus.kind != "parallel" or not len(corpus.train):
+        if corpus.record_type != "parallel" or not len(corpus.train):
             continue
         pairs: list[TranslationPair] = [*corpus.train]
         path = mined_path(data, corpus.name, corpus.languages)

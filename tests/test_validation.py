@@ -57,7 +57,7 @@ def test_tasks_leave_half_of_the_time_and_the_first_is_always_scored(monkeypatch
     clock, config = itertools.count(0, 2), tiny_config("data.targets=es,fr,de")
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     model = tiny_model(config)
-    names = [task.name for task in model.tasks if task.kind == "parallel"]
+    names = [task.name for task in model.tasks if task.record_type == "parallel"]
     held_out = dict.fromkeys(names, EXAMPLES[RANKING])
     assert len(names) == 3
 

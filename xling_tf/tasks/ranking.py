@@ -128,7 +128,7 @@ class TranslationRanking(RankingTask):
     record has fewer, its target fills the columns and is left out of the loss.
     """
 
-    kind: ClassVar[str] = "parallel"
+    record_type: ClassVar[str] = "parallel"
     config: TranslationRankingConfig
 
     def __init__(self, *args: Any) -> None:
@@ -161,7 +161,7 @@ class EntailmentRanking(RankingTask):
     aligned. There is no margin.
     """
 
-    kind: ClassVar[str] = "nli"
+    record_type: ClassVar[str] = "nli"
     columns = ("premise", "entailed", "contradicting")
 
     def __init__(self, *args: Any) -> None:
@@ -203,7 +203,7 @@ class EntailmentRanking(RankingTask):
 class ResponsePrediction(RankingTask):
     """Ranks the reply to a message over others; only replies pass through a tower."""
 
-    kind: ClassVar[str] = "conversations"
+    record_type: ClassVar[str] = "conversations"
     columns = ("message", "response")
     roles = ("default", "document")
 
@@ -233,7 +233,7 @@ class ResponsePrediction(RankingTask):
 class QuickThought(RankingTask):
     """Ranks the previous and the following sentence over others; all pass through towers."""
 
-    kind: ClassVar[str] = "documents"
+    record_type: ClassVar[str] = "documents"
     columns = ("previous", "sentence", "following")
 
     @classmethod

@@ -119,17 +119,19 @@ def find_corpora(run: Run, data: DataConfig, tasks: Sequence[Task]) -> Sequence[
     """Returns the corpora that the tasks, and a new tokenizer, learn from."""
     config, corpora = run.config, run.corpora
     if corpora is None:
-        with_targets = any(task.kind == "nli" and task.languages != data.source for task in tasks)
+        with_targets = any(
+            task.record_type == "nli" and task.languages != data.source for task in tasks
+        )
         corpora = load_corpora(
             run.data,
             data,
             with_mined=any(task.hard_negatives for task in tasks),
             target_inference=with_targets,
         )
-        kinds = {"parallel", *(task.kind for task in tasks)}
+        record_types = {"parallel", *(task.record_type for task in tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
-            kinds |= {"documents", "conversations", "nli"}
-        corpora = [corpus for corpus in corpora if corpus.kind in kinds]
+            record_types |= {"documents", "conversations", "nli"}
+        corpora = [corpus for corpus in corpora if corpus.record_type in record_types]
     return corpora
 
 

@@ -172,20 +172,22 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
     # Optional: translations between targets, inference in target languages, and scored pairs that
     # are not in the source language alone. But inference that is missing in all target languages is
     # reported.
-    kinds = ("parallel", "nli")
-    optional = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
-    optional += [t for t in tasks if t.kind == "similarity" and t.languages != source]
-    inference = [task for task in optional if task.kind == "nli"]
+    aligned = ("parallel", "nli")
+    optional = [
+        t for t in tasks if t.record_type in aligned and source not in t.languages.split("-")
+    ]
+    optional += [t for t in tasks if t.record_type == "similarity" and t.languages != source]
+    inference = [task for task in optional if task.record_type == "nli"]
     if not any(task.name in examples for task in inference):
         optional = [task for task in optional if task not in inference]
     lacking = [t for t in tasks if t.name not in examples and t not in optional]
-    for kind, record_type in RECORD_TYPES.items():
-        if left_out := [task for task in lacking if task.kind == kind]:
+    for record_type, description in RECORD_TYPES.items():
+        if left_out := [task for task in lacking if task.record_type == record_type]:
             languages = list(dict.fromkeys(task.languages for task in left_out))
             names = ", ".join(task.name for task in left_out)
             # Most presets learn from these if there are any; the default corpora have none.
-            report = logging.info if kind in ("questions", "similarity") else logging.warning
-            report("%s; left out: %s", record_type.missing(languages), names)
+            report = logging.info if record_type in ("questions", "similarity") else logging.warning
+            report("%s; left out: %s", description.missing(languages), names)
     trained = [task for task in tasks if task.name in examples]
     if tasks and not trained:
         raise UserError("expected at least one task with examples, got none; see the warnings")
@@ -230,11 +232,11 @@ def trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSto
         task.learned(corpus.train)
         for task in tasks
         for corpus in store.corpora
-        if (corpus.kind, corpus.languages) == (task.kind, task.languages)
+        if (corpus.record_type, corpus.languages) == (task.record_type, task.languages)
         and config.data.corpus_weights.get(corpus.name, 1) > 0
     ]
     if config.initial.vectors and not config.initial.model:
-        parts += [corpus.train for corpus in store.corpora if corpus.kind == "parallel"]
+        parts += [corpus.train for corpus in store.corpora if corpus.record_type == "parallel"]
     return TrainedOn.from_hashes(part.text_hashes for part in parts)
 
 

@@ -62,7 +62,9 @@ def task_examples(
     """Collects the examples, by task, of the tasks that have any for training."""
     examples = {}
     for task in tasks:
-        matching = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
+        matching = [
+            c for c in corpora if (c.record_type, c.languages) == (task.record_type, task.languages)
+        ]
         if any(len(task.select(corpus.train)) for corpus in matching):
             examples[task.name] = TaskExamples(
                 _collect(task, [(corpus.name, corpus.train) for corpus in matching], prompts),

@@ -93,7 +93,7 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
     """Makes the word vectors, and saves them in the run folder."""
     parts = defaultdict[str, list[StoredRecords]](list)
     for corpus in store.corpora:
-        if corpus.kind == "parallel" and len(corpus.train):
+        if corpus.record_type == "parallel" and len(corpus.train):
             parts[corpus.languages].append(corpus.train)
     if not parts:
         raise UserError(
