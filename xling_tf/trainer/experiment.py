@@ -123,7 +123,7 @@ def _make(ctx: RunContext) -> Trained:
     model.heads = {name: heads for name, heads in model.heads.items() if name not in unused}
     if workers.is_chief:
         ctx.folder.write("config.json", model.description_files()["config.json"])
-    initial_weights(config, ctx.asked.run_dir, workers, model, new_heads)
+    initial_weights(config, ctx.run.run_dir, workers, model, new_heads)
     return Trained(model, tasks, examples, new_heads)
 
 
@@ -202,7 +202,7 @@ def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
         config=ctx.config,
         examples={task: examples.train for task, examples in trained.examples.items()},
         workers=ctx.workers,
-        run_dir=ctx.asked.run_dir,
+        run_dir=ctx.run.run_dir,
     )
     _begin(ctx, trained)
     if trainer.train():
@@ -242,7 +242,7 @@ def trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSto
 
 def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any]:
     """Exports a trained model, then scores it; returns the content of `results.json`."""
-    run, data, corpora, model = ctx.asked, ctx.data, ctx.store.corpora, trained.model
+    run, data, corpora, model = ctx.run, ctx.data, ctx.store.corpora, trained.model
     if share := ctx.config.initial.average:
         average_with_start(run.run_dir, model, share, trained.new_heads)
     module = model.module()
@@ -285,7 +285,7 @@ def _describe(
     measured: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns a run's results, and the files that describe an export by them."""
-    run, config = ctx.asked, ctx.config
+    run, config = ctx.run, ctx.config
     # Exports contain no paths or settings of this machine.
     published = {
         "preset": run.name,
