@@ -10,7 +10,7 @@ If it is interrupted, the same command continues with the files that are missing
 import hashlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
-from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import MINED_FOLDER, mined_path
@@ -58,7 +58,7 @@ def main() -> None:
 
 def mine_folder(
     data: Path,
-    encode: Callable[[list[str]], NDArray[Any]],
+    encode: Encode,
     *,
     model: str,
     source: str,

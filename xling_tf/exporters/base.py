@@ -3,7 +3,7 @@
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.client.runtimes import MODEL_FILES
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.errors import UserError, missing_package, require_known
@@ -34,8 +34,6 @@ from xling_tf.savedmodel.saved_models import (
     load_saved_model,
     model_name,
 )
-
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 class OriginalModel(NamedTuple):
