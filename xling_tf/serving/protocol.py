@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 from xling_tf.client.texts import is_blank
+from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.savedmodel.backends import ROLE_SIGNATURES
 
 Tensors = dict[str, np.ndarray]
@@ -49,7 +50,6 @@ _HINTS |= dict.fromkeys(
     ("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')"
 )
 _ROLES = ROLE_SIGNATURES | {"passage": ROLE_SIGNATURES["document"]}
-MAX_BYTES_PER_TOKEN = 40  # as the tokenizers have it
 _ROWS = 100  # that are formatted at a time
 # The signatures whose vectors a path needs, unless a request names another one.
 _NEEDED = {path: {"serving_default"} for path in ("/embed", "/similarity", "/v1/embeddings")}
@@ -250,7 +250,7 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
     cut (400).
 
     The server has no tokenizer, but a text of `n` bytes has at most `n` tokens and two marks, and a
-    model reads at most `MAX_BYTES_PER_TOKEN` bytes for each token.
+    model reads at most `BYTES_PER_TOKEN` bytes for each token.
     """
     if document.get("truncate", True):
         return
@@ -262,7 +262,7 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
     for text in document["input"]:
         size = len(text.encode())
         longest = max(longest, size)
-        if size > max_tokens * MAX_BYTES_PER_TOKEN < len(normalize("NFC", text).encode()):
+        if size > max_tokens * BYTES_PER_TOKEN < len(normalize("NFC", text).encode()):
             raise ServingError(f"a text has more than {max_tokens} tokens, the maximum", 413)
     if longest + 2 > max_tokens:
         raise ServingError(
