@@ -127,7 +127,7 @@ def with_negatives(part: Examples, miner: Teacher, folder: Path | None, seed: in
     pairs = list(zip(*columns, strict=True))
     with progress(f"{miner.system.name} finds wrong answers for {len(part)} examples"):
         found = mine_hard_negatives(
-            encode, pairs, num_negatives=10, relative_margin=0.05, by_query=True
+            pairs, encode, num_negatives=10, relative_margin=0.05, by_query=True
         )
     random = np.random.default_rng(seed)
     # The right text stands for one that is missing.
