@@ -169,18 +169,13 @@ def make_tasks(
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
     """Returns the tasks that have examples; reports the others, in a line for each kind of data."""
-    # Optional: translations between targets, inference in target languages, and scored pairs that
-    # are not in the source language alone. But inference that is missing in all target languages is
-    # reported.
-    aligned = ("parallel", "nli")
-    optional = [
-        t for t in tasks if t.record_type in aligned and source not in t.languages.split("-")
+    # Of inference in target languages, only a lack in all of them is reported.
+    missed = {"nli"} - {t.record_type for t in tasks if t.name in examples and _is_extra(t, source)}
+    lacking = [
+        task
+        for task in tasks
+        if task.name not in examples and (task.record_type in missed or not _is_extra(task, source))
     ]
-    optional += [t for t in tasks if t.record_type == "similarity" and t.languages != source]
-    inference = [task for task in optional if task.record_type == "nli"]
-    if not any(task.name in examples for task in inference):
-        optional = [task for task in optional if task not in inference]
-    lacking = [t for t in tasks if t.name not in examples and t not in optional]
     for record_type, description in RECORD_TYPES.items():
         if left_out := [task for task in lacking if task.record_type == record_type]:
             languages = list(dict.fromkeys(task.languages for task in left_out))
@@ -192,6 +187,14 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
     if tasks and not trained:
         raise UserError("expected at least one task with examples, got none; see the warnings")
     return trained
+
+
+def _is_extra(task: Task, source: str) -> bool:
+    # Few data folders have translations between targets, inference in target languages, or scored
+    # pairs that are not in the source language alone.
+    if task.record_type == "similarity":
+        return task.languages != source
+    return task.record_type in ("parallel", "nli") and source not in task.languages.split("-")
 
 
 def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
@@ -264,7 +267,14 @@ def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any
     seconds = scoring_seconds(trainer.seconds)
     held_out = {task: examples.held_out for task, examples in trained.examples.items()}
     scores = evaluate(
-        model, trained.tasks, data.languages, encode, held_out, corpora, run.data, seconds
+        model,
+        trained.tasks,
+        data.languages,
+        encode,
+        held_out=held_out,
+        corpora=corpora,
+        data=run.data,
+        seconds=seconds,
     )
     scores |= {"same_meaning": reliability} if line else {}
     measured = {"scores": scores, "cosines": cosines}

@@ -97,6 +97,7 @@ def evaluate(
     tasks: Sequence[Task],
     languages: Sequence[str],
     encode: Encode,
+    *,
     held_out: Mapping[str, Examples],
     corpora: Sequence[StoredCorpus],
     data: Path | None,
