@@ -198,10 +198,10 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
         >>> to_embed({"input": "Hola", "dimensions": 64})
         {'input': ['Hola'], 'dimensions': 64}
     """
-    texts, dimensions = document.get("input", document.get("inputs")), document.get("dimensions")
-    match texts:
+    value, defaults = document.get("input", document.get("inputs")), {}
+    match value:
         case str() if path != "/similarity":
-            texts = [texts]
+            texts = [value]
         case {"source_sentence": source, "sentences": [*sentences], **others} if path in (
             "/",
             "/similarity",
@@ -210,12 +210,21 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
                 raise ServingError(
                     "a comparison takes source_sentence and sentences, and no 'normalize'"
                 )
-            texts, document = [source, *sentences], {**document, "normalize": True}
+            texts, defaults = [source, *sentences], {"normalize": True}
         case _ if path == "/similarity":
             raise ServingError("'inputs' must have source_sentence and sentences", param="inputs")
+        case _:
+            texts = value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         message = "expected a text or several (LangChain: check_embedding_ctx_length=False)"
         raise ServingError(message, param="inputs" if "inputs" in document else "input")
+    _require_options(document)
+    return {**defaults, **document, "input": texts}
+
+
+def _require_options(document: Mapping[str, Any]) -> None:
+    """Raises a `ServingError` if an option of a request for vectors has a wrong value."""
+    dimensions = document.get("dimensions")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' must be an integer of at least 1", param="dimensions")
     if document.get("encoding_format", "float") not in ("float", "base64"):
@@ -225,7 +234,6 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
             raise ServingError(f"{name!r} must be true or false", param=name)
     if str(document.get("truncation_direction", "right")).lower() != "right":
         raise ServingError("'truncation_direction' must be Right", param="truncation_direction")
-    return {**document, "input": texts}
 
 
 def signature_of(document: Mapping[str, Any]) -> str | None:
