@@ -1,4 +1,4 @@
-"""Aligns a text with its translation, sentence by sentence, and writes the pairs.
+"""Pairs the sentences of a text with those of its translation.
 
     xling-tf align novel.de.txt novel.fr.txt --model exported/multilingual --output novel.de-fr.tsv
 

@@ -9,8 +9,7 @@ If it is interrupted, the same command continues with the files that are missing
 
 import hashlib
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
-from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.corpora.folder import load_folder
 from xling_tf.corpora.line_files import write_lines
 from xling_tf.corpora.readers import MINED_FOLDER, mined_path
@@ -29,7 +28,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.files import read_json_dict, require_writable_folder, write_json
 from xling_tf.program import define_languages, progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import checksum, find_model
-from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_hard_negatives
+from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_and_count
 from xling_tf.sentence_encoder import SentenceEncoder
 
 
@@ -58,7 +57,7 @@ def main() -> None:
 
 def mine_folder(
     data: Path,
-    encode: Callable[[list[str]], NDArray[Any]],
+    encode: Encode,
     *,
     model: str,
     source: str,
@@ -82,7 +81,7 @@ def mine_folder(
     folder.mkdir(exist_ok=True)
     counts: dict[str, dict[str, int]] = {}
     for corpus in transient_store(corpora, folder).corpora:
-        if corpus.kind != "parallel" or not len(corpus.train):
+        if corpus.record_type != "parallel" or not len(corpus.train):
             continue
         pairs: list[TranslationPair] = [*corpus.train]
         path = mined_path(data, corpus.name, corpus.languages)
@@ -94,18 +93,16 @@ def mine_folder(
             logging.info("%s is kept: model, options and pairs are the same", path)
             counts[name] = earlier["counts"]
             continue
-        counters: Counter[str] = Counter()
         texts = {
             "source": [pair.source for pair in pairs],
             "target": [pair.target for pair in pairs],
         }
         record_path.unlink(missing_ok=True)
         with progress(f"mining {path}: {len(pairs)} training pairs"):
-            negatives = mine_hard_negatives(encode, texts, counts=counters, **options)
+            negatives, counts[name] = mine_and_count(texts, encode, **options)
         mined = zip(pairs, negatives, strict=True)
         write_lines(path, ("\t".join((*pair[:2], *wrong)) for pair, wrong in mined if wrong))
-        write_json(record_path, {"recipe": recipe, "counts": counters})
-        counts[name] = dict(counters)
+        write_json(record_path, {"recipe": recipe, "counts": counts[name]})
     return counts
 
 

@@ -78,7 +78,9 @@ def translate_folder(
     and translated, by file.
     """
     corpora = [
-        c for c in load_folder(data, source=source, targets=()) if c.kind in ("nli", "questions")
+        c
+        for c in load_folder(data, source=source, targets=())
+        if c.record_type in ("nli", "questions")
     ]
     for name in names:
         require_known("--corpus", name, {corpus.name for corpus in corpora})
@@ -90,12 +92,14 @@ def translate_folder(
     counts = {}
     for target in targets:
         paths: dict[Path, StoredCorpus] = {}
-        existing = {(file.kind, file.name, file.languages, file.split) for file in discover(data)}
+        existing = {
+            (file.record_type, file.name, file.languages, file.split) for file in discover(data)
+        }
         for corpus in parts:
-            split = "train" if corpus.kind == "nli" else ""
+            split = "train" if corpus.record_type == "nli" else ""
             name = ".".join(filter(None, (corpus.name, target, split)))
-            path = data / corpus.kind / f"{name}.tsv.gz"
-            if (corpus.kind, corpus.name, (target,), split) in existing:
+            path = data / corpus.record_type / f"{name}.tsv.gz"
+            if (corpus.record_type, corpus.name, (target,), split) in existing:
                 logging.info("%s exists, and is kept", path)
             else:
                 paths[path] = corpus

@@ -1,4 +1,4 @@
-r"""Exports a model for servers, other libraries and runtimes, or in less space.
+r"""Exports a model for servers and other libraries, or in less space.
 
     xling-tf export --model exported/en-es --serving serving
 

@@ -1,4 +1,6 @@
-"""Serves exported models by the REST protocols of TensorFlow Serving, OpenAI and TEI.
+"""Serves exported models over HTTP.
+
+The server speaks the REST protocols of TensorFlow Serving, OpenAI and TEI.
 
     pip install -e '.[serving]'
     xling-tf serve --model exported/en-es

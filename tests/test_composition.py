@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from xling_tf.client import words
-from xling_tf.tokenizers.composition import BYTES_PER_TOKEN, composed, readable
+from xling_tf.tokenizers.composition import composed, readable
 
 CHARACTERS = [
     c
@@ -74,8 +74,10 @@ def test_the_cut_is_the_same_in_every_form_and_runtime(text):
     encoded = [form.encode("utf-8", "surrogatepass") for form in forms]
     pages = [page.decode() for page in readable(tf.constant(encoded), 2).numpy()]
     assert len(set(pages)) == 1
-    assert len(pages[0].encode()) in range(2 * BYTES_PER_TOKEN - 3, 2 * BYTES_PER_TOKEN + 1)
-    assert [words.readable(form, 2 * BYTES_PER_TOKEN) for form in forms] == pages
+    assert len(pages[0].encode()) in range(
+        2 * words.BYTES_PER_TOKEN - 3, 2 * words.BYTES_PER_TOKEN + 1
+    )
+    assert [words.readable(form, 2 * words.BYTES_PER_TOKEN) for form in forms] == pages
 
 
 def test_bytes_that_are_no_characters_become_spaces():

@@ -42,7 +42,8 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     known = trained_on(run.config, tasks, store)
     for corpus in store.corpora:
         is_used = any(
-            (corpus.kind, corpus.languages) == (task.kind, task.languages) for task in tasks
+            (corpus.record_type, corpus.languages) == (task.record_type, task.languages)
+            for task in tasks
         )
         for records, expected in ((corpus.train, float(is_used)), (corpus.held_out, 0.0)):
             if len(records):
@@ -53,7 +54,7 @@ def test_what_tasks_learn_from_is_known_without_the_held_out_and_what_has_no_wei
     assert not len(trained_on(weightless, tasks, store).texts)
     # Vectors of words are learnt from translations.
     vectors = apply_overrides(weightless, ["initial.vectors=bivcd:8", "tokenizer.ngram_sizes="])
-    parallel = [c.train for c in store.corpora if c.kind == "parallel"]
+    parallel = [c.train for c in store.corpora if c.record_type == "parallel"]
     pairs = [tuple(record)[:2] for records in parallel for record in records]
     assert trained_on(vectors, tasks, store).share_of_pairs(pairs) == 1
 
@@ -152,7 +153,9 @@ def test_data_that_should_be_there_are_missed(caplog):
     )
     tasks = tiny_model(tiny_config("data.targets=es,fr", *every)).tasks
     caplog.set_level("INFO", logger="absl")
-    examples = {task.name: None for task in tasks if task.kind in ("conversations", "documents")}
+    examples = {
+        task.name: None for task in tasks if task.record_type in ("conversations", "documents")
+    }
     assert {task.name for task in _with_examples(tasks, examples, "en")} == set(examples)
     # Not: translations between Spanish and French.
     missing = {"translations in en-es, en-fr;": "WARNING", "NLI data in en, es, fr;": "WARNING"}
@@ -192,9 +195,9 @@ def test_the_records_that_tasks_read_are_what_is_loaded(tmp_path):
             with pytest.raises(UserError, match="hard_negatives"):
                 find_corpora(run, config.data, tasks)
             continue
-        read = {(task.kind, task.languages) for task in tasks}
+        read = {(task.record_type, task.languages) for task in tasks}
         corpora = find_corpora(run, config.data, tasks)
-        loaded = {(corpus.kind, corpus.languages) for corpus in corpora}
+        loaded = {(corpus.record_type, corpus.languages) for corpus in corpora}
         assert read <= loaded, preset
         inference[preset] = sorted(languages for kind, languages in loaded if kind == "nli")
         assert inference[preset] == sorted(languages for kind, languages in read if kind == "nli")

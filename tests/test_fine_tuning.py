@@ -20,7 +20,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
-from xling_tf.model import CONFIG, FORMAT, Model
+from xling_tf.model import CONFIG, CONFIG_FORMAT, Model
 from xling_tf.trainer import fine_tuning, loop
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
 from xling_tf.trainer.validation import check_scores
@@ -92,7 +92,7 @@ def test_a_model_is_tuned_and_tuned_again_in_its_place(exports, tmp_path, monkey
 
 def describe(folder, description=None):
     """Writes the description of a model, by default of averages of words."""
-    ours = {"format": FORMAT, "xling_tf": "1", "encoder": {"kind": "static"}}
+    ours = {"format": CONFIG_FORMAT, "xling_tf": "1", "encoder": {"kind": "static"}}
     (folder / CONFIG).write_text(json.dumps(description or ours))
 
 

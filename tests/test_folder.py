@@ -35,7 +35,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
         "parallel/.hidden.tsv": "no",
     }
     corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
-    found = [(c.kind, c.name, c.languages, c.split, records(c)) for c in corpora]
+    found = [(c.record_type, c.name, c.languages, c.split, records(c)) for c in corpora]
     assert found == [
         ("parallel", "v1.2", "en-es", "", [TranslationPair("Hello", "Hola")]),
         ("documents", "d", "es", "", [SentenceTriplet("d", "e", "f")]),
@@ -217,7 +217,7 @@ def test_scored_pairs_are_also_read_across_languages_if_the_rows_are_translation
         },
     }
     corpora = load_folder(write_files(folder, files), source="en", targets=["es", "fr"])
-    across = [c for c in corpora if c.kind == "similarity" and "-" in c.languages]
+    across = [c for c in corpora if c.record_type == "similarity" and "-" in c.languages]
     assert [corpus.title for corpus in across] == ["similarity/a.en-es"]
     assert records(across[0]) == [("one", "dos", 100), ("six", "diez", 0)]
 
@@ -238,5 +238,5 @@ def test_shards_of_scored_pairs_have_one_scale(tmp_path):
         "similarity/s.en-00002-of-00003.tsv": "k\tl\t3\n",
     }
     corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
-    (scored,) = (corpus for corpus in corpora if corpus.kind == "similarity")
+    (scored,) = (corpus for corpus in corpora if corpus.record_type == "similarity")
     assert [record.label for record in records(scored)] == [0, 100, 80, 80, 100, 60]

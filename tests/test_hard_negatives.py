@@ -1,7 +1,6 @@
 """Hard negatives: which candidates are taken, the mined files of a folder, and the program."""
 
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.savedmodel.saved_models import checksum
-from xling_tf.search.hard_negatives import mine_hard_negatives
+from xling_tf.search.hard_negatives import mine_and_count, mine_hard_negatives
 
 # Directions of texts, in degrees: the inner products of the first with all are 1, 0.8, 0.6, 0 and
 # -1.
@@ -33,10 +32,8 @@ def encode(texts):
 
 def negatives_of(*pairs, **options):
     """The negatives of the first pair, where the others make "a" to "e" candidates; the counts."""
-    others, counts = [(f"{letter} source", letter) for letter in "abcde"], Counter()
-    found = mine_hard_negatives(
-        encode, [*pairs, *others], counts=counts, **{"num_negatives": 2, **options}
-    )
+    others = [(f"{letter} source", letter) for letter in "abcde"]
+    found, counts = mine_and_count([*pairs, *others], encode, **{"num_negatives": 2, **options})
     return "".join(found[0]), counts
 
 
@@ -71,9 +68,11 @@ def test_a_relative_margin_is_a_share_of_the_right_ones_cosine_whatever_its_sign
             zip(names, [*at(1.0, right, near, far), [0, 0, 1.0], [0, 0, -1.0]], strict=True)
         )
         options = {"by_query": True, "relative_margin": margin}
-        return mine_hard_negatives(
-            lambda texts: np.array([vectors[t] for t in texts]), pairs, **options
-        )[0]
+
+        def encode(texts):
+            return np.array([vectors[t] for t in texts])
+
+        return mine_hard_negatives(pairs, encode, **options)[0]
 
     # A tenth of .5 less is .45, not .4.
     assert kept(0.5, 0.47, 0.43, 0.1) == ("far",)
@@ -99,9 +98,9 @@ def test_by_query_the_nearest_of_the_query_come_first_although_others_resemble_t
         (True, ("like query", "like answer")),
         (False, ("like answer", "like query")),
     ):
-        assert mine_hard_negatives(encode, pairs, by_query=by_query)[0] == found
+        assert mine_hard_negatives(pairs, encode, by_query=by_query)[0] == found
     # cos 60 = .5 is the right one's cosine to the query: cos 30 = .87 is above, cos 80 = .17 below.
-    assert mine_hard_negatives(encode, pairs, by_query=True, relative_margin=0.1)[0] == (
+    assert mine_hard_negatives(pairs, encode, by_query=True, relative_margin=0.1)[0] == (
         "like answer",
     )
 
@@ -122,8 +121,8 @@ def test_more_right_answers_than_the_first_search_finds_leave_room_for_negatives
 
     pairs = [("many", f"right {n}") for n in range(180)]
     pairs += [(f"query {n}", f"other {n}") for n in range(30)]
-    counts, options = Counter(), {"by_query": by_query, "relative_margin": relative_margin}
-    found = mine_hard_negatives(encode, pairs, num_negatives=3, counts=counts, **options)
+    options = {"by_query": by_query, "relative_margin": relative_margin}
+    found, counts = mine_and_count(pairs, encode, num_negatives=3, **options)
     assert found[:180] == [("other 0", "other 1", "other 2")] * 180
     # The second search, among all, counts a pair's candidates once.
     assert counts["pairs with 3"] == 210
@@ -133,7 +132,7 @@ def test_more_right_answers_than_the_first_search_finds_leave_room_for_negatives
 def test_blank_texts_are_no_negatives_and_have_none():
     vectors = {"a": [1, 0], "none": [0, 0], "b": [-1, 0], "c": [0, 1], "blank": [0, 0]}
     pairs = [("x", "a"), ("y", "none"), ("z", "b")]
-    found = mine_hard_negatives(lambda texts: np.array([vectors[t] for t in texts], float), pairs)
+    found = mine_hard_negatives(pairs, lambda texts: np.array([vectors[t] for t in texts], float))
     assert found == [("b",), (), ("a",)]
 
 
@@ -146,9 +145,8 @@ def test_right_answers_of_one_source_are_no_negatives():
     assert counts["dropped by right_answer"] == 2
     # With fewer candidates than are asked for, all wrong ones are taken, and only right ones
     # dropped.
-    counts = Counter()
-    pairs = [("x", "a"), ("y", "b"), ("x", "c")]
-    assert mine_hard_negatives(encode, pairs, counts=counts) == [("b",), ("c", "a"), ("b",)]
+    found, counts = mine_and_count([("x", "a"), ("y", "b"), ("x", "c")], encode)
+    assert found == [("b",), ("c", "a"), ("b",)]
     assert counts["dropped by right_answer"] == 2
 
 
@@ -156,14 +154,15 @@ class Model:
     encode = staticmethod(encode)
 
 
-def test_pairs_come_before_or_after_the_model_and_nothing_else():
+def test_pairs_come_first_and_then_a_model_or_its_function():
     pairs = [("x", "a"), ("y", "b"), ("z", "d")]
-    for arguments in ((encode, pairs), (pairs, Model())):
+    for arguments in ((pairs, encode), (pairs, Model())):
         assert mine_hard_negatives(*arguments, num_negatives=1) == [("b",), ("a",), ("b",)]
     for arguments, options, message in (
-        ((encode, [(*pair, "wrong") for pair in pairs]), {}, "expected pairs of two texts"),
-        (("exported/en-es", pairs), {}, "a model, as xling_tf.load returns it"),
-        ((encode, pairs), {"relative_margin": "0.5"}, "relative_margin must be"),
+        (([(*pair, "wrong") for pair in pairs], encode), {}, "expected pairs of two texts"),
+        ((pairs, "exported/en-es"), {}, "a model, as xling_tf.load returns it"),
+        ((encode, pairs), {}, "expected pairs, then a model"),
+        ((pairs, encode), {"relative_margin": "0.5"}, "relative_margin must be"),
     ):
         with pytest.raises(UserError, match=message):
             mine_hard_negatives(*arguments, **options)
@@ -176,7 +175,7 @@ def test_equal_vectors_are_within_a_margin_of_zero_though_they_are_rounded():
     def equal(texts):
         return np.stack([vectors[int(text.split()[1])] for text in texts])
 
-    mined = mine_hard_negatives(equal, pairs, num_negatives=2, relative_margin=0.0)
+    mined = mine_hard_negatives(pairs, equal, num_negatives=2, relative_margin=0.0)
     assert [len(found) for found in mined] == [2] * 150
 
 

@@ -166,7 +166,7 @@ def test_other_models_are_refused_in_one_line(tmp_path):
         write_static(folder, tensors, modules=modules)
         assert is_foreign(folder)
         require_refused(message)
-    with pytest.raises(UserError, match=r"import it with export/import_model\.py .*m"):
+    with pytest.raises(UserError, match=r"import it with xling-tf import .*m"):
         xling_tf.load(folder)
     require_refused(r"has no config\.json, only m", tmp_path)
     write_static(folder, {"embeddings": TABLE})

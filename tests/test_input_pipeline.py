@@ -144,7 +144,7 @@ def test_scores_are_correlated_among_pairs_of_any_length():
     tasks, examples = tiny_model(config).tasks, make_examples(texts_of([1, 20] * 256))
 
     def mixed(kind, config=config):
-        task = next(task for task in tasks if task.kind == kind)
+        task = next(task for task in tasks if task.record_type == kind)
         sampler = make_sampler(examples, task, config)
         batches = [examples.lengths[sampler.batch(position)] for position in range(64)]
         assert sum(map(len, batches)) == 512
@@ -160,7 +160,9 @@ def test_questions_are_ranked_among_those_of_the_same_documents():
     config = tiny_config("tasks.question_answering.weight=1")
     examples = make_examples(texts_of(np.random.default_rng(3).integers(1, 30, 64)))
     tasks = tiny_model(config).tasks
-    batches = {task.kind: make_sampler(examples, task, config).batch(0).tolist() for task in tasks}
+    batches = {
+        task.record_type: make_sampler(examples, task, config).batch(0).tolist() for task in tasks
+    }
     assert batches["questions"] == sorted(batches["questions"])
     assert batches["parallel"] != sorted(batches["parallel"])
 
@@ -193,7 +195,7 @@ def test_an_order_of_neighbourhoods_holds_every_element_once(size):
 
 def test_questions_on_a_paragraph_are_together_though_their_file_has_them_apart():
     config = tiny_config("tasks.question_answering.weight=1")
-    task = next(task for task in tiny_model(config).tasks if task.kind == "questions")
+    task = next(task for task in tiny_model(config).tasks if task.record_type == "questions")
     rows = [
         records.QuestionAnswer(f"{letter}?", letter, f"about {letter.lower()}")
         for letter in "aAbcBAabC"

@@ -327,3 +327,35 @@ def test_words_and_ngrams_average_by_hand():
     layer.combine_ngrams.set_weights([np.eye(2), np.zeros(2)])
     expected = (np.array([[-4, 0], [1, 2]]) + np.tanh([[0.75, -2.0], [0.5, -3.0]])) / 2
     assert layer(*ids).numpy() == pytest.approx(expected, abs=1e-6)
+
+
+@keras.saving.register_keras_serializable(package="test_layers")
+class Gate(keras.layers.Layer):
+    """A layer whose inner one takes the global dtype policy instead of its own."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner = keras.layers.Dense(1)
+
+    def build(self, shape):
+        self.inner.build(shape)
+
+    def call(self, inputs):
+        return self.inner(inputs)
+
+
+def test_a_copy_in_float32_has_inner_layers_in_float32():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        gate = Gate()
+        gate.build((None, 2))
+        copy = float32_copy(gate)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy("float32")
+    gate.inner.kernel.assign([[1.0], [1.0]])
+    copy.inner.kernel.assign([[1.0], [1.0]])
+    # 1 + 2^-10 has 10 bits after the point, and bfloat16 7.
+    inputs = [[1.0, 2.0**-10]]
+    assert gate(tf.constant(inputs)).numpy().item() == 1.0
+    assert copy(tf.constant(inputs)).numpy().item() == 1.0 + 2.0**-10

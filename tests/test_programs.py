@@ -18,7 +18,7 @@ from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
 from xling_tf.cli import COMMANDS
-from xling_tf.exporters import compact
+from xling_tf.exporters import savedmodel
 from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.serving.app import ServerConfig
@@ -88,7 +88,7 @@ def test_a_missing_model_leaves_no_folder(program, flags, tmp_path):
 def test_a_training_says_first_what_begins():
     code = "import main; main.flags.FLAGS(['']); print(main._summary(*main._experiment()))"
     said = run_python(ROOT / "training", "-c", code).output
-    assert all(words in said for words in ("multi-task", "en-es", "0.5 GB", "most 30 minutes"))
+    assert all(words in said for words in ("multi-task", "en-es", "0.7 GB", "most 30 minutes"))
 
 
 def test_the_settings_of_the_whole_command_are_shown_in_lines(tmp_path):
@@ -174,7 +174,7 @@ def defaults(function):
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
-        ("export/main.py", defaults(compact.export)),
+        ("export/main.py", defaults(savedmodel.export)),
         ("export/encode.py", defaults(encode_files)),
         ("export/serve.py", asdict(BatchingParameters()) | asdict(ServerConfig())),
         ("data/mine.py", defaults(mine_translations)),

@@ -129,7 +129,7 @@ def test_calibrating_an_exported_model(headless, tmp_path):
 def test_a_training_calibrates_on_held_out_translations():
     pairs = [TranslationPair(f"en {n}", f"es {n}") for n in range(150)]
     records = transient_store([corpus("parallel", pairs)]).corpora[0].train[:100]
-    held_out = SimpleNamespace(kind="parallel", languages="en-es", held_out=records)
+    held_out = SimpleNamespace(record_type="parallel", languages="en-es", held_out=records)
     line, scores = fit_same_meaning(by_last_word, [held_out])
     # Fitted on 50 pairs of cosine 1 and 50 with others near 0, so that Platt's targets are 51/52
     # and 1/52.

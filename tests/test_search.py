@@ -174,7 +174,7 @@ class Model:
 @pytest.mark.parametrize("name", ["query_chunk_size", "corpus_chunk_size"])
 def test_sizes_of_chunks_are_numbers_of_rows_though_they_change_nothing(name):
     assert semantic_search(MATRIX, MATRIX, **{name: 1}) == semantic_search(MATRIX, MATRIX)
-    with pytest.raises(UserError, match=f"{name} must be an integer of at least 1, got -5"):
+    with pytest.raises(UserError, match=f"`{name}` must be an integer of at least 1, got -5"):
         semantic_search(MATRIX, MATRIX, **{name: -5})
 
 

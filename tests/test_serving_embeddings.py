@@ -11,9 +11,6 @@ from huggingface_hub import InferenceClient
 from serving_models import save
 from serving_servers import server_in_thread
 
-from xling_tf.serving import protocol
-from xling_tf.tokenizers.composition import BYTES_PER_TOKEN
-
 PATH = "/v1/embeddings"
 
 
@@ -224,10 +221,6 @@ def test_the_role_of_texts_chooses_the_signature(server, client, role, sign):
     body = json.dumps({"inputs": "Hola", "prompt_name": role})
     (vector,) = server.ask("/embed", body, Authorization="Bearer secret").json
     assert vector == pytest.approx([math.copysign(value, sign) for value in HOLA])
-
-
-def test_a_model_reads_as_many_bytes_of_a_text_as_the_server_says():
-    assert protocol.MAX_BYTES_PER_TOKEN == BYTES_PER_TOKEN
 
 
 def test_texts_are_ranked_by_questions_and_responses(server):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from programs import read_lines
-from testing import TWO_TASKS, make_examples, make_trainer, tiny_config
+from testing import TWO_TASKS, make_trainer, tiny_config
 
 from xling_tf.config import ExperimentConfig, StageConfig
 from xling_tf.errors import UserError
@@ -129,45 +129,6 @@ def test_minutes_are_divided_as_steps_are(tmp_path, monkeypatch):
         Budget(2, 120),
         Budget(7, 420),
     ]
-
-
-def test_a_stage_may_begin_with_new_examples_which_take_nothing_from_the_budget(
-    tmp_path, monkeypatch
-):
-    clock = iter(range(1000, 10**6, 1000))  # far beyond the budget's minute at each look
-    asked = []
-    new = make_examples(["new a", "new b", "new c"], ["neu a", "neu b", "neu c"])
-
-    def mine(stage):
-        asked.append((stage, trainer.step))
-        monkeypatch.setattr("time.monotonic", lambda: next(clock))
-        return {RANKING: new} if stage == "ranking" else {}
-
-    trainer = make_trainer(tmp_path, config_of(), new_examples=mine)
-    trainer._agree = lambda _: False  # its clock would have run
-    begins, seen, enter = [], [], trainer._enter
-
-    def watched(stage):
-        before = trainer._begin
-        enter(stage)
-        begins.append(trainer._begin - before)
-
-    def step(stage, step=trainer._train_step):
-        texts = stage.inputs[stage.task.name]._examples.texts(np.arange(1))
-        seen.append((stage.name, stage.task.name, texts[0].decode()))
-        return step(stage)
-
-    trainer._enter, trainer._train_step = watched, step
-    trainer.train()
-    assert asked == [("average", 0), ("ranking", 2), ("all", 7)]
-    assert begins[1:] == [1000, 1000]
-    assert seen[2:7] == [("ranking", RANKING, "new a")] * 5
-    assert {text for stage, _, text in seen if stage != "ranking"} == {"a"}
-    # A restart within a stage asks for the same again.
-    again = make_trainer(tmp_path / "again", config_of(), new_examples=mine)
-    again._stages[1].steps = 1
-    again._stage()
-    assert asked[3:] == [("ranking", trainer.step)]
 
 
 def test_shares_are_given_or_an_equal_part_of_what_is_left():

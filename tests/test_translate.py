@@ -32,9 +32,11 @@ def upper(texts, source, target):
 
 def training_records(folder, kind):
     corpora = [
-        c for c in load_folder(folder, source="en", targets=()) if c.kind in ("nli", "questions")
+        c
+        for c in load_folder(folder, source="en", targets=())
+        if c.record_type in ("nli", "questions")
     ]
-    (corpus,) = (c for c in transient_store(corpora).corpora if c.kind == kind)
+    (corpus,) = (c for c in transient_store(corpora).corpora if c.record_type == kind)
     return [record[:3] for record in corpus.train]
 
 

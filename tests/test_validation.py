@@ -57,14 +57,15 @@ def test_tasks_leave_half_of_the_time_and_the_first_is_always_scored(monkeypatch
     clock, config = itertools.count(0, 2), tiny_config("data.targets=es,fr,de")
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     model = tiny_model(config)
-    names = [task.name for task in model.tasks if task.kind == "parallel"]
+    names = [task.name for task in model.tasks if task.record_type == "parallel"]
     held_out = dict.fromkeys(names, EXAMPLES[RANKING])
     assert len(names) == 3
 
     def scored(seconds):
         nonlocal clock
         clock = itertools.count(0, 2)
-        suites = evaluate(model, model.tasks, ("en", "es"), None, held_out, [], None, seconds)
+        rest = {"held_out": held_out, "corpora": [], "data": None, "seconds": seconds}
+        suites = evaluate(model, model.tasks, ("en", "es"), None, **rest)
         return [name.removeprefix("task/") for name in suites]
 
     # After the first, the clock says 2 and 4.
@@ -79,7 +80,8 @@ def score_retrieval(store, seconds=60):
     def encode(texts):
         return np.ones((len(texts), 2))
 
-    suites = evaluate(model, model.tasks, ("en", "es"), encode, {}, store.corpora, None, seconds)
+    rest = {"held_out": {}, "corpora": store.corpora, "data": None, "seconds": seconds}
+    suites = evaluate(model, model.tasks, ("en", "es"), encode, **rest)
     return {name: scores["num_queries"] for name, scores in suites.items()}
 
 
@@ -118,7 +120,8 @@ def test_corpora_and_languages_are_scored_on_the_same_sources(monkeypatch):
         return np.ones((len(batch), 2))
 
     model = tiny_model(CONFIG)
-    evaluate(model, [], ("en", "es", "fr"), encode, {}, store.corpora, None, 60)
+    rest = {"held_out": {}, "corpora": store.corpora, "data": None, "seconds": 60}
+    evaluate(model, [], ("en", "es", "fr"), encode, **rest)
     spanish, french, larger, smaller, of_french = texts[::2]
     assert smaller == french == of_french  # the corpora named "a" have the same sources
     assert set(spanish) <= set(larger)  # the sources of the smaller corpus are in both

@@ -9,9 +9,9 @@ import tensorflow as tf
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tricky_texts import FRAGMENTS, sample_sentences
 
+from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
-from xling_tf.tokenizers.composition import BYTES_PER_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -195,12 +195,13 @@ class ListCorpus(Corpus):
         return zip(self.records, self.groups or [None] * len(self.records), strict=True)
 
 
-def corpus(kind: str, records: Sequence[Record], *, name: str = "x", **more: Any) -> ListCorpus:
+def corpus(
+    record_type: str, records: Sequence[Record], *, name: str = "x", **more: Any
+) -> ListCorpus:
     """A corpus in English, or translations between English and Spanish, by default."""
-    languages = "en-es" if kind == "parallel" else "en"
-    return ListCorpus(
-        **{"name": name, "kind": kind, "languages": languages, "records": records, **more}
-    )
+    languages = "en-es" if record_type == "parallel" else "en"
+    fields = {"languages": languages, **more}
+    return ListCorpus(name=name, record_type=record_type, records=records, **fields)
 
 
 def accept(store: CorpusStore) -> None:

@@ -110,7 +110,7 @@ class LabelSignature(Signature):
 class HypothesisOnly(Task):
     """Guesses the label of inference from the hypothesis alone (Poliak et al. 2018)."""
 
-    kind: ClassVar[str] = "nli"
+    record_type: ClassVar[str] = "nli"
     columns = ("hypothesis",)
 
     @classmethod

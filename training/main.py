@@ -76,7 +76,7 @@ define_import()
 _MALLOC = {-8: 1, -4: 0, -1: 2**31 - 1, -2: 2**28}
 
 # Metrics that only results.json has, not the table at the end.
-_LESS_TELLING = re.compile("num_|precision_at_(3|10)|spearman|own_language")
+_LESS_TELLING = re.compile("num_(?!candidates)|precision_at_(3|10)|spearman|own_language")
 
 
 def main() -> None:
@@ -185,7 +185,7 @@ def _run(run: "Run") -> bool:
 
 
 def _table(scores: Mapping[str, Mapping[str, float]]) -> str:
-    """Formats the scores but those of single corpora, counts and less telling metrics.
+    """Formats the scores but those of single corpora, and less telling metrics.
 
     Losses and accuracies of tasks are shown if nothing else was scored.
     """

@@ -29,7 +29,7 @@ def plan(run: Run) -> str:
         store = transient_store(find_corpora(run, data, tasks), Path(folder))
         counts = Counter[tuple[str, str, str]]()
         for corpus in store.corpora:
-            key = corpus.kind, corpus.languages
+            key = corpus.record_type, corpus.languages
             counts[*key, "corpora"] += 1
             counts[*key, "records"] += len(corpus.train)
             counts[*key, "held out"] += len(corpus.held_out)
@@ -44,7 +44,7 @@ def plan(run: Run) -> str:
         (
             *key,
             *(counts[*key, name] for name in ("corpora", "records", "held out")),
-            ", ".join(task.name for task in tasks if (task.kind, task.languages) == key),
+            ", ".join(task.name for task in tasks if (task.record_type, task.languages) == key),
         )
         for key in sorted({key[:2] for key in counts})
     ]

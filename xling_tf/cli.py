@@ -47,7 +47,7 @@ def main() -> None:
         sys.argv = [str(program), *sys.argv[2:]]
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
         with one_line_errors("the same command starts again"):  # until the program has its own
-            runpy.run_path(str(program), {"COMMAND": f"xling-tf {name}"}, "__main__")
+            runpy.run_path(str(program), run_name="__main__")
     else:
         hint = did_you_mean(name, COMMANDS, "xling-tf --help lists the commands")
         print(f"error: {name!r} is not a command of xling-tf; {hint}", file=sys.stderr)

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 from xling_tf.client.settings import role_prompts
 from xling_tf.errors import UserError, as_user_error, require_known
 
-PRECISIONS = ("float32", "mixed_bfloat16")
+DTYPE_POLICIES = ("float32", "mixed_bfloat16")  # of Keras, to compute with in training
 ALL_LANGUAGES = "all"  # the only entry of `data.targets`, for every language in the data
 
 
@@ -649,7 +649,7 @@ class TrainingConfig(Section, name="training"):
     steps: Count = 0  # 0 for no limit
     seed: Count = 1
     # "auto" takes the faster one on this machine.
-    precision: Annotated[str, one_of("auto", *PRECISIONS)] = "auto"
+    precision: Annotated[str, one_of("auto", *DTYPE_POLICIES)] = "auto"
     checkpoint_minutes: NotNegative = 3.0
 
     @property

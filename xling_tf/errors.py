@@ -26,7 +26,7 @@ class UserError(ValueError):
         >>> xling_tf.semantic_search([[1.0]], [[1.0]], top_k=0)
         Traceback (most recent call last):
         ...
-        xling_tf.errors.UserError: top_k must be an integer of at least 1, got 0
+        xling_tf.errors.UserError: `top_k` must be an integer of at least 1, got 0
     """
 
 

@@ -54,7 +54,7 @@ from xling_tf.weights import (
     write_weights,
 )
 
-FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
+CONFIG_FORMAT = 1  # of config.json; raised whenever older versions would misread a folder
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _WEIGHTS_SECTION = """
 ## Where the weights are from
@@ -153,8 +153,8 @@ class Model:
         """Makes a model with random weights from `config.json`; `read` gives tokenizer files."""
         start_tensorflow()
         message = (
-            f"the model that {CONFIG} describes cannot be built ({{error}}); restore the folder "
-            "from a backup, or export the model again"
+            f"the model that {CONFIG} describes cannot be built ({{error}}); mend its layers, or "
+            "restore the folder or export the model again"
         )
         errors = (AttributeError, LookupError, OSError, OverflowError, TypeError, ValueError)
         with as_user_error(message, *errors, tf.errors.OpError):
@@ -193,7 +193,7 @@ class Model:
     def config(self) -> dict[str, Any]:
         """Returns the content of `config.json`."""
         return {
-            "format": FORMAT,
+            "format": CONFIG_FORMAT,
             "xling_tf": __version__,
             "info": dataclasses.asdict(self.info),
             "tokenizer": kind_to_dict(TOKENIZERS, self.tokenizer.config),
@@ -368,7 +368,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise UserError(
             f"{path} must be JSON, but is damaged ({error}); restore it from a backup"
         ) from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
+    if not isinstance(config, dict) or config.get("format") != CONFIG_FORMAT:
         raise UserError(
             f"{folder} was not saved by this version of xling_tf; train, import or export the "
             "model again"

@@ -69,14 +69,15 @@ _STAGES = {
     "whole": StageConfig(earlier_rate=0.1),
 }
 _ONE_STAGE = ExperimentConfig().stages
+_WORDS = WordsConfig(lowercase=True, min_word_count=3, common_words=30_000)
 # docs/research/experiments.md has the measurements behind the stages, the initial word vectors and
 # the learning rates. A task's `loss_weight` is for the encoder and the words; `head_rate` makes up
 # for it in the task's own layers. The classifier of inference learns at four times the encoder's
 # rate.
-_RECIPE = ExperimentConfig(
+_MULTI_TASK = ExperimentConfig(
     description="the paper's six tasks and more, in minutes on 2 cores",
     data=DataConfig(corpus_weights=_EVERYDAY_WEIGHTS),
-    tokenizer=WordsConfig(lowercase=True, min_word_count=3, common_words=30_000),
+    tokenizer=_WORDS,
     encoder=TransformerConfig(num_layers=None, norm_first=True, bow_residual=True),
     similarity=SimilarityConfig(normalize=True, scale=20.0, margin=0.1, bidirectional=True),
     heads=HeadsConfig(residual_towers=True),
@@ -103,18 +104,18 @@ _RECIPE = ExperimentConfig(
     stages=_STAGES,
 )
 
-# What the first stage of the recipe trains, alone.
+# What the first stage of multi-task trains, alone.
 _STATIC = replace(
-    _RECIPE,
+    _MULTI_TASK,
     description="the average of words, for speed",
     encoder=StaticConfig(),
-    similarity=replace(_RECIPE.similarity, matryoshka_dims=(64, 128, 256)),
+    similarity=replace(_MULTI_TASK.similarity, matryoshka_dims=(64, 128, 256)),
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=2, examples_per_batch=1024),
-        "graded_similarity": _RECIPE.task("graded_similarity"),
+        "graded_similarity": _MULTI_TASK.task("graded_similarity"),
         # From one pair in 16, it learns as much as from one in 4, and starts a minute earlier.
         "distillation": replace(
-            _RECIPE.task("distillation"), weight=1, examples_per_batch=1024, every=16
+            _MULTI_TASK.task("distillation"), weight=1, examples_per_batch=1024, every=16
         ),
     },
     optimizer=_OPTIMIZER,
@@ -123,11 +124,11 @@ _STATIC = replace(
 )
 
 # Without a teacher, words that the corpora lack would keep their random vectors.
-_RANKING = replace(
-    _RECIPE,
+_TRANSLATION_RANKING = replace(
+    _MULTI_TASK,
     description="the paper's baseline: translation ranking alone; mines hard negatives",
     tokenizer=WordsConfig(lowercase=True, min_word_count=3),
-    tasks={"translation_ranking": _RECIPE.task("translation_ranking")},
+    tasks={"translation_ranking": _MULTI_TASK.task("translation_ranking")},
     optimizer=_OPTIMIZER,
 )
 
@@ -152,7 +153,7 @@ _PAPER = ExperimentConfig(
 )
 
 _SMOKE = replace(
-    _RECIPE,
+    _MULTI_TASK,
     description="a tiny en-es model on the built-in sample corpus, in seconds",
     data=DataConfig(sample=True),
     tokenizer=WordsConfig(lowercase=True, num_oov_buckets=64, num_ngram_buckets=4096),
@@ -185,7 +186,7 @@ _SMOKE = replace(
 # an average of words (docs/settings.md, "Stages"), and the transformer's outputs are added to this
 # average.
 _MULTILINGUAL = replace(
-    _RECIPE,
+    _MULTI_TASK,
     description="the published multilingual CNN's tasks and sizes, for the languages of the data",
     data=DataConfig(
         targets=(ALL_LANGUAGES,),
@@ -196,14 +197,14 @@ _MULTILINGUAL = replace(
     tokenizer=SentencePieceConfig(num_pieces=128_000, max_tokens=256, sentence_marks=True),
     encoder=CnnConfig(),
     tasks={
-        "translation_ranking": _RECIPE.task("translation_ranking"),
-        "inference": replace(_RECIPE.task("inference"), in_targets=True),
-        "question_answering": replace(_RECIPE.task("question_answering"), with_context=True),
+        "translation_ranking": _MULTI_TASK.task("translation_ranking"),
+        "inference": replace(_MULTI_TASK.task("inference"), in_targets=True),
+        "question_answering": replace(_MULTI_TASK.task("question_answering"), with_context=True),
     },
     # Measured (docs/research/experiments.md, "How should `multilingual` start"): the entries of
-    # this table are five times as large as those of the recipe's encoders.
+    # this table are five times as large as those of the encoder of multi-task.
     optimizer=replace(_OPTIMIZER, embedding_learning_rate=0.05),
-    training=replace(_RECIPE.training, minutes=60.0),
+    training=replace(_MULTI_TASK.training, minutes=60.0),
     # No minimum of steps for the first stage: convolutions stay random without the second.
     stages={**_STAGES, "average": replace(_STAGES["average"], min_steps=0)},
 )
@@ -220,7 +221,6 @@ _MULTILINGUAL_LARGE = replace(
         ),
     },
     optimizer=_OPTIMIZER,
-    training=replace(_RECIPE.training, minutes=60.0),
     stages=_STAGES,
 )
 
@@ -228,12 +228,12 @@ _MULTILINGUAL_LARGE = replace(
 # measurements. Ranking and distillation align translations. Entailment, and people's scores if the
 # data have any, teach semantic similarity.
 _BEST = replace(
-    _RECIPE,
+    _MULTI_TASK,
     description="the published multilingual CNN, trained further",
     tokenizer=None,
     encoder=None,
     initial=InitialConfig(model=PUBLISHED, average=0.25),
-    similarity=replace(_RECIPE.similarity, margin=0.2),
+    similarity=replace(_MULTI_TASK.similarity, margin=0.2),
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=6, examples_per_batch=256),
         "question_answering": QuestionAnsweringConfig(
@@ -251,7 +251,7 @@ _BEST = replace(
 
 # Trains multilingual-e5-small (Wang et al. 2024) further, without towers and with its prompts, so
 # that every loader of its format can load the result. It is weak across languages.
-_E5 = replace(
+_E5_BEST = replace(
     _BEST,
     description="multilingual-e5-small, trained further in five languages",
     # Its weights are for everyday sentences: the model already tells long ones of manuals apart.
@@ -271,13 +271,15 @@ _E5 = replace(
 
 
 def _variant(
-    preset: ExperimentConfig, description: str, **sections: Mapping[str, Any]
+    preset: ExperimentConfig,
+    description: str,
+    tasks: Mapping[str, TaskConfig | None] | None = None,
+    **sections: Any,
 ) -> ExperimentConfig:
-    """Changes a preset's sections; in `tasks`, a value replaces a task, None removes it."""
-    tasks = {**preset.tasks, **sections.pop("tasks", {})}
-    changed = {name: replace(getattr(preset, name), **s) for name, s in sections.items()}
-    tasks = {name: task for name, task in tasks.items() if task is not None}
-    return replace(preset, description=description, tasks=tasks, **changed)
+    """Replaces some tasks and sections of a preset; a task that is None is left out."""
+    merged = {**preset.tasks, **(tasks or {})}
+    kept = {name: task for name, task in merged.items() if task is not None}
+    return replace(preset, description=description, tasks=kept, **sections)
 
 
 _YU_2018, _RUECKLE_2018 = "xling_tf.baselines.yu2018", "xling_tf.baselines.rueckle2018"
@@ -286,38 +288,38 @@ PRESETS = Registry(
     "preset",
     "preset",
     {
-        "multi-task": _RECIPE,
+        "multi-task": _MULTI_TASK,
         "static": _STATIC,
         "best": _BEST,
-        "e5-best": _E5,
+        "e5-best": _E5_BEST,
         "multilingual": _MULTILINGUAL,
         "multilingual-large": _MULTILINGUAL_LARGE,
         "smoke": _SMOKE,
-        "translation-ranking": _RANKING,
+        "translation-ranking": _TRANSLATION_RANKING,
         "no-snli": _variant(
-            _RECIPE, "multi-task without inference (2018, table 7)", tasks={"inference": None}
+            _MULTI_TASK, "multi-task without inference (2018, table 7)", tasks={"inference": None}
         ),
         "no-wiki": _variant(
-            _RECIPE,
+            _MULTI_TASK,
             "multi-task without quick thought (2018, table 7)",
             tasks={"quick_thought": None},
         ),
         "no-target-native": _variant(
-            _RECIPE,
+            _MULTI_TASK,
             "multi-task without tasks in the target language alone (2018, tables 7 and 8)",
             tasks={
-                name: replace(_RECIPE.task(name), in_targets=False)
+                name: replace(_MULTI_TASK.task(name), in_targets=False)
                 for name in ("response_prediction", "quick_thought")
             },
         ),
         "word-only": _variant(
-            _RECIPE,
+            _MULTI_TASK,
             "multi-task on words without their n-grams (2019, sec. 5.1)",
-            tokenizer={"ngram_sizes": ()},
+            tokenizer=replace(_WORDS, ngram_sizes=()),
         ),
-        "sentencepiece": replace(
-            _RECIPE,
-            description="multi-task on SentencePiece's pieces (2019, sec. 5.1)",
+        "sentencepiece": _variant(
+            _MULTI_TASK,
+            "multi-task on SentencePiece's pieces (2019, sec. 5.1)",
             tokenizer=SentencePieceConfig(lowercase=True),
         ),
         "paper": _PAPER,

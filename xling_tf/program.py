@@ -184,13 +184,15 @@ def _output_has_no_reader() -> bool:
 class _Parser(argparse_flags.ArgumentParser):
     """Parses a program's flags, and explains them as GNU's programs do."""
 
-    def __init__(self, program: str, takes_files: bool) -> None:
-        main = sys.modules["__main__"]
-        program = getattr(main, "COMMAND", program)  # "xling-tf train", which cli.py sets
+    def __init__(self, path: str, takes_files: bool) -> None:
+        from xling_tf.cli import COMMANDS  # which imports this module
+
+        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in COMMANDS.items()}
+        program = names.get(Path(path).resolve(), path)
         super().__init__(
             prog=program,
             usage=f"{program} [options]{' [file ...]' * takes_files}",
-            description=main.__doc__,
+            description=sys.modules["__main__"].__doc__,
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
             add_help=False,  # absl's version of it adds more help flags

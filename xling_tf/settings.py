@@ -236,7 +236,7 @@ def require_types(kind: Any, values: Mapping[str, Any]) -> None:
             expected = getattr(hint, "__name__", None) if get_origin(hint) is None else str(hint)
             raise UserError(
                 f"{name} of a {kind.__name__} must be {expected}, got {str(values[name])[:100]!r} "
-                f"({type(values[name]).__name__}); correct it, or use another copy of the file"
+                f"({type(values[name]).__name__}); correct it where it is set"
             )
 
 

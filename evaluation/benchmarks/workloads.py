@@ -59,7 +59,7 @@ def read_pairs(data: str, languages: tuple[str, str], max_pairs: int) -> list[tu
     return [
         (record.source, record.target)
         for corpus in load_folder(Path(data), source=source, targets=[target])
-        if corpus.kind == "parallel"
+        if corpus.record_type == "parallel"
         for record, _ in itertools.islice(corpus, max_pairs)
         if isinstance(record, TranslationPair)
     ]

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.client.neighbours import nearest, unit_vectors
 from xling_tf.client.search import NUM_NEIGHBOURS, margins, mean_scores
 from xling_tf.corpora.cleaning import bitext_fault, normalise, require_known
@@ -22,7 +22,7 @@ _PAIRS_AT_ONCE = 8192
 
 
 def clean_bitext(
-    encode: Callable[[list[str]], NDArray[Any]],
+    encode: Encode,
     path: Path,
     output: Path,
     *,
@@ -80,9 +80,7 @@ def clean_bitext(
     return dict(counts)
 
 
-def _margins(
-    encode: Callable[[list[str]], NDArray[Any]], pairs: Sequence[TranslationPair]
-) -> NDArray[np.float64]:
+def _margins(encode: Encode, pairs: Sequence[TranslationPair]) -> NDArray[np.float64]:
     if not pairs:
         return np.zeros(0)
     sides = []

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..errors import UserError, as_user_error
 from .settings import RUNTIME_SETTINGS
 
-FORMAT = 3  # of runtime.json; raised whenever older versions would misread a folder
+RUNTIME_FORMAT = 3  # of runtime.json; raised whenever older versions would misread a folder
 
 
 class Backend(ABC):
@@ -76,7 +76,7 @@ class Function(Backend):
         raise UserError("only an encoder that was loaded by its model's name can be pickled")
 
 
-class Exported(Backend):
+class RuntimeFolder(Backend):
     """A model in a folder with `runtime.json`, which is pickled by its path.
 
     Args:
@@ -117,6 +117,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
     message = f"{path} cannot be read: {{error}}; export it again"
     with as_user_error(message, OSError, ValueError, RecursionError):
         settings = json.loads(path.read_text(encoding="utf-8"))
-    if (form := settings.get("format") if isinstance(settings, dict) else None) != FORMAT:
-        raise UserError(f"{folder} must be in format {FORMAT}, but is in {form}; export it again")
+    if (form := settings.get("format") if isinstance(settings, dict) else None) != RUNTIME_FORMAT:
+        raise UserError(
+            f"{folder} must be in format {RUNTIME_FORMAT}, but is in {form}; export it again"
+        )
     return settings

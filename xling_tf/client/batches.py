@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UserError
 
+Encode = Callable[[list[str]], NDArray[Any]]  # n texts to `[n, dim]` vectors
+
 
 def available_cpus() -> int:
     """The number of processors that this process may use; the machine can have more."""

@@ -265,12 +265,12 @@ class SentenceEncoder:
         own = role_prompts(self.prompts, self.default_prompt_name)[role]
         if prompt is None and name is not None:
             require_known("prompt_name", name, self.prompts)
-            prompt = self.prompts[name]
-            if role != "default" and prompt == own:
-                prompt = None
+            is_own = role != "default" and self.prompts[name] == own
+            prompt = None if is_own else self.prompts[name]
+        backend_has_role = role in self._backend.roles
         if prompt is None:
-            return (role, None) if role in self._backend.roles else ("", own)
-        if role == "default" or role not in self._backend.roles:
+            return (role, None) if backend_has_role else ("", own)
+        if role == "default" or not backend_has_role:
             return "", prompt
         if any(self.prompts.values()):
             raise UserError(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import as_user_error, library, require_known
-from .backends import Exported, read_settings
+from .backends import RuntimeFolder, read_settings
 from .batches import BATCHES_AT_ONCE, available_cpus, compute_in_batches
 from .farmhash import fingerprint
 from .sessions import PerProcess, telemetry_off
@@ -32,7 +32,7 @@ Inputs = dict[str, NDArray[Any]]
 Run = Callable[[Inputs], NDArray[np.float32]]
 
 
-def open_folder(folder: str | os.PathLike[str]) -> Exported:
+def open_folder(folder: str | os.PathLike[str]) -> RuntimeFolder:
     """Opens the model in a folder with `runtime.json`.
 
     Raises:
@@ -44,7 +44,7 @@ def open_folder(folder: str | os.PathLike[str]) -> Exported:
     return WordAverages(folder) if runtime == "numpy" else RuntimeModel(folder)
 
 
-class RuntimeModel(Exported):
+class RuntimeModel(RuntimeFolder):
     """A model for ONNX Runtime or LiteRT; threads may share it, and a process that was forked opens
     the file anew.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .backends import Exported
+from .backends import RuntimeFolder
 from .farmhash import fingerprint
 from .words import WordSplitter, ngrams_of
 
@@ -18,7 +18,7 @@ WEIGHTS, VOCABULARY = "model.safetensors", "vocabulary.txt"
 _MAX_KEPT = 100_000  # unknown words whose vectors are kept
 
 
-class WordAverages(Exported):
+class WordAverages(RuntimeFolder):
     """A model that averages word vectors.
 
     Words outside the vocabulary get a vector from their character n-grams (Chidambaram et al. 2019,

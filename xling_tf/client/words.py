@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-# NFC lengthens a text at most fourfold in UTF-8.
+# A text is cut after this many bytes for each token; in no language are words that long on average.
+BYTES_PER_TOKEN = 40
+# A text has at most this many times the bytes of its NFC: a decomposed "ΐ" has 3.5 times as many.
 MAX_EXPANSION = 4
 # Stands between runs while they are split together; it is a separator, so no run contains it.
 _BORDER = "\ue000"

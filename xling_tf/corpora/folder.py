@@ -45,7 +45,7 @@ _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1
 class CorpusFile(NamedTuple):
     """A file, or two of translated scored pairs, whose name says it holds a corpus or shard."""
 
-    kind: str
+    record_type: str
     name: str
     languages: tuple[str, ...]
     split: str
@@ -85,7 +85,7 @@ class FileCorpus(Corpus):
 
     def _rows(self) -> Iterator[Row]:
         options = {}
-        if self.kind == "similarity" and len(self.files) > 1:  # one scale for all shards
+        if self.record_type == "similarity" and len(self.files) > 1:  # one scale for all shards
             options = {"scale": score_scale(path for file in self.files for path in file.paths)}
         readings = [file.read(*file.paths, **options) for file in self.files]
         is_reversed = self.languages != "-".join(self.files[0].languages)
@@ -129,7 +129,7 @@ def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
     if data or config.sample:
         folder = data or SAMPLE_FOLDER
         files = [*discover(folder)]
-        pairs = [file.languages for file in files if file.kind == "parallel"]
+        pairs = [file.languages for file in files if file.record_type == "parallel"]
         used = [pair for pair in pairs if config.all_pairs or config.source in pair]
         targets = tuple(sorted({*chain.from_iterable(used)} - {config.source}))
         if not targets:
@@ -161,13 +161,15 @@ def load_folder(
     without_source = {"parallel": all_pairs, "nli": target_inference}
     used: list[CorpusFile] = []
     for file in files:
-        is_known = len({*file.languages} & {*languages}) == 1 + RECORD_TYPES[file.kind].is_bilingual
-        if is_known and (source in file.languages or without_source.get(file.kind, True)):
+        is_known = (
+            len({*file.languages} & {*languages}) == 1 + RECORD_TYPES[file.record_type].is_bilingual
+        )
+        if is_known and (source in file.languages or without_source.get(file.record_type, True)):
             used.append(file)
     _log_unread(folder, files, [file for file in files if file not in used], languages)
     used += _scored_across(used, source)
     for target in targets:
-        if not any(file.kind == "parallel" and target in file.languages for file in used):
+        if not any(file.record_type == "parallel" and target in file.languages for file in used):
             raise _no_translations(folder, files, source, target)
         if with_mined and not any((folder / MINED_FOLDER).glob(f"[!.]*.{source}-{target}.tsv.gz")):
             raise UserError(
@@ -177,7 +179,7 @@ def load_folder(
             )
     shards: defaultdict[tuple[Any, ...], list[CorpusFile]] = defaultdict(list)
     for file in used:
-        shards[file.kind, file.pattern, file.languages].append(file)
+        shards[file.record_type, file.pattern, file.languages].append(file)
     _require_complete(shards.values())
     corpora = [_corpus(p, languages, folder if with_mined else None) for p in shards.values()]
     if with_mined:
@@ -193,7 +195,7 @@ def load_folder(
 
 def _scored_across(files: Sequence[CorpusFile], source: str) -> Iterator[CorpusFile]:
     """Pairs files of scored sentences in the source language with translations of equal scores."""
-    scored = [file for file in files if file.kind == "similarity" and file.num_shards == 1]
+    scored = [file for file in files if file.record_type == "similarity" and file.num_shards == 1]
     for file, other in permutations(scored, 2):
         is_same = (file.name, file.split) == (other.name, other.split)
         if (
@@ -221,7 +223,7 @@ def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:
                 f"{file.pattern} must be {file.num_shards} shards, but {num_missing} of them are "
                 f"missing (first {first:05}); download or make them again"
             )
-        key = (file.kind, file.name, *sorted(file.languages), file.split)
+        key = (file.record_type, file.name, *sorted(file.languages), file.split)
         if (other := seen.setdefault(key, file.pattern)) != file.pattern:
             raise UserError(
                 f"{other} and {file.pattern} have the same name; delete or rename one of them"
@@ -231,8 +233,8 @@ def _require_complete(corpora: Iterable[list[CorpusFile]]) -> None:
 def discover(folder: Path) -> Iterator[CorpusFile]:
     """Finds a data folder's corpus files, in all languages, ordered by type, layout and name."""
     require_data_folder(folder)
-    for record_type in RECORD_TYPES.values():
-        for layout in record_type.layouts:
+    for record_type, description in RECORD_TYPES.items():
+        for layout in description.layouts:
             for path in chain.from_iterable(_files_of(folder / place) for place in layout.folders):
                 if match := layout.pattern.fullmatch(path.name):
                     parts = match.groupdict()
@@ -243,7 +245,7 @@ def discover(folder: Path) -> Iterator[CorpusFile]:
                     if "languages" in inspect.signature(read).parameters:
                         read = partial(read, languages=languages)
                     yield CorpusFile(
-                        kind=record_type.name,
+                        record_type=record_type,
                         name=parts["name"],
                         languages=languages,
                         split=parts.get("split", ""),
@@ -260,14 +262,14 @@ def _corpus(
     file = shards[0]
     languages = "-".join(sorted(file.languages, key=order.index))
     mined = None
-    if file.kind == "parallel" and mined_in is not None:
+    if file.record_type == "parallel" and mined_in is not None:
         mined = mined_path(mined_in, file.name, languages)
         if not mined.is_file():
             logging.warning("%s has no hard negatives: there is no %s", file.pattern, mined)
             mined = None
     return FileCorpus(
         name=file.name,
-        kind=file.kind,
+        record_type=file.record_type,
         languages=languages,
         split=file.split,
         files=tuple(shards),
@@ -287,7 +289,7 @@ def _log_unread(
         try:
             for language in file.languages:
                 require_known(language, languages)
-            in_others.append(f"{file.kind}/{Path(file.pattern).name}")
+            in_others.append(f"{file.record_type}/{Path(file.pattern).name}")
         except UserError as error:
             logging.warning("%s is not read: %s", file.pattern, error)
     if in_others:
@@ -340,7 +342,7 @@ def require_data_folder(folder: Path) -> None:
 def _no_translations(
     folder: Path, files: Sequence[CorpusFile], source: str, target: str
 ) -> UserError:
-    pairs = sorted({"-".join(file.languages) for file in files if file.kind == "parallel"})
+    pairs = sorted({"-".join(file.languages) for file in files if file.record_type == "parallel"})
     for language in (source, target):
         require_known(language, {"LANGUAGE", *(code for file in files for code in file.languages)})
     return UserError(

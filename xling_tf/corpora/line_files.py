@@ -31,8 +31,6 @@ UNSPACED_RANGES = (
 # Bytes. A model reads a few hundred tokens of a text, so a longer line is not a sentence: the file
 # has no line feeds, or is a decompression bomb.
 MAX_LINE = 1 << 20
-# A text has at most this many times the bytes of its NFC: a decomposed "ΐ" has 3.5 times as many.
-MAX_EXPANSION = 4
 
 
 class Unreadable(StrEnum):

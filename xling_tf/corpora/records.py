@@ -89,7 +89,7 @@ class FileLayout:
 class RecordType:
     """A type of record: its fields, its files, and how held-out records are split off."""
 
-    name: str  # the `kind` of its corpora and tasks, and its folder in a data folder
+    name: str  # the `record_type` of its corpora and tasks, and its folder in a data folder
     description: str  # plural noun for messages, such as "translations"
     # A named tuple: texts, then perhaps `negatives` (more texts) and `label` (an integer).
     record: type[Any]
@@ -139,7 +139,7 @@ class Corpus(ABC):
     """Records of one type, read lazily; they need not fit in memory."""
 
     name: str  # the file name up to the languages
-    kind: str  # the name of a `RecordType`
+    record_type: str  # the name of a `RecordType`
     languages: str  # "en-es" for translations, "en" for everything else
     # "train", "dev", "dev_matched", "dev_mismatched" or "test" if the publisher split it.
     split: str = ""
@@ -147,7 +147,9 @@ class Corpus(ABC):
     @property
     def title(self) -> str:
         """The name of the corpus in messages and results, such as "nli/snli_1.0.en.train"."""
-        return ".".join(filter(None, (f"{self.kind}/{self.name}", self.languages, self.split)))
+        return ".".join(
+            filter(None, (f"{self.record_type}/{self.name}", self.languages, self.split))
+        )
 
     @abstractmethod
     def version(self) -> str:

@@ -44,7 +44,7 @@ class HashedCorpus(NamedTuple):
     """The hashes of the texts of a corpus."""
 
     corpus: Corpus
-    record_type: RecordType
+    type: RecordType
     texts: NDArray[np.uint64]  # [texts of all corpora]
     first: NDArray[np.int64]  # [records], the position of each record's first text in `texts`
     num_texts: NDArray[np.int32]  # [records]
@@ -53,7 +53,7 @@ class HashedCorpus(NamedTuple):
 
     def column(self, field: str) -> NDArray[np.uint64]:
         """Returns the `[records]` hashes of a text field."""
-        return self.texts[self.first + self.record_type.fields.index(field)]
+        return self.texts[self.first + self.type.fields.index(field)]
 
 
 class Division(NamedTuple):
@@ -118,7 +118,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
     subsets = [_alone(c, (c.corpus.name, c.corpus.languages) in with_dev) for c in corpora]
     by_type: defaultdict[str, list[int]] = defaultdict(list)
     for place, hashed in enumerate(corpora):
-        by_type[hashed.record_type.name].append(place)
+        by_type[hashed.type.name].append(place)
     held_out = [
         _held_out_texts(hashed, subset) for hashed, subset in zip(corpora, subsets, strict=True)
     ]
@@ -130,9 +130,7 @@ def divide(corpora: Sequence[HashedCorpus]) -> list[Division]:
         divisions |= zip(places, divided, strict=True)
     elsewhere = {name: _distinct(t for o, t in secret.items() if o != name) for name in by_type}
     return [
-        _without_leaks(
-            c, divisions[place], hidden[c.record_type.name], elsewhere[c.record_type.name]
-        )
+        _without_leaks(c, divisions[place], hidden[c.type.name], elsewhere[c.type.name])
         for place, c in enumerate(corpora)
     ]
 
@@ -172,13 +170,11 @@ def _alone(hashed: HashedCorpus, has_dev: bool) -> NDArray[np.int8]:
         published = Subset.HELD_OUT
     if published is not None:
         return np.full(len(hashed.first), published, np.int8)
-    deciding = hashed.record_type.deciding
+    deciding = hashed.type.deciding
     keys = hashed.documents
     if deciding:
         keys = np.min([hashed.column(field) for field in deciding], axis=0)
-    return np.where(keys < _limit(hashed.record_type), Subset.HELD_OUT, Subset.TRAIN).astype(
-        np.int8
-    )
+    return np.where(keys < _limit(hashed.type), Subset.HELD_OUT, Subset.TRAIN).astype(np.int8)
 
 
 def _limit(record_type: RecordType) -> np.uint64:
@@ -189,7 +185,7 @@ def _limit(record_type: RecordType) -> np.uint64:
 
 def _held_out_texts(hashed: HashedCorpus, subsets: NDArray[np.int8]) -> _HeldOut:
     """Returns the texts of the records of a corpus that are not for training."""
-    record_type, is_published = hashed.record_type, hashed.corpus.split.startswith(("dev", "test"))
+    record_type, is_published = hashed.type, hashed.corpus.split.startswith(("dev", "test"))
     columns = {field: hashed.column(field)[subsets != Subset.TRAIN] for field in record_type.fields}
     # Of a pair without an order, one text may have decided alone.
     deciding = _distinct(
@@ -219,7 +215,7 @@ def _without_shared(
 
     Also returns the texts of the records that stay nevertheless.
     """
-    columns = [hashed.column(field) for field in hashed.record_type.hidden]
+    columns = [hashed.column(field) for field in hashed.type.hidden]
     is_never, is_shared = np.zeros((2, len(subsets)), bool)
     for column in columns:
         is_never |= are_among(column, never)
@@ -247,7 +243,7 @@ def _without_leaks(
     """Removes records whose text is held out with another type, and negatives that are held out."""
     subsets, num_texts = division.subsets, division.num_texts
     before = np.sum(subsets == Subset.TRAIN)
-    fields = hashed.record_type.fields
+    fields = hashed.type.fields
     for field in fields:
         subsets[are_among(hashed.column(field), elsewhere) & (subsets == Subset.TRAIN)] = (
             Subset.NEITHER

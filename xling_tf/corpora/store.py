@@ -71,14 +71,16 @@ class CorpusStore:
         self.num_texts, self.label, part = others
         corpora, begin = [], 0
         for entry in read_json(folder / _CONTENT)["corpora"]:
-            end = begin + entry["num_records"]
+            record_type, end = entry.pop("kind"), begin + entry["num_records"]
             train, held_out = (
                 StoredRecords(
-                    self, RECORD_TYPES[entry["kind"]], begin + np.flatnonzero(part[begin:end] == p)
+                    self, RECORD_TYPES[record_type], begin + np.flatnonzero(part[begin:end] == p)
                 )
                 for p in (Subset.TRAIN, Subset.HELD_OUT)
             )
-            corpora.append(StoredCorpus(**entry, train=train, held_out=held_out))
+            corpora.append(
+                StoredCorpus(**entry, record_type=record_type, train=train, held_out=held_out)
+            )
             begin = end
         self.corpora = tuple(corpora)
 
@@ -125,7 +127,7 @@ class StoredRecords(Sequence[Record]):
     """Records of one type, by their `[records]` indices in a store; read on demand."""
 
     store: CorpusStore
-    record_type: RecordType
+    type: RecordType
     indices: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -137,26 +139,24 @@ class StoredRecords(Sequence[Record]):
     def __getitem__(self, place: slice | NDArray[Any]) -> "StoredRecords": ...
     def __getitem__(self, place: int | slice | NDArray[Any]) -> "Record | StoredRecords":
         if isinstance(place, slice | np.ndarray):
-            return StoredRecords(self.store, self.record_type, self.indices[place])
+            return StoredRecords(self.store, self.type, self.indices[place])
         index = int(self.indices[place])
         first = int(self.store.first_text[index])
         texts = self.store.texts(np.arange(first, first + int(self.store.num_texts[index])))
-        return self.record_type.make([t.decode() for t in texts], int(self.store.label[index]))
+        return self.type.make([t.decode() for t in texts], int(self.store.label[index]))
 
     def column(self, field: str) -> NDArray[np.object_]:
         """Returns `[records]` UTF-8 bytes of a text field."""
-        return self.store.texts(
-            self.store.first_text[self.indices] + self.record_type.fields.index(field)
-        )
+        return self.store.texts(self.store.first_text[self.indices] + self.type.fields.index(field))
 
     def hashes(self, field: str) -> NDArray[np.uint64]:
         """Returns the `[records]` `text_hash` of a text field."""
-        place = self.record_type.fields.index(field)
+        place = self.type.fields.index(field)
         return self.store.hash[self.store.first_text[self.indices] + place]
 
     def negatives(self, number: int, missing: NDArray[np.object_]) -> NDArray[np.object_]:
         """Returns `[records]` UTF-8 bytes of the `number`-th negative; `missing` fills the gaps."""
-        place, column = len(self.record_type.fields) + number, missing.copy()
+        place, column = len(self.type.fields) + number, missing.copy()
         has = self.store.num_texts[self.indices] > place
         column[has] = self.store.texts(self.store.first_text[self.indices[has]] + place)
         return column
@@ -174,9 +174,9 @@ class StoredRecords(Sequence[Record]):
     @property
     def lengths(self) -> NDArray[np.int16]:
         """`[records]` numbers of tokens of the longest text that is not a context, estimated."""
-        count = self.store.num_texts[self.indices] - self.record_type.num_contexts
+        count = self.store.num_texts[self.indices] - self.type.num_contexts
         longest = np.zeros(len(self), np.int16)
-        for place, positions in enumerate(self.positions(self.record_type.num_contexts)):
+        for place, positions in enumerate(self.positions(self.type.num_contexts)):
             has = count > place
             longest[has] = np.maximum(longest[has], self.store.num_tokens[positions])
         return longest
@@ -197,7 +197,7 @@ class StoredCorpus(NamedTuple):
 
     title: str
     name: str
-    kind: str
+    record_type: str
     languages: str
     num_records: int
     digest: str
@@ -208,7 +208,7 @@ class StoredCorpus(NamedTuple):
 def join(parts: Sequence[StoredRecords]) -> StoredRecords:
     """Concatenates the records of several corpora of one type, at least one."""
     indices = np.concatenate([part.indices for part in parts])
-    return StoredRecords(parts[0].store, parts[0].record_type, indices)
+    return StoredRecords(parts[0].store, parts[0].type, indices)
 
 
 def open_store(
@@ -263,7 +263,7 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     count, part = (np.array(_numbers(folder, name)) for name in ("num_texts", "part"))
     hashed = [
         HashedCorpus(
-            corpus, RECORD_TYPES[corpus.kind], hashes, first[place], count[place], documents
+            corpus, RECORD_TYPES[corpus.record_type], hashes, first[place], count[place], documents
         )
         for corpus, place, documents, _ in written
     ]
@@ -271,8 +271,16 @@ def _write(folder: Path, corpora: Sequence[Corpus]) -> list[dict[str, Any]]:
     for (corpus, place, _, digest), division in zip(written, divide(hashed), strict=True):
         _report(corpus.title, division, int(np.sum(count[place] - division.num_texts)))
         part[place], count[place] = division.subsets, division.num_texts
-        fields = {key: getattr(corpus, key) for key in ("title", "name", "kind", "languages")}
-        entries.append({**fields, "num_records": len(division.subsets), "digest": digest})
+        entries.append(
+            {
+                "title": corpus.title,
+                "name": corpus.name,
+                "kind": corpus.record_type,
+                "languages": corpus.languages,
+                "num_records": len(division.subsets),
+                "digest": digest,
+            }
+        )
     count.tofile(folder / "num_texts")
     part.tofile(folder / "part")
     return entries
@@ -358,7 +366,7 @@ def _blocks(corpus: Corpus) -> Iterator[tuple[list[str], NDArray[np.int64], list
         new: list[str] = []
         rows, documents = [], []
         for record, key in block:
-            texts = RECORD_TYPES[corpus.kind].texts_of(record)
+            texts = RECORD_TYPES[corpus.record_type].texts_of(record)
             shared = min(len(texts), len(last))
             while shared and last[-shared:] != texts[:shared]:
                 shared -= 1
@@ -385,7 +393,7 @@ def _warn_of_faults(store: CorpusStore, corpora: Sequence[Corpus]) -> None:
     begin = 0
     for corpus, stored in zip(corpora, store.corpora, strict=True):
         count = stored.num_records
-        records = StoredRecords(store, stored.train.record_type, np.arange(begin, begin + count))
+        records = StoredRecords(store, stored.train.type, np.arange(begin, begin + count))
         sample = list(records[:: -(-count // SAMPLE_SIZE) or 1])
         for fault in corpus_faults(corpus.languages, sample):
             logging.warning("%s: %s; correct or remove the corpus", corpus.title, fault)

@@ -201,7 +201,7 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
     texts = []
     corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
     for file in discover(folder) if (folder / "parallel").is_dir() else ():
-        if file.kind == "parallel":
+        if file.record_type == "parallel":
             corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(
                 file
             )

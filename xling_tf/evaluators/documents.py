@@ -1,7 +1,7 @@
 """Document classification within and across languages, on pooled vectors of a document's parts."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from itertools import product
@@ -139,9 +139,7 @@ def divide(text: str, language: str, segmentation: str) -> list[str]:
     return windows[:MAX_PARTS] or [""]
 
 
-def pool(
-    encode: Callable[[list[str]], NDArray[np.floating]], documents: Sequence[Sequence[str]]
-) -> dict[str, NDArray[np.float32]]:
+def pool(encode: Encode, documents: Sequence[Sequence[str]]) -> dict[str, NDArray[np.float32]]:
     """Encodes documents that are already divided into parts.
 
     Returns:

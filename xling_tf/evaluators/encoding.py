@@ -9,13 +9,13 @@ import numpy as np
 from absl import logging
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode as Encode  # for evaluators to import from here
 from xling_tf.client.batches import encode_in_batches
 from xling_tf.client.texts import Texts, as_texts, is_single, require_as_many
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error
 
 Array = NDArray[Any]
-Encode = Callable[[list[str]], np.ndarray]
 _TEXTS_PER_CHUNK = 65_536
 
 

@@ -3,7 +3,7 @@
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.client.runtimes import MODEL_FILES
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.errors import UserError, missing_package, require_known
@@ -34,8 +34,6 @@ from xling_tf.savedmodel.saved_models import (
     load_saved_model,
     model_name,
 )
-
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 class OriginalModel(NamedTuple):
@@ -71,7 +69,7 @@ class OriginalModel(NamedTuple):
 # write the folder, and return texts and a function that encodes them with what was written; None
 # if vectors are meant to differ.
 FORMATS: Mapping[str, tuple[str, str]] = {
-    "savedmodel": ("compact:export", SAVED_MODEL),
+    "savedmodel": ("savedmodel:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
     "onnx": ("litert_onnx:export_onnx", MODEL_FILES["onnx"]),
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
@@ -195,8 +193,8 @@ def export(
             difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
             if not difference <= _TOLERANCE:
                 raise UserError(
-                    f"the vectors differ from those of {folder} by {difference:.2g}: it was "
-                    "exported with other rules for tokens; export it again"
+                    f"the vectors differ from those of {folder} by {difference:.2g}: other rules "
+                    "for tokens, or other layers, made it; train or import it again"
                 )
         _complete_card(source, saved, to, temporary)
         wheels = [*temporary.glob("*.whl")]
@@ -313,7 +311,7 @@ def reject(source: OriginalModel, form: str, expected: str) -> NoReturn:
     """Raises the `UserError` of a model that a format cannot express."""
     kind = source.model.encoder_settings["kind"]
     tokenizer = source.model.config()["tokenizer"]["kind"]
-    others = "savedmodel, keras, onnx and sentence-transformers"
+    others = "savedmodel, keras, litert, onnx and sentence-transformers"
     raise UserError(
         f"the format {form} needs {expected}, but {source.folder} has the encoder {kind} and "
         f"the tokenizer {tokenizer}; choose one of {others}"

@@ -10,12 +10,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.client.backends import FORMAT
+from xling_tf.client.backends import RUNTIME_FORMAT
+from xling_tf.client.batches import Encode
 from xling_tf.client.runtimes import IDS, MASK, MODEL_FILES, VECTORS, RuntimeModel
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.encoders.base import TokenEncoder
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, OriginalModel
+from xling_tf.exporters.base import PROBES, OriginalModel
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -69,7 +70,7 @@ def _export(
     ((name, vocabulary),) = tokenizer.files().items()
     (folder / name).write_bytes(vocabulary)
     settings = {
-        "format": FORMAT,
+        "format": RUNTIME_FORMAT,
         "runtime": runtime,
         "model": MODEL_FILES[runtime],
         "vocabulary": name,

@@ -8,8 +8,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.errors import library
-from xling_tf.exporters.base import Encode, OriginalModel, compare_unknown_words, reject
+from xling_tf.exporters.base import OriginalModel, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
 from xling_tf.exporters.tokenizer_json import tokenizer_json
 from xling_tf.files import write_json

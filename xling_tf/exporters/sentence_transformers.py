@@ -9,11 +9,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.client.batches import Encode
 from xling_tf.client.piece_models import UNIGRAM, model_proto
 from xling_tf.client.runtimes import VECTORS, open_model
 from xling_tf.config import SentencePieceConfig, WordPieceConfig
 from xling_tf.errors import library
-from xling_tf.exporters.base import PROBES, Encode, OriginalModel, compare_unknown_words
+from xling_tf.exporters.base import PROBES, OriginalModel, compare_unknown_words
 from xling_tf.exporters.litert_onnx import TOKENS, embed_ids, ids_and_lengths, to_onnx
 from xling_tf.exporters.onnx_8bit import quantize
 from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json

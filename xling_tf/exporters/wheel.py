@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from xling_tf import client, errors
 from xling_tf.client import word_averages
-from xling_tf.client.backends import FORMAT
+from xling_tf.client.backends import RUNTIME_FORMAT
 from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.runtimes import MODEL_FILES, open_folder
 from xling_tf.client.settings import RUNTIME_SETTINGS
@@ -138,7 +138,7 @@ def export(
         else:
             components, about_model = _write_pieces(source, package)
         settings = {
-            "format": FORMAT,
+            "format": RUNTIME_FORMAT,
             "dim": about_model["dim"],
             **source.prompts,
             **about_model.pop("settings"),

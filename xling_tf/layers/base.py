@@ -110,8 +110,13 @@ def softmax(scores: Tensor, axis: int = -1) -> Tensor:
 
 def float32_copy(layer: _Layer) -> _Layer:
     """Returns a copy of a built layer or encoder, weights included, that computes in float32."""
-    copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
-    if not copy.built:
-        copy.build_from_config(layer.get_build_config())
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float32")  # of inner layers that do not take the layer's own
+    try:
+        copy = type(layer).from_config({**layer.get_config(), "dtype": "float32"})
+        if not copy.built:
+            copy.build_from_config(layer.get_build_config())
+    finally:
+        keras.config.set_dtype_policy(policy)
     copy.set_weights(layer.get_weights())
     return copy

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from xling_tf.encoders.base import TokenEncoder, in_micro_batches
 from xling_tf.layers.base import float32_copy
 from xling_tf.layers.embeddings import EmbeddingTable
+from xling_tf.tasks.signatures import untracked
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.weights import Weights, as_int8, assign_weights, named_weights
 
@@ -77,14 +78,14 @@ class ExportedEncoder(tf.Module):
         super().__init__()
         self.tokenizer, self.hidden_dim = tokenizer, encoder.hidden_dim
         body = float32_copy(encoder)
-        self._body: _EncoderGetter = lambda: body
+        self._body: _EncoderGetter = untracked(body)
         self.words = _WordTables(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
         stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
         # Hidden in a function, because `ExportedModule` saves these variables itself.
         weights = stored | {name: variable.value for name, variable in dense.items()}
-        self._named = lambda: weights
+        self._named = untracked(weights)
 
     @property
     def named_weights(self) -> dict[str, tf.Variable]:

@@ -16,6 +16,7 @@ from xling_tf.tasks.signatures import (
     SentenceSignature,
     Signature,
     SignatureDescription,
+    untracked,
 )
 from xling_tf.weights import named_weights
 
@@ -72,8 +73,7 @@ class ExportedModule(SentenceSignature):
                 weights |= {full: variable.value for full, variable in named.items()}
         for name, part in parts.items():
             setattr(self, name, part)
-        # Functions hide the parts from TensorFlow.
-        self._exported, self._parts = (lambda: layers), (lambda: parts)
+        self._parts = untracked(parts)
         if info.same_meaning:
             self.calibrate(info.same_meaning)
         self.named_weights = weights

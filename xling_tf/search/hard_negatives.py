@@ -28,13 +28,12 @@ _ROUNDING = 5e-4
 
 
 def mine_hard_negatives(
-    model: Any,
     pairs: Any,
+    model: Any,
     *,
     num_negatives: int = NUM_NEGATIVES,
     relative_margin: float | None = None,
     by_query: bool = False,
-    counts: Counter[str] | None = None,
     show_progress_bar: bool = False,
 ) -> list[tuple[str, ...]]:
     """Finds, for each pair, targets of other pairs that are similar to the right one.
@@ -48,8 +47,8 @@ def mine_hard_negatives(
     source are right answers.
 
     Args:
-        model: The model, or its `encode`: n texts to `[n, dim]`. The pairs may also come first.
         pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
+        model: The model, or its `encode`: n texts to `[n, dim]`.
         num_negatives: Number of negatives of a pair, fewer if fewer candidates pass. A zero vector,
             which stands for a blank text, is no negative and has none.
         relative_margin: 0 to 1. Drops candidates whose score is not lower than the right answer's
@@ -57,8 +56,6 @@ def mine_hard_negatives(
             is 0.95 at most. None keeps all.
         by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of
             cosines to the right answer, whose score is then 1.
-        counts: Receives statistics: pairs by their number of negatives, and candidates that were
-            dropped.
         show_progress_bar: Whether to show progress bars.
 
     Returns:
@@ -71,10 +68,32 @@ def mine_hard_negatives(
         >>> angles = {"dos": 0.0, "dos ": 0.0, "tres": 0.1, "mil": 2.0}
         >>> encode = lambda texts: np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts])
         >>> pairs = [("two", "dos"), ("three", "tres"), ("thousand", "mil")]
-        >>> mine_hard_negatives(encode, pairs, num_negatives=1)
+        >>> mine_hard_negatives(pairs, encode, num_negatives=1)
         [('tres',), ('dos',), ('tres',)]
     """
-    encode, pairs = _in_order(model, pairs)
+    return mine_and_count(
+        pairs,
+        model,
+        num_negatives=num_negatives,
+        relative_margin=relative_margin,
+        by_query=by_query,
+        show_progress_bar=show_progress_bar,
+    )[0]
+
+
+def mine_and_count(
+    pairs: Any,
+    model: Any,
+    *,
+    num_negatives: int = NUM_NEGATIVES,
+    relative_margin: float | None = None,
+    by_query: bool = False,
+    show_progress_bar: bool = False,
+) -> tuple[list[tuple[str, ...]], dict[str, int]]:
+    """Mines like `mine_hard_negatives`; also returns how many pairs have how many negatives, and
+    how many candidates were dropped.
+    """
+    encode = _encode_of(pairs, model)
     require_positive(num_negatives, "num_negatives")
     if relative_margin is not None and not (
         isinstance(relative_margin, Real) and 0 <= relative_margin <= 1
@@ -118,10 +137,8 @@ def mine_hard_negatives(
     if len(short := np.flatnonzero(is_short)) and k < len(candidates):
         most_answers = int(answers_of_pair[short].max())
         search.find(short, min(_OVERSAMPLING * wanted + most_answers, len(candidates)))
-    if counts is not None:
-        counts.update({"pairs": len(rows), "distinct targets": len(targets)})
-        counts.update(search.counts())
-    return search.negatives
+    counts = {"pairs": len(rows), "distinct targets": len(targets), **search.counts()}
+    return search.negatives, counts
 
 
 @dataclass
@@ -191,17 +208,15 @@ class _Search:
         return counts
 
 
-def _in_order(first: Any, second: Any) -> tuple[Callable[..., Any], Any]:
-    """Returns the model's function of texts and the pairs, which are given in either order."""
-    for model, pairs in ((first, second), (second, first)):
-        if isinstance(model, str):  # strings have an encode too
-            continue
+def _encode_of(pairs: Any, model: Any) -> Callable[..., Any]:
+    """Returns the model's function of texts."""
+    if not isinstance(model, str):  # strings have an encode too
         if callable(getattr(type(model), "encode", None)):
-            return model.encode, pairs
+            return model.encode
         if callable(model):
-            return model, pairs
-    names = f"{type(first).__name__} and {type(second).__name__}"
-    raise UserError(f"expected pairs and a model, as xling_tf.load returns it, got {names}")
+            return model
+    names = f"{type(pairs).__name__} and {type(model).__name__}"
+    raise UserError(f"expected pairs, then a model, as xling_tf.load returns it, got {names}")
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

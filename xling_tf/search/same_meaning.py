@@ -5,19 +5,19 @@ for support vector machines", sec. 2.2). Both classes count equally, as if half 
 the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from xling_tf.client.batches import Encode
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
 
-Encode = Callable[[list[str]], NDArray[np.floating]]  # n texts to `[n, dim]` unit vectors
 Line = tuple[float, float]  # slope and intercept of the log odds as a function of the cosine
 
 _POOL = 1000  # pairs among which the nearest wrong candidate of a sentence is searched
@@ -70,7 +70,8 @@ def translation_cosines(
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
     """The cosines of up to 1,000 translations, and of each source and its nearest wrong target.
 
-    The second result marks the cosines of translations, which are half of them.
+    `encode` returns unit vectors. The second result marks the cosines of translations, which are
+    half of them.
     """
     pairs = pairs[:: -(-len(pairs) // _POOL) or 1]
     first_vectors, second_vectors = (encode([pair[side] for pair in pairs]) for side in (0, 1))

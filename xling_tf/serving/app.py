@@ -291,8 +291,8 @@ class _Api:
     async def _rerank(self, request: Request) -> bytes:
         document = await self._document(request)
         protocol.require_fields(document, "/rerank")
-        query, texts = document.pop("query", None), document.pop("texts", None)
-        returns_text = document.pop("return_text", False)
+        query, texts = document.get("query"), document.get("texts")
+        returns_text = document.get("return_text", False)
         if (
             not isinstance(query, str)
             or not isinstance(texts, list)
@@ -301,12 +301,14 @@ class _Api:
             raise ServingError(
                 "expected 'query', a text, and 'texts', a list; 'return_text' is true or false"
             )
-        document["normalize"] = True
+        own = ("query", "texts", "return_text")
+        shared = {name: value for name, value in document.items() if name not in own}
+        shared["normalize"] = True
         _, question = await self._encode(
-            request, document | {"inputs": query, "prompt_name": "query"}, "/embed"
+            request, shared | {"inputs": query, "prompt_name": "query"}, "/embed"
         )
         _, answers = await self._encode(
-            request, document | {"inputs": texts, "prompt_name": "passage"}, "/embed"
+            request, shared | {"inputs": texts, "prompt_name": "passage"}, "/embed"
         )
         scores = answers @ question[0]
         best = sorted(range(len(texts)), key=lambda index: -scores[index])
@@ -315,27 +317,25 @@ class _Api:
 
     async def _vectors(self, request: Request) -> tuple[Mapping[str, Any], Vectors]:
         """Returns a request for vectors, and its vectors."""
-        document, path = await self._document(request), request.scope["path"]
-        if path != "/v1/embeddings":
-            document = protocol.merge_parameters(document)
+        received, path = await self._document(request), request.scope["path"]
+        is_openai = path == "/v1/embeddings"
+        document = received if is_openai else protocol.merge_parameters(received)
         protocol.require_fields(document, path)
         compares = isinstance(document.get("inputs"), dict)
-        defaults = {} if path == "/v1/embeddings" or compares else {"normalize": True}
+        defaults = {} if is_openai or compares else {"normalize": True}
         return await self._encode(request, defaults | document, path)
 
     async def _encode(
         self, request: Request, document: Mapping[str, Any], path: str
     ) -> tuple[Mapping[str, Any], Vectors]:
-        document = await _converted(request, 0, protocol.to_embed, document, path)
-        servable = self._model(request, document.get("model")).servable()
-        await _converted(request, 0, protocol.require_whole, document, servable.max_tokens)
-        instances = {
-            "instances": document["input"],
-            "signature_name": protocol.signature_of(document),
-        }
-        outputs, _ = await self._run(request, servable, instances)
-        vectors = await _converted(request, 0, protocol.to_vectors, document, outputs)
-        return document, vectors
+        """Returns a request with its texts as `input`, and their vectors."""
+        embed = await _converted(request, 0, protocol.to_embed, document, path)
+        servable = self._model(request, embed.get("model")).servable()
+        await _converted(request, 0, protocol.require_whole, embed, servable.max_tokens)
+        predict = {"instances": embed["input"], "signature_name": protocol.signature_of(embed)}
+        outputs, _ = await self._run(request, servable, predict)
+        vectors = await _converted(request, 0, protocol.to_vectors, embed, outputs)
+        return embed, vectors
 
     async def _info(self, request: Request) -> bytes:
         servable = self._model(request).servable()

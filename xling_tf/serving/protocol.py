@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
 from xling_tf.client.texts import is_blank
+from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.savedmodel.backends import ROLE_SIGNATURES
 
 Tensors = dict[str, np.ndarray]
@@ -49,7 +50,6 @@ _HINTS |= dict.fromkeys(
     ("output_dtype", "embedding_types"), "vectors are floats ('encoding_format')"
 )
 _ROLES = ROLE_SIGNATURES | {"passage": ROLE_SIGNATURES["document"]}
-MAX_BYTES_PER_TOKEN = 40  # as the tokenizers have it
 _ROWS = 100  # that are formatted at a time
 # The signatures whose vectors a path needs, unless a request names another one.
 _NEEDED = {path: {"serving_default"} for path in ("/embed", "/similarity", "/v1/embeddings")}
@@ -198,10 +198,10 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
         >>> to_embed({"input": "Hola", "dimensions": 64})
         {'input': ['Hola'], 'dimensions': 64}
     """
-    texts, dimensions = document.get("input", document.get("inputs")), document.get("dimensions")
-    match texts:
+    value, defaults = document.get("input", document.get("inputs")), {}
+    match value:
         case str() if path != "/similarity":
-            texts = [texts]
+            texts = [value]
         case {"source_sentence": source, "sentences": [*sentences], **others} if path in (
             "/",
             "/similarity",
@@ -210,12 +210,21 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
                 raise ServingError(
                     "a comparison takes source_sentence and sentences, and no 'normalize'"
                 )
-            texts, document = [source, *sentences], {**document, "normalize": True}
+            texts, defaults = [source, *sentences], {"normalize": True}
         case _ if path == "/similarity":
             raise ServingError("'inputs' must have source_sentence and sentences", param="inputs")
+        case _:
+            texts = value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         message = "expected a text or several (LangChain: check_embedding_ctx_length=False)"
         raise ServingError(message, param="inputs" if "inputs" in document else "input")
+    _require_options(document)
+    return {**defaults, **document, "input": texts}
+
+
+def _require_options(document: Mapping[str, Any]) -> None:
+    """Raises a `ServingError` if an option of a request for vectors has a wrong value."""
+    dimensions = document.get("dimensions")
     if dimensions is not None and (type(dimensions) is not int or dimensions < 1):
         raise ServingError("'dimensions' must be an integer of at least 1", param="dimensions")
     if document.get("encoding_format", "float") not in ("float", "base64"):
@@ -225,7 +234,6 @@ def to_embed(document: Mapping[str, Any], path: str = "/v1/embeddings") -> dict[
             raise ServingError(f"{name!r} must be true or false", param=name)
     if str(document.get("truncation_direction", "right")).lower() != "right":
         raise ServingError("'truncation_direction' must be Right", param="truncation_direction")
-    return {**document, "input": texts}
 
 
 def signature_of(document: Mapping[str, Any]) -> str | None:
@@ -250,7 +258,7 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
     cut (400).
 
     The server has no tokenizer, but a text of `n` bytes has at most `n` tokens and two marks, and a
-    model reads at most `MAX_BYTES_PER_TOKEN` bytes for each token.
+    model reads at most `BYTES_PER_TOKEN` bytes for each token.
     """
     if document.get("truncate", True):
         return
@@ -262,7 +270,7 @@ def require_whole(document: Mapping[str, Any], max_tokens: int | None) -> None:
     for text in document["input"]:
         size = len(text.encode())
         longest = max(longest, size)
-        if size > max_tokens * MAX_BYTES_PER_TOKEN < len(normalize("NFC", text).encode()):
+        if size > max_tokens * BYTES_PER_TOKEN < len(normalize("NFC", text).encode()):
             raise ServingError(f"a text has more than {max_tokens} tokens, the maximum", 413)
     if longest + 2 > max_tokens:
         raise ServingError(

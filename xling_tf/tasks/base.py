@@ -75,7 +75,7 @@ class Task:
     # How many of the last columns are contexts: longer, encoded as averages of words.
     num_contexts: int = 0
     group: str = ""  # name of the task and its heads in `TASKS`
-    kind: ClassVar[str]  # of record, in `RECORD_TYPES`
+    record_type: ClassVar[str]  # a name in `RECORD_TYPES`
     batch_order: ClassVar[BatchOrder] = "length"
 
     def __init__(
@@ -92,7 +92,7 @@ class Task:
     @classmethod
     def languages_of(cls, config: Any, data: DataConfig) -> list[str]:
         """Returns the task's languages or pairs; there is one task for each (see `mirrored`)."""
-        if RECORD_TYPES[cls.kind].is_bilingual:
+        if RECORD_TYPES[cls.record_type].is_bilingual:
             return data.language_pairs
         return [data.source, *(data.targets if getattr(config, "in_targets", True) else ())]
 

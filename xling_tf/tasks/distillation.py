@@ -22,7 +22,7 @@ class Distillation(Task):
     language.
     """
 
-    kind: ClassVar[str] = "parallel"
+    record_type: ClassVar[str] = "parallel"
     columns = ("source", "target")
     config: DistillationConfig
 

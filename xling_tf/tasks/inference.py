@@ -36,7 +36,7 @@ class InferenceSignature(Signature):
 class Inference(Task):
     """Classifies whether a premise entails a hypothesis, contradicts it, or neither."""
 
-    kind: ClassVar[str] = "nli"
+    record_type: ClassVar[str] = "nli"
     columns = ("premise", "hypothesis")
 
     @classmethod
@@ -78,7 +78,7 @@ class GradedSimilarity(Task):
     and its score are on the same side of the batch's means.
     """
 
-    kind: ClassVar[str] = "similarity"
+    record_type: ClassVar[str] = "similarity"
     columns = ("first", "second")
     # A correlation within one length would compare no short pair with a long one.
     batch_order: ClassVar[BatchOrder] = "random"

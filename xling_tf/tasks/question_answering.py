@@ -64,7 +64,7 @@ class QuestionAnswering(RankingTask):
     towers, these are the encoder's own.
     """
 
-    kind: ClassVar[str] = "questions"
+    record_type: ClassVar[str] = "questions"
     # Wrong answers are then from the same documents; the topic alone does not give the right one
     # away.
     batch_order: ClassVar[BatchOrder] = "corpus"

@@ -160,7 +160,7 @@ class TranslationRanking(RankingTask):
     sentence's translations are not wrong for it.
     """
 
-    kind: ClassVar[str] = "parallel"
+    record_type: ClassVar[str] = "parallel"
     config: TranslationRankingConfig
 
     def __init__(self, *args: Any) -> None:
@@ -212,7 +212,7 @@ class EntailmentRanking(RankingTask):
     aligned.
     """
 
-    kind: ClassVar[str] = "nli"
+    record_type: ClassVar[str] = "nli"
     columns = ("premise", "entailed", "contradicting")
 
     def select(self, records: StoredRecords) -> StoredRecords:
@@ -250,7 +250,7 @@ class EntailmentRanking(RankingTask):
 class ResponsePrediction(RankingTask):
     """Ranks the reply to a message over others; only replies pass through a tower."""
 
-    kind: ClassVar[str] = "conversations"
+    record_type: ClassVar[str] = "conversations"
     columns = ("message", "response")
     roles = ("default", "document")
 
@@ -280,7 +280,7 @@ class ResponsePrediction(RankingTask):
 class QuickThought(RankingTask):
     """Ranks the previous and the following sentence over others; all pass through towers."""
 
-    kind: ClassVar[str] = "documents"
+    record_type: ClassVar[str] = "documents"
     columns = ("previous", "sentence", "following")
 
     @classmethod

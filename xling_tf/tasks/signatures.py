@@ -1,12 +1,14 @@
 """Signatures: the functions of strings that a model exports."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import keras
 import tensorflow as tf
 
 from xling_tf.layers.pooling import unit_length
+
+Value = TypeVar("Value")
 
 # An argument of the Reusable SavedModel contract.
 TRAINING = tf.TensorSpec([], tf.bool, name="training")
@@ -37,6 +39,13 @@ def texts(*names: str) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(None, tf.string, name=name) for name in names]
 
 
+def untracked(value: Value) -> Callable[[], Value]:
+    """Returns a function that returns a value: TensorFlow exports what attributes hold, but does
+    not look into functions.
+    """
+    return lambda: value
+
+
 class Signature(tf.train.Checkpoint):
     """A function of strings that a model exports; once loaded, it is callable and has trainable
     variables.
@@ -50,9 +59,7 @@ class Signature(tf.train.Checkpoint):
         super().__init__()
         self.encoder = layers.encoder
         self.description = description
-        # Hidden in a function, so that TensorFlow does not add Keras' serving functions to the
-        # export.
-        self._exported = lambda: layers
+        self._exported = untracked(layers)  # else the export would have Keras' serving functions
         heads = [variable.value for head in layers.heads.values() for variable in head.variables]
         self.trainable_variables = [*layers.encoder.trainable_variables, *heads]
         self.variables = [*layers.encoder.named_weights.values(), *heads]
@@ -106,7 +113,7 @@ class SameMeaningSignature(Signature):
         self, layers: ExportedLayers, description: SignatureDescription, line: Sequence[float]
     ) -> None:
         super().__init__(layers, description)
-        self._line = lambda: line
+        self._line = untracked(line)
 
     @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)
     def __call__(

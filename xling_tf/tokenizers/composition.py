@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.corpora.line_files import MAX_EXPANSION
+from xling_tf.client.words import BYTES_PER_TOKEN, MAX_EXPANSION
 
-# A text is cut after this many bytes for each token; in no language are words that long on average.
-BYTES_PER_TOKEN = 40
 # A character in the tables is its code point, and in higher bits its combining class, or 0.
 _CODE_BITS = 21
 _CODE = (1 << _CODE_BITS) - 1

@@ -13,10 +13,11 @@ from absl import logging
 from google.protobuf import message
 
 from xling_tf.client.piece_models import CONTROL, UNKNOWN, model_proto, require_charsmaps
+from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.tokenizers.base import Frame, Tokenizer
-from xling_tf.tokenizers.composition import BYTES_PER_TOKEN, readable
+from xling_tf.tokenizers.composition import readable
 
 # Number of texts to learn from, 8 million in Yang et al. 2019, sec. 3.2. Time and memory grow with
 # it: these take five minutes of a core and 3.6 GB. With half of them, texts have up to 1% more

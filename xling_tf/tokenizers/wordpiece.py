@@ -12,10 +12,11 @@ from typing import Any, Self
 
 import tensorflow as tf
 
+from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.config import WordPieceConfig
 from xling_tf.errors import UserError
 from xling_tf.tokenizers.base import Frame, VocabularyTokenizer
-from xling_tf.tokenizers.composition import BYTES_PER_TOKEN, first_bytes
+from xling_tf.tokenizers.composition import first_bytes
 
 UNKNOWN, BEGIN, END = "[UNK]", "[CLS]", "[SEP]"
 SPECIAL = (UNKNOWN, BEGIN, END, "[PAD]", "[MASK]")

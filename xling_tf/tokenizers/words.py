@@ -12,11 +12,11 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.client.batches import available_cpus
+from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
-from xling_tf.tokenizers.composition import BYTES_PER_TOKEN
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN, RULES, character_classes, tokenize
 
 # Words are clipped to this length before n-grams are taken, which bounds the memory for "aaaa...".

@@ -1,4 +1,4 @@
-"""What a run knows before its model is made: what was asked and decided, its data, its workers."""
+"""What a run knows before its model is made: request, decisions, data and workers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from xling_tf.trainer.teacher import Teacher, open_teachers
 class Run:
     """An experiment's arguments, the same in all workers; only the first writes to folders."""
 
-    name: str  # of the preset
+    name: str  # in the card and results, of preset and languages, such as "en-it-static"
     config: ExperimentConfig  # the preset with its overrides
     # Corpora as read, checkpoints, logs and `results.json`; a run that was started there continues.
     run_dir: Path
@@ -44,8 +44,7 @@ class Run:
 class RunContext:
     """A run that begins or goes on, as `open_context` makes it, once."""
 
-    asked: Run
-    config: ExperimentConfig  # that of `asked`
+    run: Run
     data: DataConfig  # with the languages of the data in place of "all"
     store: CorpusStore  # the corpora
     resolved: Resolved  # decided by the data and the machine
@@ -53,15 +52,20 @@ class RunContext:
     teachers: dict[str, Teacher]  # by name; making the examples takes each out, for its memory
 
     @property
+    def config(self) -> ExperimentConfig:
+        """The settings of the run."""
+        return self.run.config
+
+    @property
     def folder(self) -> RunFolder:
         """The run folder."""
-        return self.asked.folder
+        return self.run.folder
 
     def teacher_folder(self, teacher: Teacher) -> Path | None:
         """Returns the cache of a teacher's vectors; None, for a temporary one, beside the chief."""
-        if self.asked.cache and teacher.is_fixed:
-            return self.asked.cache
-        return self.asked.run_dir / "teacher" if self.workers.is_chief else None
+        if self.run.cache and teacher.is_fixed:
+            return self.run.cache
+        return self.run.run_dir / "teacher" if self.workers.is_chief else None
 
 
 def require_usable_folders(run: Run) -> None:
@@ -96,8 +100,7 @@ def open_context(run: Run, workers: Workers) -> RunContext:
             lambda: run.folder.resolved() or resolve(run.config, data, store, run.run_dir)
         )
     return RunContext(
-        asked=run,
-        config=run.config,
+        run=run,
         data=data,
         store=store,
         resolved=resolved,
@@ -119,17 +122,19 @@ def find_corpora(run: Run, data: DataConfig, tasks: Sequence[Task]) -> Sequence[
     """Returns the corpora that the tasks, and a new tokenizer, learn from."""
     config, corpora = run.config, run.corpora
     if corpora is None:
-        with_targets = any(task.kind == "nli" and task.languages != data.source for task in tasks)
+        with_targets = any(
+            task.record_type == "nli" and task.languages != data.source for task in tasks
+        )
         corpora = load_corpora(
             run.data,
             data,
             with_mined=any(task.hard_negatives for task in tasks),
             target_inference=with_targets,
         )
-        kinds = {"parallel", *(task.kind for task in tasks)}
+        record_types = {"parallel", *(task.record_type for task in tasks)}
         if not config.initial.model:  # a tokenizer also learns from texts that no task uses
-            kinds |= {"documents", "conversations", "nli"}
-        corpora = [corpus for corpus in corpora if corpus.kind in kinds]
+            record_types |= {"documents", "conversations", "nli"}
+        corpora = [corpus for corpus in corpora if corpus.record_type in record_types]
     return corpora
 
 

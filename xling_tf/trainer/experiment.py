@@ -123,7 +123,7 @@ def _make(ctx: RunContext) -> Trained:
     model.heads = {name: heads for name, heads in model.heads.items() if name not in unused}
     if workers.is_chief:
         ctx.folder.write("config.json", model.description_files()["config.json"])
-    initial_weights(config, ctx.asked.run_dir, workers, model, new_heads)
+    initial_weights(config, ctx.run.run_dir, workers, model, new_heads)
     return Trained(model, tasks, examples, new_heads)
 
 
@@ -169,27 +169,32 @@ def make_tasks(
 
 def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: str) -> list[Task]:
     """Returns the tasks that have examples; reports the others, in a line for each kind of data."""
-    # Optional: translations between targets, inference in target languages, and scored pairs that
-    # are not in the source language alone. But inference that is missing in all target languages is
-    # reported.
-    kinds = ("parallel", "nli")
-    optional = [t for t in tasks if t.kind in kinds and source not in t.languages.split("-")]
-    optional += [t for t in tasks if t.kind == "similarity" and t.languages != source]
-    inference = [task for task in optional if task.kind == "nli"]
-    if not any(task.name in examples for task in inference):
-        optional = [task for task in optional if task not in inference]
-    lacking = [t for t in tasks if t.name not in examples and t not in optional]
-    for kind, record_type in RECORD_TYPES.items():
-        if left_out := [task for task in lacking if task.kind == kind]:
+    # Of inference in target languages, only a lack in all of them is reported.
+    missed = {"nli"} - {t.record_type for t in tasks if t.name in examples and _is_extra(t, source)}
+    lacking = [
+        task
+        for task in tasks
+        if task.name not in examples and (task.record_type in missed or not _is_extra(task, source))
+    ]
+    for record_type, description in RECORD_TYPES.items():
+        if left_out := [task for task in lacking if task.record_type == record_type]:
             languages = list(dict.fromkeys(task.languages for task in left_out))
             names = ", ".join(task.name for task in left_out)
             # Most presets learn from these if there are any; the default corpora have none.
-            report = logging.info if kind in ("questions", "similarity") else logging.warning
-            report("%s; left out: %s", record_type.missing(languages), names)
+            report = logging.info if record_type in ("questions", "similarity") else logging.warning
+            report("%s; left out: %s", description.missing(languages), names)
     trained = [task for task in tasks if task.name in examples]
     if tasks and not trained:
         raise UserError("expected at least one task with examples, got none; see the warnings")
     return trained
+
+
+def _is_extra(task: Task, source: str) -> bool:
+    # Few data folders have translations between targets, inference in target languages, or scored
+    # pairs that are not in the source language alone.
+    if task.record_type == "similarity":
+        return task.languages != source
+    return task.record_type in ("parallel", "nli") and source not in task.languages.split("-")
 
 
 def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
@@ -200,7 +205,7 @@ def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
         config=ctx.config,
         examples={task: examples.train for task, examples in trained.examples.items()},
         workers=ctx.workers,
-        run_dir=ctx.asked.run_dir,
+        run_dir=ctx.run.run_dir,
     )
     _begin(ctx, trained)
     if trainer.train():
@@ -230,17 +235,17 @@ def trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSto
         task.learned(corpus.train)
         for task in tasks
         for corpus in store.corpora
-        if (corpus.kind, corpus.languages) == (task.kind, task.languages)
+        if (corpus.record_type, corpus.languages) == (task.record_type, task.languages)
         and config.data.corpus_weights.get(corpus.name, 1) > 0
     ]
     if config.initial.vectors and not config.initial.model:
-        parts += [corpus.train for corpus in store.corpora if corpus.kind == "parallel"]
+        parts += [corpus.train for corpus in store.corpora if corpus.record_type == "parallel"]
     return TrainedOn.from_hashes(part.text_hashes for part in parts)
 
 
 def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any]:
     """Exports a trained model, then scores it; returns the content of `results.json`."""
-    run, data, corpora, model = ctx.asked, ctx.data, ctx.store.corpora, trained.model
+    run, data, corpora, model = ctx.run, ctx.data, ctx.store.corpora, trained.model
     if share := ctx.config.initial.average:
         average_with_start(run.run_dir, model, share, trained.new_heads)
     module = model.module()
@@ -262,7 +267,14 @@ def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any
     seconds = scoring_seconds(trainer.seconds)
     held_out = {task: examples.held_out for task, examples in trained.examples.items()}
     scores = evaluate(
-        model, trained.tasks, data.languages, encode, held_out, corpora, run.data, seconds
+        model,
+        trained.tasks,
+        data.languages,
+        encode,
+        held_out=held_out,
+        corpora=corpora,
+        data=run.data,
+        seconds=seconds,
     )
     scores |= {"same_meaning": reliability} if line else {}
     measured = {"scores": scores, "cosines": cosines}
@@ -283,7 +295,7 @@ def _describe(
     measured: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Returns a run's results, and the files that describe an export by them."""
-    run, config = ctx.asked, ctx.config
+    run, config = ctx.run, ctx.config
     # Exports contain no paths or settings of this machine.
     published = {
         "preset": run.name,

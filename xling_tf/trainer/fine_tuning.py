@@ -160,7 +160,7 @@ def _optimizer(folder: Path) -> OptimizerConfig:
 def _task(corpus: "PairCorpus") -> dict[str, TaskConfig]:
     """Returns the task that learns from the kind of pairs in a corpus."""
     batch = min(_PAIRS_PER_BATCH, len(corpus.pairs))
-    if corpus.kind == "similarity":
+    if corpus.record_type == "similarity":
         return {"graded_similarity": TaskConfig(examples_per_batch=batch)}
     negatives = max(
         len(pair.negatives) for pair in corpus.pairs if isinstance(pair, TranslationPair)
@@ -187,7 +187,9 @@ class PairCorpus(Corpus):
         scores = [pair.score for pair in distinct if pair.score is not None]
         if not scores:
             ranked = tuple(TranslationPair(*pair[:2], _drawn(pair.wrong)) for pair in distinct)
-            return cls(name="pairs", kind="parallel", languages="-".join(languages), pairs=ranked)
+            return cls(
+                name="pairs", record_type="parallel", languages="-".join(languages), pairs=ranked
+            )
         if min(scores) == max(scores):
             raise UserError(f"expected different scores, but all are {scores[0]:g}")
         high, low = (scores.index(end(scores)) for end in (max, min))
@@ -202,7 +204,9 @@ class PairCorpus(Corpus):
             SimilarityPair(*row[:2], n)
             for row, n in zip(distinct, percentages(scores), strict=True)
         ]
-        return cls(name="pairs", kind="similarity", languages=languages[0], pairs=tuple(scored))
+        return cls(
+            name="pairs", record_type="similarity", languages=languages[0], pairs=tuple(scored)
+        )
 
     def version(self) -> str:
         """Returns a hash of the pairs."""

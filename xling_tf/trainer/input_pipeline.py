@@ -63,7 +63,9 @@ def task_examples(
     """Collects the examples, by task, of the tasks that have any for training."""
     examples = {}
     for task in tasks:
-        matching = [c for c in corpora if (c.kind, c.languages) == (task.kind, task.languages)]
+        matching = [
+            c for c in corpora if (c.record_type, c.languages) == (task.record_type, task.languages)
+        ]
         if any(len(task.select(corpus.train)) for corpus in matching):
             examples[task.name] = TaskExamples(
                 _collect(task, [(corpus.name, corpus.train) for corpus in matching], prompts),
@@ -311,15 +313,10 @@ class TrainingInput:
     ) -> None:
         self.task = task
         self._graphs = graphs
-        self._config = config
         self._strategy = workers.strategy
         self._replicas = workers.replicas
-        self.set_examples(examples)
-
-    def set_examples(self, examples: Examples) -> None:
-        """Replaces the examples, for streams that are still to come."""
         self._examples = examples
-        self._sampler = make_sampler(examples, self.task, self._config)
+        self._sampler = make_sampler(examples, task, config)
 
     def spec(self) -> Any:
         """Returns the type of the batches."""

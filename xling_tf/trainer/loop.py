@@ -56,9 +56,6 @@ class Trainer:
         examples: Those of each task, by its name.
         workers: All processes that train together.
         run_dir: Folder of checkpoints and logs.
-        new_examples: Returns examples in place of some tasks', by name, such as ones whose wrong
-            texts are mined anew. It is called with the name of each stage when that begins, and,
-            for the same result, when a restart continues it; its time is not part of the budget.
     """
 
     def __init__(
@@ -70,7 +67,6 @@ class Trainer:
         examples: Mapping[str, Examples],
         workers: Workers,
         run_dir: Path,
-        new_examples: Callable[[str], Mapping[str, Examples]] | None = None,
     ) -> None:
         self.step, self.seconds = 0, 0.0
         # On the monotonic clock, less the time that earlier processes have trained.
@@ -86,7 +82,6 @@ class Trainer:
         ]
         self._stages = make_stages(model, tasks, config, examples, workers)
         self._last_stage: Stage | None = None
-        self._new_examples = new_examples
         self._steps: dict[tuple[str, str], TrainStep] = {}
         with workers.strategy.scope():
             self._optimizers = _make_optimizers(model, tasks, config)
@@ -179,18 +174,10 @@ class Trainer:
                 break
             stage.close()
         if stage is not self._last_stage:
-            self._enter(stage)
+            self._last_stage = stage
+            if len(self._stages) > 1:
+                logging.info("stage %s, from step %d on", stage.name, self.step)
         return stage
-
-    def _enter(self, stage: Stage) -> None:
-        self._last_stage = stage
-        if len(self._stages) > 1:
-            logging.info("stage %s, from step %d on", stage.name, self.step)
-        if self._new_examples:
-            before = time.monotonic()
-            for task, examples in self._new_examples(stage.name).items():
-                stage.inputs[task].set_examples(examples)
-            self._begin += time.monotonic() - before
 
     def _run_graphs_once(self) -> None:
         """Makes the graphs of this stage and later ones, and runs each once, but learns nothing.

@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import (
-    PRECISIONS,
+    DTYPE_POLICIES,
     TOKENIZERS,
     WORD_VECTORS,
     DataConfig,
@@ -93,7 +93,7 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
     """Makes the word vectors, and saves them in the run folder."""
     parts = defaultdict[str, list[StoredRecords]](list)
     for corpus in store.corpora:
-        if corpus.kind == "parallel" and len(corpus.train):
+        if corpus.record_type == "parallel" and len(corpus.train):
             parts[corpus.languages].append(corpus.train)
     if not parts:
         raise UserError(
@@ -122,7 +122,7 @@ def fit_to_machine(config: ExperimentConfig) -> tuple[str, int | None]:
         return precision, None
     float32, bfloat16 = (matmul_gflops(dtype) for dtype in ("float32", "bfloat16"))
     if precision == "auto":
-        precision = PRECISIONS[bfloat16 > _MIN_SPEEDUP * float32]
+        precision = DTYPE_POLICIES[bfloat16 > _MIN_SPEEDUP * float32]
     num_layers = None
     if not is_deep_enough:
         # In a few minutes, one layer learns as much as three, and afterwards it encodes three times

@@ -68,13 +68,15 @@ class Stage:
     def progress(self, whole: Budget, used: Budget) -> float:
         """Returns the share of the stage that is over once some of the whole budget is used."""
         # Rounded, because 0.07 * 100 is more than 7.
-        own_end = Budget(*(round(self._end * limit, 6) for limit in whole))
+        end = Budget(*(round(self._end * limit, 6) for limit in whole))
         own = used.less(self.begin)
-        share = own.share_of(own_end.less(self.begin))
-        if self._min_steps:
-            of_rest = own.share_of(whole.less(self.begin))
-            share = max(min(share, own.steps / self._min_steps), of_rest)
-        return share
+        of_own_budget = own.share_of(end.less(self.begin))
+        if not self._min_steps:
+            return of_own_budget
+        # Until it has its minimum of steps, the stage goes on, but not beyond the whole budget.
+        of_min_steps = own.steps / self._min_steps
+        of_whole_budget = own.share_of(whole.less(self.begin))
+        return max(min(of_own_budget, of_min_steps), of_whole_budget)
 
     def next_batch(self, name: str) -> Any:
         """Returns the next batch of the task of this name."""

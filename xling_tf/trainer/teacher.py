@@ -127,7 +127,7 @@ def with_negatives(part: Examples, miner: Teacher, folder: Path | None, seed: in
     pairs = list(zip(*columns, strict=True))
     with progress(f"{miner.system.name} finds wrong answers for {len(part)} examples"):
         found = mine_hard_negatives(
-            encode, pairs, num_negatives=10, relative_margin=0.05, by_query=True
+            pairs, encode, num_negatives=10, relative_margin=0.05, by_query=True
         )
     random = np.random.default_rng(seed)
     # The right text stands for one that is missing.
@@ -173,22 +173,36 @@ def words_from_teacher(
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
     centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
-    contexts, counts = _contexts(model.tokenizer, pairs, vectors.shape[1])
-    if counts.any():
-        share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
-        # A single sentence has length 0.
-        length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)
-        contexts *= share * np.float32(np.linalg.norm(centred, axis=1).mean() / length)
-        centred *= 1 - share
-        centred += contexts
-    dim = static.embedding_dim
-    _, directions = np.linalg.eigh((centred * weights[:, None]).T @ centred)  # in ascending order
-    components = np.zeros((vectors.shape[1], dim))
-    components[:, : min(dim, vectors.shape[1])] = directions[:, ::-1][:, :dim]
+    _mix_in(centred, *_contexts(model.tokenizer, pairs, vectors.shape[1]))
+    components = _principal_components(centred, weights, static.embedding_dim)
     rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
     is_same_space = vectors.shape[1] == static.hidden_dim
-    projection = components.T if is_same_space else np.eye(dim, static.hidden_dim)
+    projection = components.T if is_same_space else np.eye(static.embedding_dim, static.hidden_dim)
     static.assign_teacher_words(rows, projection, ngram_scale=_NGRAM_SCALE)
+
+
+def _mix_in(
+    words: NDArray[np.floating], contexts: NDArray[np.float32], counts: NDArray[np.int64]
+) -> None:
+    """Moves vectors of words towards those of their contexts, in place; `counts` are of these."""
+    if not counts.any():
+        return
+    share = (_CONTEXT * counts / (counts + _RARE)).astype(np.float32)[:, None]
+    # A single sentence has length 0.
+    length = max(np.linalg.norm(contexts[counts > 0], axis=1).mean(), 1e-6)
+    contexts *= share * np.float32(np.linalg.norm(words, axis=1).mean() / length)
+    words *= 1 - share
+    words += contexts
+
+
+def _principal_components(
+    rows: NDArray[np.floating], weights: NDArray[np.float64], dim: int
+) -> NDArray[np.float64]:
+    """Returns the `[width, dim]` principal components of weighted rows; those it lacks are 0."""
+    _, directions = np.linalg.eigh((rows * weights[:, None]).T @ rows)  # in ascending order
+    components = np.zeros((rows.shape[1], dim))
+    components[:, : min(dim, rows.shape[1])] = directions[:, ::-1][:, :dim]
+    return components
 
 
 def _contexts(

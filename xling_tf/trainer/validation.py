@@ -99,6 +99,7 @@ def evaluate(
     tasks: Sequence[Task],
     languages: Sequence[str],
     encode: Encode,
+    *,
     held_out: Mapping[str, Examples],
     corpora: Sequence[StoredCorpus],
     data: Path | None,
@@ -144,7 +145,10 @@ def fit_same_meaning(
     """
     by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
     for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
-        if corpus.kind == "parallel" and len(by_languages[corpus.languages]) < _SCORED_CORPORA:
+        if (
+            corpus.record_type == "parallel"
+            and len(by_languages[corpus.languages]) < _SCORED_CORPORA
+        ):
             by_languages[corpus.languages].append(corpus)
     parts = []
     for corpus in chain.from_iterable(by_languages.values()):
@@ -167,7 +171,7 @@ def fit_same_meaning(
 def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
     """Logs mean cosines of like and unlike scored pairs; warns if the unlike ones' is higher."""
     for corpus in corpora:
-        if corpus.kind != "similarity" or not len(corpus.train):
+        if corpus.record_type != "similarity" or not len(corpus.train):
             continue
         records = corpus.train[:: -(-len(corpus.train) // _CHECKED)]
         sides = ([text.decode() for text in records.column(side)] for side in ("first", "second"))
@@ -193,7 +197,9 @@ def _retrieval(
     """Yields retrieval among all held-out translations, and by corpus."""
     pair = f"{source}-{target}"
     corpora = [
-        corpus for corpus in corpora if corpus.kind == "parallel" and corpus.languages == pair
+        corpus
+        for corpus in corpora
+        if corpus.record_type == "parallel" and corpus.languages == pair
     ]
     if not corpora:
         return

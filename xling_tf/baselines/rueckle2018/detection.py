@@ -18,7 +18,7 @@ from xling_tf.tasks.signatures import ExportedLayers, Signature
 class TranslationDetection(Task):
     """Tells whether sentences are translations: InferSent TD (Rücklé et al. 2018, sec. 5.1)."""
 
-    kind: ClassVar[str] = "parallel"
+    record_type: ClassVar[str] = "parallel"
     columns = ("source", "target")
     num_classes: ClassVar[int] = 2  # the last two: unrelated sentences, and translations
 

@@ -174,7 +174,7 @@ class Translation(Task):
     (our choice; see `token_likelihood`).
     """
 
-    kind: ClassVar[str] = "parallel"
+    record_type: ClassVar[str] = "parallel"
     columns = ("source", "target")
     config: TranslationConfig
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from xling_tf.client.batches import Encode
 from xling_tf.corpora.trained_on import TRAINED_ON
-from xling_tf.exporters.base import PROBES, Encode, OriginalModel, encode_by
+from xling_tf.exporters.base import PROBES, OriginalModel, encode_by
 from xling_tf.savedmodel.saved_models import load_saved_model
 from xling_tf.search.same_meaning import fit_pairs
 
