@@ -16,17 +16,16 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.client.batches import Encode
-from xling_tf.client.runtimes import MODEL_FILES
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
-from xling_tf.errors import UserError, missing_package, require_known
+from xling_tf.errors import UserError, missing_package
+from xling_tf.exporters import FORMATS, require_format
 from xling_tf.files import (
-    SAVED_MODEL,
     read_json_dict,
     replacing,
     replacing_folder,
     require_writable_folder,
 )
-from xling_tf.model import CONFIG, WEIGHTS, Model
+from xling_tf.model import CONFIG, Model
 from xling_tf.savedmodel.module import require_replaceable
 from xling_tf.savedmodel.saved_models import (
     find_model,
@@ -64,27 +63,6 @@ class OriginalModel(NamedTuple):
         return f"\nThe model expects a prompt before each text: {named}.\n" if named else ""
 
 
-# For each format, "module:function" of its exporter, and a file that its folders have; a folder's
-# format is the first whose file it has. Exporters take an `OriginalModel`, a folder and options,
-# write the folder, and return texts and a function that encodes them with what was written; None
-# if vectors are meant to differ.
-FORMATS: Mapping[str, tuple[str, str]] = {
-    "savedmodel": ("savedmodel:export", SAVED_MODEL),
-    "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
-    "onnx": ("litert_onnx:export_onnx", MODEL_FILES["onnx"]),
-    "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
-    "model2vec": ("model2vec:export", "modules.json"),
-    "keras": ("base:export_keras", WEIGHTS),
-    "wheel": ("wheel:export", ""),  # whose files join those that are in the folder
-}
-# For each option of an export, its format.
-_FORMAT_OF = {
-    "tables": "savedmodel",
-    "same_meaning": "savedmodel",
-    "name": "wheel",
-    "version": "wheel",
-    "megabytes": "wheel",
-}
 # What formats need beside TensorFlow and the tokenizer's package: modules, packages and extras.
 _ONNX = [(name, name, "export") for name in ("tf2onnx", "onnx", "onnxruntime")]
 _TOKENIZERS = ("tokenizers", "tokenizers", "export")
@@ -162,8 +140,6 @@ def export(
     Examples:
         >>> export("exported/en-es", "onnx", "exported/en-es-onnx")  # doctest: +SKIP
     """
-    require_known("`to`", to, FORMATS)
-    exporter, mark = FORMATS[to]
     options = {
         "tables": tables,
         "same_meaning": same_meaning,
@@ -172,9 +148,8 @@ def export(
         "megabytes": megabytes,
     }
     options = {option: value for option, value in options.items() if value is not None}
-    for option in options:
-        if _FORMAT_OF[option] != to:
-            raise UserError(f"`{option}` needs `to` {_FORMAT_OF[option]}, got {to}")
+    require_format(to, options)
+    exporter, mark = FORMATS[to]
     folder, path = find_model(model), Path(output)
     if to == "wheel":
         options.setdefault("name", model_name(model))
