@@ -46,9 +46,7 @@ def test_a_command_is_called_by_its_name_in_its_help(tmp_path):
     code = "import sys; from xling_tf.cli import main; sys.argv[0] = 'xling-tf'; main()"
     shown = run_python(tmp_path, "-c", code, "train", "--help", environment=HERE).output
     assert shown.startswith("usage: xling-tf train [options]\n")
-    assert run_program(tmp_path, "training/main.py", "--help").output.startswith(
-        f"usage: {PROGRAM} [options]\n"
-    )
+    assert run_program(tmp_path, "training/main.py", "--help").output == shown
 
 
 @pytest.mark.parametrize(
