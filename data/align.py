@@ -1,12 +1,12 @@
 """Pairs the sentences of a text with those of its translation.
 
-    xling-tf align novel.de.txt novel.fr.txt --model exported/multilingual --output novel.de-fr.tsv
+    xling-tf align book.de.txt book.fr.txt --model exported/use-multilingual --output pairs.tsv
 
 The output has the format of its name: .tsv, .jsonl, .tmx or .parquet. Texts are plain (a sentence a
 line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML or Markdown. Two folders
 are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
 
-    xling-tf align german french --model exported/multilingual --output 'aligned/*.tsv'
+    xling-tf align german french --model exported/use-multilingual --output 'aligned/*.tsv'
 
 The same command continues after a kill: pairs whose output exists are skipped.
 """
