@@ -24,10 +24,10 @@ from xling_tf.program import progress, quiet_start, run
 
 _MODEL = flags.DEFINE_string("model", None, "The model, as xling_tf.load takes it.", required=True)
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File of the pairs; of folders with a *, as in 'aligned/*.tsv'.", required=True
+    "output", None, "File of the pairs; for two folders, such as 'aligned/*.tsv'.", required=True
 )
 _REVIEW = flags.DEFINE_string(
-    "review", None, "Page (.html) that shows both texts side by side; of folders with a *."
+    "review", None, "Page that shows both texts side by side: review.html, or 'review/*.html'."
 )
 
 
@@ -51,4 +51,4 @@ def main(*files: str) -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues", takes_files=True)
+    run(main, "the same command continues", files="SOURCE TARGET")

@@ -89,4 +89,4 @@ if __name__ == "__main__":
     flags.DEFINE_string("language", None, "Language of the text, such as en.", required=True)
     flags.DEFINE_string("output", None, "Data folder for the corpus.", required=True)
     flags.DEFINE_integer("num_shards", 10, "Number of files of the corpus.", lower_bound=1)
-    run(main, "the same command starts again", extra="beam", takes_files=True, known_only=True)
+    run(main, "the same command starts again", extra="beam", files="SOURCE", known_only=True)

@@ -433,4 +433,4 @@ if __name__ == "__main__":
         None,
         "File of our systems' scores, to which results are added; --output is then papers.md.",
     )
-    run(main, "the same command makes the report again", extra="evaluation", takes_files=True)
+    run(main, "the same command makes the report again", extra="evaluation", files="FILE ...")

@@ -33,7 +33,7 @@ from absl import flags
 from xling_tf.errors import UserError
 from xling_tf.files import folder_bytes
 from xling_tf.program import progress, quiet_start, run, ways_to_try
-from xling_tf.savedmodel.saved_models import model_name, read_front_matter
+from xling_tf.savedmodel.saved_models import find_model, model_name, read_front_matter
 
 if TYPE_CHECKING:
     from xling_tf.model import Model
@@ -50,6 +50,8 @@ def main(*sources: str) -> None:
         raise UserError(f"expected one model, got {' '.join(sources)}")
     source = sources[0] if sources else None
     name = model_name(source) if source else "use-multilingual"
+    if source:
+        find_model(source)  # before TensorFlow starts
     output = Path(flags.FLAGS.output or f"exported/{name}")
     with progress(f"importing {source or 'the published weights'} into {output}"):
         with quiet_start():
@@ -84,4 +86,4 @@ def _describe(model: "Model") -> str:
 
 if __name__ == "__main__":
     flags.DEFINE_string("output", None, "Folder of the exported model; default: exported/<name>.")
-    run(main, "the same command starts again", extra="tensorflow", takes_files=True)
+    run(main, "the same command starts again", extra="tensorflow", files="[MODEL]")

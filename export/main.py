@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.errors import UserError
-from xling_tf.exporters import require_format
+from xling_tf.exporters import FORMATS, require_format
 from xling_tf.files import folder_bytes
 from xling_tf.program import define_import, progress, quiet_start, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
@@ -49,7 +49,7 @@ _VERSION = flags.DEFINE_integer(
     "Version of the served model (default: the next free one) or of the wheel.",
     lower_bound=1,
 )
-_TO = flags.DEFINE_string("to", None, "Format to export to.")
+_TO = flags.DEFINE_enum("to", None, [*FORMATS], "Format to export to.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder of the export.")
 _TABLES = flags.DEFINE_enum(
     "tables",
@@ -111,7 +111,8 @@ def main() -> None:
         names = {"name": _NAME.value, "version": _VERSION.value}
         options |= {name: value for name, value in names.items() if value is not None}
     if _TO.value and _OUTPUT.value:
-        require_format(_TO.value, options)  # before TensorFlow starts
+        find_model(_MODEL.value)  # before TensorFlow starts
+        require_format(_TO.value, options)
         print(_export(_TO.value, _OUTPUT.value, options))
     if _SERVING.value:
         print(_serve(find_model(_MODEL.value), Path(_SERVING.value)))

@@ -196,10 +196,14 @@ def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
     before = (tmp_path / "out" / "two.tsv").stat().st_mtime_ns
     assert align_files(lambda: model, *arguments)["texts"] == 1
     assert (tmp_path / "out" / "two.tsv").stat().st_mtime_ns == before
+    # A page that is asked for later is written for the pairs that have none.
+    pages = tmp_path / "pages" / "*.html"
+    assert align_files(lambda: model, *arguments, review=pages)["texts"] == 2
+    assert align_files(lambda: model, *arguments, review=pages)["texts"] == 0
     with pytest.raises(UserError, match=r"a \* in its name"):
         align_files(lambda: model, *arguments[:2], tmp_path / "out.tsv")
     write(tmp_path / "de" / "one.md", GERMAN)
-    with pytest.raises(UserError, match="two texts of one name"):
+    with pytest.raises(UserError, match="have the same name"):
         align_files(lambda: model, *arguments)
 
 
@@ -220,8 +224,13 @@ def test_texts_that_do_not_belong_together_are_told(tmp_path, caplog, names, tex
 
 
 def test_wrong_files_are_told(two_files, tmp_path):
-    with pytest.raises(UserError, match="is missing"):
+    with pytest.raises(UserError, match="does not exist"):
         align_files(lambda: model, two_files[0], tmp_path / "no.txt", tmp_path / "out.tsv")
+    with pytest.raises(UserError, match=r"`review` must end in \.html"):
+        align_files(lambda: model, *two_files, tmp_path / "o.tsv", review=tmp_path / "o.tsv")
+    # Before the model is loaded: None cannot be called.
+    with pytest.raises(UserError, match="another file"):
+        align_files(None, *two_files, tmp_path / "o.tsv", review=two_files[0] / "o.html")
     with pytest.raises(UserError, match="two files or two folders"):
         align_files(lambda: model, two_files[0], tmp_path, tmp_path / "out.tsv")
     with pytest.raises(UserError, match="must end in"):

@@ -281,3 +281,8 @@ def test_wrong_arguments_are_told():
         align(["a"], ["b"], SentenceEncoder(Averages()), max_group=0)
     with pytest.raises(UserError, match="source"):
         align({"a": 1}, ["b"], SentenceEncoder(Averages()))
+
+
+def test_a_name_of_a_model_is_no_model():
+    with pytest.raises(UserError, match="load it first"):
+        align(["Uno."], ["One."], "exported/en-es")

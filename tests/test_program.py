@@ -90,7 +90,7 @@ def test_texts_and_paths_are_printed_in_any_encoding():
 
 def test_names_of_files_are_utf_8_in_any_locale():
     code = """from xling_tf import program
-program.run(lambda name: print(ascii(name)), "", takes_files=True)"""
+program.run(lambda name: print(ascii(name)), "", files="FILE")"""
     language = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
         [sys.executable, "-c", code, "a\u00f1o"],
@@ -123,7 +123,7 @@ def test_the_home_folder_is_expanded_in_flags(monkeypatch):
     values = flags.FlagValues()
     flags.DEFINE_string("output", None, "", flag_values=values)
     monkeypatch.setattr(program.flags, "FLAGS", values)
-    assert program.parse_flags(["x", "--output=~/exported", "a~/b"], takes_files=True) == [
+    assert program.parse_flags(["x", "--output=~/exported", "a~/b"], files="FILE") == [
         "x",
         "a~/b",
     ]
@@ -149,7 +149,7 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
         "--set=z",
         "c",
     ]
-    assert program.parse_flags(["x", *words], takes_files=True) == ["x", "a-b", "c"]
+    assert program.parse_flags(["x", *words], files="FILE") == ["x", "a-b", "c"]
     assert (values.rows_per_shard, values.header, values.no_op) == (3, False, True)
     assert values.set == ["x-y=1", "z"]
     for word, message in {
@@ -162,12 +162,12 @@ def test_flags_are_spelled_as_gnu_programs_spell_them(monkeypatch, capsys):
         "-header": "did you mean --header?\n",
     }.items():
         with pytest.raises(SystemExit) as ended:
-            program.parse_flags(["x", word], takes_files=False)
+            program.parse_flags(["x", word], files="")
         assert ended.value.code == 2
         assert message in capsys.readouterr().err
     for word in ("-h", "--help"):
         with pytest.raises(SystemExit) as ended:
-            program.parse_flags(["x", word], takes_files=False)
+            program.parse_flags(["x", word], files="")
         assert ended.value.code == 0
         assert capsys.readouterr().out.startswith("usage: x [options]\n")
 
@@ -182,7 +182,7 @@ def test_help_shows_defaults_and_the_spelling_that_changes_something(monkeypatch
     flags.DEFINE_bool("list", False, "Lists.", **ours)
     monkeypatch.setattr(program.flags, "FLAGS", values)
     with pytest.raises(SystemExit):
-        program.parse_flags(["x", "--help"], takes_files=False)
+        program.parse_flags(["x", "--help"], files="")
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert sorted(line for line in shown if line[:2] == "--") == [
         "--list Lists.",
@@ -199,7 +199,7 @@ def test_flags_that_are_missing_are_named(monkeypatch, capsys):
         flags.DEFINE_string(name, None, "", flag_values=values, required=True)
     monkeypatch.setattr(program.flags, "FLAGS", values)
     with pytest.raises(SystemExit):
-        program.parse_flags(["x"], takes_files=False)
+        program.parse_flags(["x"], files="")
     assert capsys.readouterr().err == "error: expected --data and --model, which --help describes\n"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from programs import Run, read_lines, run_program, train_until
+from programs import ROOT, Run, read_lines, run_program, run_python, train_until
 
 import xling_tf
 from xling_tf.errors import UserError
@@ -171,3 +171,11 @@ def test_the_loss_curve_and_the_scores_are_those_of_an_undisturbed_run(stages, s
     for suite, values in expected.items():
         # One of the 35 held-out pairs may fall the other way on a tie.
         assert scores[suite] == pytest.approx(values, abs=0.03), suite
+
+
+def test_a_teacher_that_does_not_exist_is_told_before_all_work(tmp_path):
+    for teacher in ("nowhere", "exported/nothing"):
+        flags = ("--preset=static", f"--teacher={teacher}", "--dry_run", "--set=data.sample=true")
+        run = run_python(tmp_path, str(ROOT / "training/main.py"), *flags)
+        assert (run.status, f"{teacher!r} does not exist" in run.errors) == (2, True)
+    assert not list(tmp_path.iterdir())

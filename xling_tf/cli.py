@@ -36,6 +36,8 @@ COMMANDS = {name: path for group in _GROUPS.values() for name, path in group.ite
 
 def main() -> None:
     """Runs a program: `xling-tf train --list` is `python training/main.py --list`."""
+    if sys.argv[1:2] == ["help"] and len(sys.argv) > 2:
+        sys.argv[1:] = [*sys.argv[2:], "--help"]
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("--help", "-h", "help"):
         with one_line_errors("ask again"):  # `head` may read a part of it

@@ -154,7 +154,7 @@ _PAPER = ExperimentConfig(
 
 _SMOKE = replace(
     _MULTI_TASK,
-    description="a tiny en-es model on the built-in sample corpus, in seconds",
+    description="a tiny en-es model on the built-in sample corpus, in a minute",
     data=DataConfig(sample=True),
     tokenizer=WordsConfig(lowercase=True, num_oov_buckets=64, num_ngram_buckets=4096),
     encoder=TransformerConfig(
@@ -416,7 +416,7 @@ def get_preset(name: str) -> ExperimentConfig:
     """Returns a preset by its name, or by a former one; an unknown name raises a `UserError`."""
     if name not in {*PRESETS, *FORMER_NAMES}:
         hint = did_you_mean(str(name), PRESETS, "`import` the module that registers another")
-        raise UserError(f"{name!r} is not a preset, which `xling-tf train --list` lists; {hint}")
+        raise UserError(f"{name!r} is no preset; `xling-tf train --list` shows them; {hint}")
     if name in PRESETS:
         preset: ExperimentConfig = PRESETS[name]
         return preset

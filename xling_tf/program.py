@@ -86,7 +86,7 @@ def run(
     again: str,
     *,
     extra: str = "",
-    takes_files: bool = False,
+    files: str = "",
     known_only: bool = False,
 ) -> None:
     """Runs a program after parsing its flags, and prints users' mistakes in one line.
@@ -96,7 +96,8 @@ def run(
         again: Says what happens if the same command is started again.
         extra: The extras, as "bulk,data", whose missing packages are reported before anything is
             imported.
-        takes_files: True passes the words of the command line that are not flags to `main`.
+        files: What the words of the command line that are not flags are, such as "[file ...]"; they
+            are passed to `main`. "" refuses them.
         known_only: True leaves unknown flags among these words.
     """
 
@@ -113,9 +114,7 @@ def run(
             main(*argv[1:])
 
     _use_utf8()
-    app.run(
-        start, flags_parser=partial(parse_flags, takes_files=takes_files, known_only=known_only)
-    )
+    app.run(start, flags_parser=partial(parse_flags, files=files, known_only=known_only))
 
 
 def _use_utf8() -> None:
@@ -184,14 +183,14 @@ def _output_has_no_reader() -> bool:
 class _Parser(argparse_flags.ArgumentParser):
     """Parses a program's flags, and explains them as GNU's programs do."""
 
-    def __init__(self, path: str, takes_files: bool) -> None:
+    def __init__(self, path: str, files: str) -> None:
         from xling_tf.cli import COMMANDS  # which imports this module
 
         names = {PROGRAMS / file: f"xling-tf {name}" for name, file in COMMANDS.items()}
         program = names.get(Path(path).resolve(), path)
         super().__init__(
             prog=program,
-            usage=f"{program} [options]{' [file ...]' * takes_files}",
+            usage=f"{program} [options] {files}".rstrip(),
             description=sys.modules["__main__"].__doc__,
             formatter_class=RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -223,13 +222,13 @@ class _Parser(argparse_flags.ArgumentParser):
         )
 
 
-def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) -> list[str]:
+def parse_flags(argv: list[str], files: str, known_only: bool = False) -> list[str]:
     """Parses a command line; returns the program's name and the files, if the program takes any."""
     # Shells expand "~" at the beginning of a word, but not after "--flag=".
     home = os.path.expanduser("~")
     words = [re.sub(r"^(--?[\w-]+=)~(?=/|$)", lambda flag: flag[1] + home, w) for w in argv[1:]]
     words = [_with_underscores(word) for word in words]
-    parser = _Parser(argv[0], takes_files)
+    parser = _Parser(argv[0], files)
     unknown = [word for word in words if re.match("--?[a-zA-Z]{2}", word) and not _is_flag(word)]
     if unknown and not known_only:
         name = unknown[0].partition("=")[0]
@@ -240,7 +239,7 @@ def parse_flags(argv: list[str], takes_files: bool, known_only: bool = False) ->
         _, rest = parser.parse_known_args(words)
     except flags.Error as error:
         parser.error(_in_plain_words(str(error)))
-    if rest and not takes_files:
+    if rest and not files:
         parser.error(f"expected flags, got {rest[0]!r}")
     return [argv[0], *rest]
 

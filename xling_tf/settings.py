@@ -17,6 +17,7 @@ _BY_KIND = {"tokenizer": TOKENIZERS, "encoder": ENCODERS}
 _KIND = "kind"
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _NONE = ("auto", "none")
+_EXPECTED = {int: "an integer", float: "a number", bool: "true or false", str: "a word"}
 _STAGE_SHARE = re.compile(r"stages\.[^.]+\.share")
 _FORMER = {
     "training.bow_share": "stages.average.share",
@@ -205,8 +206,9 @@ def _set(values: dict[str, Any], kind: Any, path: list[str], value: str, name: s
 
 
 def _parse(kind: Any, value: str, name: str) -> Any:
+    is_optional = get_origin(kind) is UnionType
     try:
-        if get_origin(kind) is UnionType:
+        if is_optional:
             kind, _ = get_args(kind)
             if value.lower() in _NONE:
                 return None
@@ -216,7 +218,7 @@ def _parse(kind: Any, value: str, name: str) -> Any:
             return tuple(get_args(kind)[0](p) for p in map(str.strip, value.split(",")) if p)
         return kind(value)
     except (KeyError, ValueError) as error:
-        expected = getattr(kind, "__name__", str(kind))
+        expected = _EXPECTED.get(kind, "values separated by commas") + " or auto" * is_optional
         raise UserError(f"{name} expects {expected}, got {value!r}") from error
 
 

@@ -41,7 +41,7 @@ def align_files(
 ) -> dict[str, int]:
     """Aligns two files, or the files of two folders that share their names without the language.
 
-    A folder's pairs whose output exists are skipped, so the same call continues after a kill.
+    A folder's pairs whose files exist are skipped, so the same call continues after a kill.
 
     Args:
         load_model: Returns a model of `load`; called once there are texts to align.
@@ -65,22 +65,28 @@ def align_files(
         if place and ("*" in place.name) != are_folders:
             expected = "a * in its name, as in 'aligned/*.tsv'" if are_folders else "no *"
             raise UserError(f"`{name}` must have {expected}, but is {place}")
+    if review and review.suffix != ".html":
+        raise UserError(f"`review` must end in .html, but is {review}")
     for number, (first, second) in enumerate(pairs):
         report(f"{number} of {len(pairs)} texts")
-        result = output.with_name(output.name.replace("*", name_of_text(first)))
-        write = _writer(result)
-        if are_folders and result.exists():
+        results = [
+            place.with_name(place.name.replace("*", name_of_text(first)))
+            for place in (output, review)
+            if place
+        ]
+        write = _writer(results[0])
+        if are_folders and all(result.exists() for result in results):
             continue
-        require_writable_file(result, "choose another file")
+        for result in results:
+            require_writable_file(result, "choose another file")
         documents = read_document(first), read_document(second)
         model = model or load_model()
         _warn_of_languages(*documents)
         groups = align(documents[0].texts, documents[1].texts, model)
         _warn_of_scores(documents, groups)
-        if review:
-            page = review.with_name(review.name.replace("*", name_of_text(first)))
+        for page in results[1:]:
             write_lines(page, _page(documents, groups))
-        write(result, documents, groups)
+        write(results[0], documents, groups)
         counts["texts"] += 1
         counts["groups"] += sum(bool(group.source and group.target) for group in groups)
         counts["omitted sentences"] += sum(not (group.source and group.target) for group in groups)
@@ -90,7 +96,7 @@ def align_files(
 def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
     for path in (source, target):
         if not path.exists():
-            raise UserError(f"{path} must be a file or a folder, but is missing; correct the path")
+            raise UserError(f"expected a file or a folder, but {path} does not exist")
     if source.is_dir() != target.is_dir():
         raise UserError(f"{source} and {target} must be two files or two folders")
     if not source.is_dir():
@@ -104,7 +110,7 @@ def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
         for name in shared:
             if len(side[name]) > 1:
                 both = " and ".join(map(str, side[name]))
-                raise UserError(f"{both} are two texts of one name; rename or remove one")
+                raise UserError(f"{both} have the same name; rename or remove one")
     if not shared:
         raise UserError(
             f"{source} and {target} must have files of the same name, such as novel.de.txt and "

@@ -200,7 +200,7 @@ def _require_cosines(score_function: object) -> None:
 def bitext_mining(
     source: ArrayLike, target: ArrayLike, *, num_neighbours: int = NUM_NEIGHBOURS
 ) -> list[ScoredPair]:
-    """Finds translations in two lists of sentences, most of which may have none.
+    """Finds translations by the vectors of two lists of sentences, most of which may have none.
 
     The score of a pair is its margin: its cosine, divided by the mean cosine of both sentences to
     their nearest neighbours (Artetxe and Schwenk 2019, "Margin-based parallel corpus mining", eq.

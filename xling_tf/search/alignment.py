@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.neighbours import chunks, require_positive, require_same_dim, unit_vectors
 from xling_tf.client.texts import Texts, as_texts, is_blank
+from xling_tf.errors import UserError
 
 MAX_GROUP = 4  # sentences of one side
 # Chosen on the development part of Text+Berg (docs/align.md).
@@ -87,6 +88,10 @@ def align(
         [(range(0, 1), range(0, 1)), (range(1, 2), range(1, 2))]
     """
     require_positive(max_group, "max_group")
+    if isinstance(model, str):  # strings have an encode too
+        raise UserError(
+            f"expected a model of xling_tf.load, got the string {model!r}; load it first"
+        )
     encoder = model if callable(getattr(model, "encode", None)) else SentenceEncoder(model)
     texts = as_texts(source, "source"), as_texts(target, "target")
     vectors_of = _Groups(encoder, max_group, show_progress_bar)

