@@ -361,7 +361,7 @@ def test_the_preset_is_fitted_exported_and_scored(tmp_path, monkeypatch):
     places = {"data": SAMPLE, "run_dir": tmp_path / "run", "output": tmp_path / "model"}
     texts = ["a man", "un hombre", ""]
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "evaluate", lambda *_: 1 / 0)
+        patch.setattr(experiment, "evaluate", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_experiment(Run(name="p-mean", config=config, **places))
     # The model does not wait for its scores. Started again, the run takes the vectors that it has

@@ -80,12 +80,13 @@ def test_a_lost_worker_ends_the_others_and_the_same_commands_go_on_to_the_end(st
 
 
 @pytest.mark.slow
-def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path):
+def test_two_workers_train_as_two_replicas_of_one_process_do(stages, tmp_path, monkeypatch):
     config = apply_overrides(get_preset("smoke"), [*SETTINGS, f"training.steps={STEPS}"])
     keras.utils.set_random_seed(7)  # of no consequence: the config's seed counts
     (tmp_path / "run").mkdir()
     run = Run(name="smoke", config=config, run_dir=tmp_path / "run", output=tmp_path / "model")
-    experiment._run(run, config.data, Workers(two_replicas()))
+    monkeypatch.setattr(experiment, "make_strategy", lambda cluster: two_replicas())
+    experiment.run_experiment(run)
     lines = metrics(stages["finished"][0].run_dir)
     for line, other in zip(lines, metrics(tmp_path / "run"), strict=True):
         assert (line["sentences"], line["tokens"]) == (other["sentences"], other["tokens"])

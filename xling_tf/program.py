@@ -168,9 +168,15 @@ def one_line_errors(again: str) -> Iterator[None]:
         if is_out_of_memory(error):
             advice = "end other programs that use the GPU, or set smaller batches"
             _exit(f"error: no memory left ({one_line(error)}); {advice}, and {again}")
+        if "REPLACED BY KeyboardInterrupt" in str(error):  # Ctrl-C while TensorFlow makes a graph
+            _exit_interrupted(again)
         raise
     except KeyboardInterrupt:
-        _exit(f"interrupted; {again}", status=130)
+        _exit_interrupted(again)
+
+
+def _exit_interrupted(again: str) -> NoReturn:
+    _exit(f"interrupted; {again}", status=130)
 
 
 def _output_has_no_reader() -> bool:
