@@ -111,8 +111,8 @@ def main() -> None:
         names = {"name": _NAME.value, "version": _VERSION.value}
         options |= {name: value for name, value in names.items() if value is not None}
     if _TO.value and _OUTPUT.value:
-        find_model(_MODEL.value)  # before TensorFlow starts
         require_format(_TO.value, options)
+        find_model(_MODEL.value)  # before TensorFlow starts
         print(_export(_TO.value, _OUTPUT.value, options))
     if _SERVING.value:
         print(_serve(find_model(_MODEL.value), Path(_SERVING.value)))
