@@ -290,10 +290,8 @@ Acquire::https::Timeout "30";
 #clear Acquire::IndexTargets::deb::DEP-11;
 """
 # Home Assistant needs a newer Python than ours to be installed, and is only read.
-_PIP_DOWNLOAD = (
-    *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
-    *("--python-version", "3.14.2", "--retries", "1", "--disable-pip-version-check"),
-)
+_PIP_OPTIONS = "--no-deps --only-binary :all: --python-version 3.14.2 --retries 1"
+_PIP_DOWNLOAD = (sys.executable, "-m", "pip", "download", *_PIP_OPTIONS.split())
 _MARKER = ".package.json"
 # The games are 95% pictures and sound. "" is the suffix of usr/share/doc/PACKAGE/copyright.
 _KEPT_SUFFIXES = frozenset({"", ".mo", ".cfg", ".json", ".html", ".page"})

@@ -163,11 +163,7 @@ def sums_of_groups(vectors: NDArray[np.floating], max_group: int) -> NDArray[np.
         >>> sums_of_groups(np.array([[3.0, 0.0], [0.0, 4.0]]), 2).round(1)[:, 1:].tolist()
         [[[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.0], [0.6000000238418579, 0.800000011920929]]]
     """
-    rows, dim = vectors.shape
-    sums = np.zeros((max_group, rows + 1, dim), np.float32)
-    for size in range(1, min(max_group, rows) + 1):
-        before = sums[size - 2, size - 1 : -1] if size > 1 else 0
-        sums[size - 1, size:] = vectors[size - 1 :] + before
+    sums = _sums(vectors, max_group)
     _scale_to_unit_length(sums)
     return sums
 
@@ -299,9 +295,9 @@ class _Costs:
         return float(1 - (1 - cosine) / max(mean, 1e-6))
 
 
-def _sums(values: NDArray[np.float32], max_group: int) -> NDArray[np.float32]:
-    """Returns the sums `[max_group, rows + 1]` of neighbouring values that end before each row."""
-    sums = np.zeros((max_group, len(values) + 1), np.float32)
+def _sums(values: NDArray[np.floating], max_group: int) -> NDArray[np.float32]:
+    """Returns the sums `[max_group, rows + 1, ...]` of neighbours that end before each row."""
+    sums = np.zeros((max_group, len(values) + 1, *values.shape[1:]), np.float32)
     for size in range(1, min(max_group, len(values)) + 1):
         before = sums[size - 2, size - 1 : -1] if size > 1 else 0
         sums[size - 1, size:] = values[size - 1 :] + before
