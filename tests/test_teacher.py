@@ -13,7 +13,7 @@ from xling_tf.settings import apply_overrides
 from xling_tf.trainer import teacher as module
 from xling_tf.trainer.context import plan_tasks
 from xling_tf.trainer.input_pipeline import TaskExamples
-from xling_tf.trainer.teacher import Teacher, open_teachers, with_negatives, with_vectors
+from xling_tf.trainer.teacher import Teacher, open_teachers, with_vectors
 
 SPANISH, FRENCH = "distillation_en-es", "distillation_en-fr"
 CONFIG = tiny_config(
@@ -81,28 +81,6 @@ def test_each_distinct_source_is_encoded_once(encode, tmp_path):
     other = Counting(random_vectors(dim=DIM, seed=2))
     require_right(with_vectors(TASKS, EXAMPLES, make_teacher(other, "two"), tmp_path), other)
     assert len(other.texts) == 11
-
-
-def test_questions_get_a_wrong_answer_that_is_near_them_and_keep_it(tmp_path):
-    def encode(texts):
-        degrees = np.radians(
-            [{"north": 0, "n": 10, "south": 180, "s": 190, "west": 270}[t] for t in texts]
-        )
-        return np.stack([np.cos(degrees), np.sin(degrees)], axis=1)
-
-    questions, answers = ["north", "south", "south"], ["n", "s", "west"]
-    for _ in range(2):
-        found = with_negatives(
-            make_examples(questions, answers, answers), make_teacher(encode), tmp_path, 1
-        )
-        # Both "s" and "west" are right for "south".
-        assert rows_of(found)[1:] == [("south", "s", "n"), ("south", "west", "n")]
-        assert rows_of(found)[0][2] in ("s", "west")
-    # The right answer stands for a missing one.
-    alone = with_negatives(
-        make_examples(["north"], ["n"], ["n"]), make_teacher(encode), tmp_path, 1
-    )
-    assert rows_of(alone) == [("north", "n", "n")]
 
 
 # Beyond what half precision holds, and what squares of single precision do, at either end.

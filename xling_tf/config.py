@@ -429,6 +429,10 @@ class EntailmentRankingConfig(InferenceConfig, RankingConfig):
     margin: OwnMargin = 0.0
 
 
+# Names in `miner` that are no models: words, and the model in training.
+BM25, SELF = "bm25", "self"
+
+
 @dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringConfig(RankingConfig, name="tasks.question_answering"):
     """Ranking the answers to a question (Yang, sec. 3.1 and 4.1)."""
@@ -437,9 +441,11 @@ class QuestionAnsweringConfig(RankingConfig, name="tasks.question_answering"):
     with_towers: bool = True
     # Encodes answers together with the paragraph they are from; needs the towers.
     with_context: bool = True
-    # Model that finds one more wrong answer for each question, named as
-    # `tasks.distillation.teacher`.
-    miner: str = ""
+    # What finds wrong answers for each question when a stage begins: "bm25" by words, "self" (the
+    # model as it is then), and models named as `tasks.distillation.teacher`.
+    miner: tuple[str, ...] = ()
+    # Number of these wrong answers.
+    wrong_answers: Positive = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()

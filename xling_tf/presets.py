@@ -237,7 +237,7 @@ _BEST = replace(
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=6, examples_per_batch=256),
         "question_answering": QuestionAnsweringConfig(
-            weight=4, examples_per_batch=128, with_context=False, miner=PUBLISHED
+            weight=4, examples_per_batch=128, with_context=False, miner=(PUBLISHED,)
         ),
         "distillation": DistillationConfig(examples_per_batch=256, teacher=PUBLISHED, every=16),
         "entailment_ranking": EntailmentRankingConfig(examples_per_batch=64),
@@ -261,7 +261,11 @@ _E5_BEST = replace(
     tasks={
         "translation_ranking": TranslationRankingConfig(weight=5, examples_per_batch=128),
         "question_answering": QuestionAnsweringConfig(
-            weight=2, examples_per_batch=48, with_towers=False, with_context=False, miner=PUBLISHED
+            weight=2,
+            examples_per_batch=48,
+            with_towers=False,
+            with_context=False,
+            miner=(PUBLISHED,),
         ),
         "graded_similarity": TaskConfig(weight=2, examples_per_batch=64),
     },

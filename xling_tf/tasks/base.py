@@ -133,9 +133,9 @@ class Task:
         return getattr(self.config, "teacher", "")
 
     @property
-    def miner(self) -> str:
-        """The model that finds each example's wrong text, the last column; "" for none."""
-        return getattr(self.config, "miner", "")
+    def miners(self) -> tuple[str, ...]:
+        """What finds wrong texts for the first column, which are the last columns; () for none."""
+        return getattr(self.config, "miner", ())
 
     def require_teacher(self, name: str, dim: int, hidden_dim: int) -> None:
         """Raises a `UserError` if an encoder of this width cannot learn from `dim` numbers."""

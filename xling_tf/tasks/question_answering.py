@@ -73,8 +73,8 @@ class QuestionAnswering(RankingTask):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.num_contexts = int("context_encoder" in self.heads)
-        # Until a wrong answer is mined, the right one stands in its place.
-        num_mined = int(bool(self.miner))
+        # Until wrong answers are mined, the right one stands in their place.
+        num_mined = self.config.wrong_answers if self.miners else 0
         self.columns = (
             "question",
             "answer",

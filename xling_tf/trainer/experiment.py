@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -48,8 +49,9 @@ from xling_tf.trainer.context import Run, RunContext, open_context, require_usab
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
 from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
+from xling_tf.trainer.mining import Miner
 from xling_tf.trainer.start import average_with_start, initial_weights
-from xling_tf.trainer.teacher import Teacher, with_negatives, with_vectors, words_from_teacher
+from xling_tf.trainer.teacher import Teacher, with_vectors, words_from_teacher
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 
 
@@ -60,6 +62,7 @@ class Trained(NamedTuple):
     tasks: list[Task]  # those that have examples
     examples: dict[str, TaskExamples]  # by task
     new_heads: dict[str, Heads]  # by task, the heads that are not the starting model's
+    miners: Mapping[str, Teacher] = MappingProxyType({})  # models that find wrong answers, by name
 
 
 def scoring_seconds(training_seconds: float) -> float:
@@ -104,6 +107,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 def build(ctx: RunContext) -> Trained:
     """Makes the model, with the weights that training starts from, and its tasks' examples."""
     trained = _make(ctx)
+    miners = {name for task in trained.tasks for name in task.miners} & ctx.teachers.keys()
+    trained = trained._replace(miners={name: ctx.teachers[name] for name in miners})
     while ctx.teachers:  # each frees its memory for the training
         trained = _with_teacher(ctx, trained, *ctx.teachers.popitem())
     return trained
@@ -128,7 +133,7 @@ def _make(ctx: RunContext) -> Trained:
 
 
 def _with_teacher(ctx: RunContext, trained: Trained, name: str, teacher: Teacher) -> Trained:
-    """Adds what a teacher finds to the examples; a new average of words starts with its words."""
+    """Adds a teacher's vectors to the examples; a new average of words starts with its words."""
     model, workers, folder = trained.model, ctx.workers, ctx.teacher_folder(teacher)
     learners = [task for task in trained.tasks if task.teacher == name]
     for task in learners:
@@ -136,12 +141,6 @@ def _with_teacher(ctx: RunContext, trained: Trained, name: str, teacher: Teacher
     examples = {**trained.examples}
     if learners:
         examples = with_vectors(learners, examples, teacher, folder)
-    for task in trained.tasks:
-        if task.miner == name:
-            train = with_negatives(
-                examples[task.name].train, teacher, folder, ctx.config.training.seed
-            )
-            examples[task.name] = examples[task.name]._replace(train=train)
     is_new = model.encoder.static_part is not None and not ctx.config.initial.model
     if learners and model.tokenizer.known_words and is_new:
         if workers.is_chief:
@@ -206,6 +205,14 @@ def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
         examples={task: examples.train for task, examples in trained.examples.items()},
         workers=ctx.workers,
         run_dir=ctx.run.run_dir,
+        miner=Miner(
+            trained.model,
+            trained.miners,
+            ctx.teacher_folder,
+            ctx.run.run_dir,
+            ctx.config.training.seed,
+            ctx.workers,
+        ),
     )
     _begin(ctx, trained)
     if trainer.train():

@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -315,7 +315,7 @@ class TrainingInput:
         self._graphs = graphs
         self._strategy = workers.strategy
         self._replicas = workers.replicas
-        self._examples = examples
+        self.examples = examples
         self._sampler = make_sampler(examples, task, config)
 
     def spec(self) -> Any:
@@ -337,12 +337,31 @@ class TrainingInput:
         # its destructor takes seconds.
         return self._strategy.experimental_distribute_values_from_function(lambda _: next(stream))
 
+    def drawn(self, num_batches: float) -> NDArray[np.int64]:
+        """Returns the examples that are in the first batches, in order; infinity for all."""
+        if num_batches * self.task.config.examples_per_batch >= 4 * len(self.examples):
+            return np.arange(len(self.examples))
+        batches = [self._sampler.batch(number) for number in range(int(num_batches))]
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *batches]))
+
+    def use_wrong_answers(self, chosen: NDArray[np.int32]) -> None:
+        """Replaces the columns after the second by the second column of the `[examples, columns]`
+        chosen examples.
+        """
+        columns = self.examples.columns
+        answers = columns(np.arange(len(self.examples)))[1]
+
+        def replaced(indices: NDArray[np.int64]) -> list[NDArray[np.object_]]:
+            return [*columns(indices)[:2], *(answers[rows] for rows in chosen[indices].T)]
+
+        self.examples = replace(self.examples, columns=replaced)
+
     def sample(self, num_examples: int) -> Iterator[list[str]]:
         """Yields the first batches' texts, until they have `num_examples` or a whole epoch."""
-        num_left, count = min(num_examples, len(self._examples)), 0
+        num_left, count = min(num_examples, len(self.examples)), 0
         while num_left > 0:
             indices = self._sampler.batch(count)
-            yield [text.decode("utf-8") for text in self._examples.texts(indices)]
+            yield [text.decode("utf-8") for text in self.examples.texts(indices)]
             num_left, count = num_left - len(indices), count + 1
 
     def _dataset(self, count: int, is_closed: threading.Event | None = None) -> tf.data.Dataset:
@@ -353,4 +372,4 @@ class TrainingInput:
             )
             return parts[self._replicas[replica]]
 
-        return make_dataset(self._examples, part, self._graphs, is_closed=is_closed)
+        return make_dataset(self.examples, part, self._graphs, is_closed=is_closed)

@@ -23,6 +23,7 @@ from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import Workers
 from xling_tf.trainer.input_pipeline import Examples
 from xling_tf.trainer.log import StepResult, TrainingLog
+from xling_tf.trainer.mining import Miner
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Budget, learning_rate_factor
 from xling_tf.trainer.stages import Stage, encoder_groups, make_stages
@@ -56,6 +57,7 @@ class Trainer:
         examples: Those of each task, by its name.
         workers: All processes that train together.
         run_dir: Folder of checkpoints and logs.
+        miner: Finds wrong answers for the tasks that have `miners`.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Trainer:
         examples: Mapping[str, Examples],
         workers: Workers,
         run_dir: Path,
+        miner: Miner | None = None,
     ) -> None:
         self.step, self.seconds = 0, 0.0
         # On the monotonic clock, less the time that earlier processes have trained.
@@ -76,7 +79,7 @@ class Trainer:
         training = config.training
         self._budget = Budget(training.steps or math.inf, 60 * training.minutes or math.inf)
         self._workers = workers
-        self._run_dir = run_dir
+        self._run_dir, self._miner = run_dir, miner
         self._steps_ahead = _STEPS_TO_READ[
             "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
         ]
@@ -177,7 +180,22 @@ class Trainer:
             self._last_stage = stage
             if len(self._stages) > 1:
                 logging.info("stage %s, from step %d on", stage.name, self.step)
+            self._mine(stage)
         return stage
+
+    def _mine(self, stage: Stage) -> None:
+        """Finds wrong answers by the model as it is; the time is not part of the budget."""
+        learners = {name: part for name, part in stage.inputs.items() if part.task.miners}
+        if not learners or self._miner is None:
+            return
+        begin, miner = time.monotonic(), self._miner
+        if self.step and not all(miner.is_ready(stage.name, name) for name in learners):
+            self._save()  # a run that is killed meanwhile continues with the same weights
+        for name, part in learners.items():
+            miner.mine(stage.name, part, stage.most_batches(name, self._budget))
+        if stage is self._stages[-1]:
+            self._miner = None  # frees the memory of its models
+        self._begin += time.monotonic() - begin
 
     def _run_graphs_once(self) -> None:
         """Makes the graphs of this stage and later ones, and runs each once, but learns nothing.

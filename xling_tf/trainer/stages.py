@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, groupby
@@ -77,6 +78,14 @@ class Stage:
         of_min_steps = own.steps / self._min_steps
         of_whole_budget = own.share_of(whole.less(self.begin))
         return max(min(of_own_budget, of_min_steps), of_whole_budget)
+
+    def most_batches(self, name: str, whole: Budget) -> float:
+        """Returns how many batches of a task the stage has at most, infinity if minutes decide."""
+        if math.isinf(whole.steps):
+            return math.inf
+        limit = round(self._end * whole.steps - self.begin.steps, 6)
+        steps = min(whole.steps, max(math.ceil(limit), self._min_steps))
+        return self._schedule.count(name, steps)
 
     def next_batch(self, name: str) -> Any:
         """Returns the next batch of the task of this name."""

@@ -1,4 +1,4 @@
-"""Teachers: models whose vectors, words or wrong answers students learn; each is computed once."""
+"""Teachers: models whose vectors and words students learn; each vector is computed once."""
 
 import dataclasses
 import tempfile
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from xling_tf.client.neighbours import chunks
-from xling_tf.errors import UserError
+from xling_tf.config import BM25, SELF
+from xling_tf.errors import UserError, library
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.evaluators.encoding import Embedder, encode_checked, encode_units
 from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.program import progress
-from xling_tf.search.hard_negatives import mine_hard_negatives
 from xling_tf.tasks.base import Task
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
@@ -36,7 +36,7 @@ _CONTEXT, _RARE = 0.5, 2
 
 
 class Teacher(NamedTuple):
-    """A model whose vectors, or the wrong answers that they find, a student learns."""
+    """A model whose vectors a student learns, or whose vectors find wrong answers."""
 
     system: Embedder  # whose checksum identifies the model; its name, if it has none
     dim: int  # width of the vectors
@@ -45,11 +45,16 @@ class Teacher(NamedTuple):
 
 
 def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
-    """Returns tasks' teachers and miners by name; they must know the source language."""
+    """Returns the models that are tasks' teachers or miners, by name.
+
+    Raises:
+        UserError: A model does not know the source language, or is missing.
+    """
     teachers = {}
-    for name in dict.fromkeys(
-        name for task in tasks for name in (task.teacher, task.miner) if name
-    ):
+    names = dict.fromkeys(name for task in tasks for name in (task.teacher, *task.miners) if name)
+    if BM25 in names:
+        library("bm25s", "bm25s", "data")  # an error now if it is not installed
+    for name in [name for name in names if name not in (BM25, SELF)]:
         logging.info("opening the teacher %s", name)
         system = open_embedder(name)
         # Only models of this package say which languages they know.
@@ -110,34 +115,6 @@ def with_vectors(
             **examples,
             **{name: TaskExamples(*map(add_vectors, examples[name])) for name in names},
         }
-
-
-def with_negatives(part: Examples, miner: Teacher, folder: Path | None, seed: int) -> Examples:
-    """Returns examples whose last column has a wrong text for each query, found by the miner's
-    vectors.
-
-    It is drawn from the ten nearest texts with less than .95 of the right one's cosine (de Souza
-    Moreira et al. 2024, "NV-Retriever", sec. 3.2, "TopK-PercPos"). The folder is that of
-    `with_vectors`.
-    """
-    encode = cached(miner.system, folder, show_progress=False)
-    columns = (
-        [text.decode() for text in column] for column in part.columns(np.arange(len(part)))[:2]
-    )
-    pairs = list(zip(*columns, strict=True))
-    with progress(f"{miner.system.name} finds wrong answers for {len(part)} examples"):
-        found = mine_hard_negatives(
-            pairs, encode, num_negatives=10, relative_margin=0.05, by_query=True
-        )
-    random = np.random.default_rng(seed)
-    # The right text stands for one that is missing.
-    chosen = (
-        random.choice(wrong or pair[1:]).encode() for pair, wrong in zip(pairs, found, strict=True)
-    )
-    mined = np.fromiter(chosen, object, len(part))
-    return dataclasses.replace(
-        part, columns=lambda indices: [*part.columns(indices)[:-1], mined[indices]]
-    )
 
 
 def words_from_teacher(

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xling_tf.config import ALL_LANGUAGES, ExperimentConfig
+from xling_tf.config import ALL_LANGUAGES, BM25, SELF, ExperimentConfig
 from xling_tf.corpora.folder import DEFAULT_TARGETS, require_data_folder
 from xling_tf.errors import UserError
 from xling_tf.files import replacing
@@ -221,8 +221,9 @@ def prepare(
         UserError: The model to start from is missing, or a preparation failed.
     """
     folder = Path(run_dir or f"runs/{name}")
-    tasks, roles = config.active_tasks.values(), ("teacher", "miner")
-    models = {config.initial.model, *(getattr(task, role, "") for task in tasks for role in roles)}
+    tasks = config.active_tasks.values()
+    miners = {name for task in tasks for name in getattr(task, "miner", ())} - {BM25, SELF}
+    models = {config.initial.model, *(getattr(task, "teacher", "") for task in tasks), *miners}
     if not folder.exists():  # a run that goes on has a copy of its start
         for model in sorted(models - {"", PUBLISHED}):
             _require_model(model)
