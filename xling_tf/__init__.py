@@ -10,6 +10,7 @@ Use a model:
 
 Make a model:
     train                trains a preset on corpora, scores and exports it
+    distill              makes an average of words from any encoder, in a minute
     fine_tune            trains a model further on pairs of texts
     mine_hard_negatives  adds texts that are similar but wrong to pairs for `fine_tune`
     import_model         exports a model of another library, such as multilingual-e5
@@ -52,6 +53,7 @@ _MODULES = {
     "align": "search.alignment",
     "calibrate": "exporters.base",
     "bitext_mining": "client.search",
+    "distill": "trainer.word_distillation",
     "encode_files": "bulk.vector_files",
     "evaluate": "evaluators.running",
     "export": "exporters.base",
@@ -64,7 +66,10 @@ _MODULES = {
     "train": "trainer.training",
 }
 __all__ = [*_MODULES]
-_WITH_KERAS = ("KerasEncoder", "Model", "calibrate", "export", "fine_tune", "import_model", "train")
+_WITH_KERAS = (
+    *("KerasEncoder", "Model", "calibrate", "distill", "export", "fine_tune", "import_model"),
+    "train",
+)
 # Packages without which a name cannot be imported, and their extras; else those of TensorFlow.
 _NEEDED = {
     "encode_files": ("pyarrow", "bulk"),

@@ -15,5 +15,6 @@ from xling_tf.sentence_encoder import SentenceEncoder as SentenceEncoder
 from xling_tf.sentence_encoder import load as load
 from xling_tf.trainer.fine_tuning import fine_tune as fine_tune
 from xling_tf.trainer.training import train as train
+from xling_tf.trainer.word_distillation import distill as distill
 
 __version__: str

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from xling_tf.client.neighbours import chunks
 from xling_tf.config import BM25, SELF
+from xling_tf.encoders.static import StaticEncoder
 from xling_tf.errors import UserError, library
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.embedders import open_embedder
@@ -145,12 +146,30 @@ def words_from_teacher(
     words = chunks(np.array(vocabulary, object), _CHUNK)
     with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
         vectors = np.concatenate([encode_checked(encode, part.tolist()) for part in words])
-    # Zipf's law: the vocabulary is sorted by frequency.
-    shares = 1 / np.arange(1, len(vocabulary) + 1)
+    assign_words(static, vectors, *_contexts(model.tokenizer, pairs, vectors.shape[1]))
+
+
+def assign_words(
+    static: StaticEncoder,
+    vectors: NDArray[np.floating],
+    contexts: NDArray[np.float32] | None = None,
+    counts: NDArray[np.int64] | None = None,
+) -> None:
+    """Initialises an average of words by a teacher's vectors; see `words_from_teacher`.
+
+    Args:
+        static: The average.
+        vectors: `[words, width]` of the vocabulary, which is sorted by frequency.
+        contexts: `[words, width]` centred vectors of sentences with the words; None for none.
+        counts: `[words]` numbers of these sentences.
+    """
+    # Zipf's law.
+    shares = 1 / np.arange(1, len(vectors) + 1)
     shares /= shares.sum()
     weights = np.sqrt(shares) / np.sqrt(shares).sum()
     centred = (vectors - weights @ vectors) / np.linalg.norm(vectors, axis=1).mean()
-    _mix_in(centred, *_contexts(model.tokenizer, pairs, vectors.shape[1]))
+    if contexts is not None and counts is not None:
+        _mix_in(centred, contexts, counts)
     components = _principal_components(centred, weights, static.embedding_dim)
     rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
     is_same_space = vectors.shape[1] == static.hidden_dim
