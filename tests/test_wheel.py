@@ -83,7 +83,7 @@ def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     monkeypatch.setattr(
         wheel,
         "_quantized",
-        lambda name, rows: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)},
+        lambda name, rows, bits: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)},
     )
     source = make_source(
         tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true"
@@ -147,7 +147,6 @@ def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(m
 
 
 def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypatch):
-    monkeypatch.setattr(wheel, "_DIM", 2)
     monkeypatch.setattr(wheel, "_SENTENCES", 100)
     model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
     # Words have 10 in place 3, and 1 or -1 in place 5; all other numbers are zeros.
@@ -156,7 +155,7 @@ def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypat
     model.encoder.embedding.words.table.assign(table)
     model.encoder.input_projection.kernel.assign(np.eye(12, 16))
     model.encoder.input_projection.bias.assign(np.zeros(16))
-    components = np.abs(wheel.principal_components(model, np.ones(len(WORDS))))
+    components = np.abs(wheel.principal_components(model, np.ones(len(WORDS)), 2))
     expected = np.zeros((16, 2))
     expected[3, 0] = expected[5, 1] = 1
     assert components == pytest.approx(expected, abs=0.05)
@@ -225,15 +224,20 @@ def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
     importance = np.arange(len(WORDS), 0, -1.0)
     # A word has 4 numbers of a byte, a scale of 4, its letters and a line break: 16 + 13 + 12 + 12
     # bytes.
-    words, weights = wheel.small_tables(model, np.eye(16, 4, dtype=np.float32), importance, 45)
+    components = np.eye(16, 4, dtype=np.float32)
+    words, weights = wheel.small_tables(model, components, importance, 45, 8)
     assert words == ["<empty>", "hola", "don"]
     assert weights["words"].shape == (3, 4)
+    # In 4 bits, a word has 2 bytes less, so a fourth one fits in two bytes more.
+    words, weights = wheel.small_tables(model, components, importance, 47, 4)
+    assert words == ["<empty>", "hola", "don", "n't"]
+    assert weights["words"].shape == (4, 2)
 
 
 def test_ngrams_have_the_room_that_words_leave(tmp_path):
     model = make_source(tmp_path / "model").model
     tables = partial(
-        wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS))
+        wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS)), bits=8
     )
     words, weights = tables(1e6)
     count = len(weights["ngrams"])  # with a row for n-grams that training did not see

@@ -19,6 +19,9 @@ from xling_tf.files import first_names, replacing
 Weights = dict[str, NDArray[Any]]
 
 _LARGEST = 127  # of int8, as far as it is symmetric
+# Of a row's largest number, what the largest of 4 bits stands for: smaller ones cut it off, and
+# are finer for the others.
+_CUTS = (1.0, 0.9, 0.8, 0.7, 0.6)
 _TINY = 1e-30  # the scale of zeros
 _POINTER = b"version https://git-lfs"
 
@@ -78,6 +81,39 @@ def as_int8(
     largest = np.abs(array).max(axes, keepdims=True, initial=0)
     scales = np.maximum(np.maximum(largest / _LARGEST, least), _TINY).astype(np.float32)
     return np.rint(array / scales).astype(np.int8), scales
+
+
+def as_int4(rows: NDArray[np.floating]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Rounds rows to 4 bits, two numbers a byte: the one of an even column in the lower half.
+
+    A half of a byte holds a number from -7 to 7, plus 8. The scale of a row is the one of five with
+    the least squared error.
+
+    Args:
+        rows: `[rows, columns]` weights in an even number of columns.
+
+    Returns:
+        The `[rows, columns / 2]` bytes, and the `[rows, 1]` scales of their numbers.
+
+    Example:
+        >>> numbers, scales = as_int4(np.array([[7.0, -14.0, 0.0, 3.9]]))
+        >>> [f"{byte:02x}" for byte in numbers[0]], scales.tolist()
+        (['1c', 'a8'], [[2.0]])
+    """
+    largest = np.maximum(np.abs(rows).max(1, keepdims=True, initial=0) / 7, _TINY)
+    best, scales = np.zeros(rows.shape, np.int8), np.zeros((len(rows), 1), np.float32)
+    least = np.full((len(rows), 1), np.inf)
+    for cut in _CUTS:
+        tried = (cut * largest).astype(np.float32)
+        numbers = np.clip(np.rint(rows / tried), -7, 7)
+        error = np.sum((numbers * tried - rows) ** 2, axis=1, keepdims=True)
+        is_better = error < least
+        best, scales, least = (
+            np.where(is_better, new, old)
+            for new, old in ((numbers, best), (tried, scales), (error, least))
+        )
+    halves = (best + 8).astype(np.uint8)
+    return halves[:, ::2] | halves[:, 1::2] << 4, scales
 
 
 @contextmanager
