@@ -1,7 +1,7 @@
 """Makes the model in the box, `xling_tf/models/multilingual-mini`, again.
 
     python training/box.py
-    python training/box.py DATA         # DATA/eval/sts has scored pairs, whose scores join the card
+    python training/box.py DATA         # DATA/eval/sts has STS Benchmark, whose scores join the card
 
 It prepares the default corpora of fifteen languages with English, trains an average of words on
 them, exports it for NumPy, and writes into its card how the exported file scores. The same command
@@ -29,10 +29,12 @@ if TYPE_CHECKING:
 
 # Those of the published multilingual encoder, which teaches it.
 TARGETS = tuple("ar de es fr it ja ko nl pl pt ru th tr zh zh_TW".split())
-STEPS = 3000
+STEPS = 1500
 SETTINGS = {
     "tokenizer.num_oov_buckets": 1,
-    # Rarer words of manuals would leave no room for the common words of everyday language.
+    # The export keeps about 90,000 words. Rare ones of manuals would leave no room for the common
+    # words of each language.
+    "tokenizer.max_words": 250_000,
     "tokenizer.min_word_count": 10,
     "training.precision": "float32",  # "auto" would decide by the machine's load
 }
@@ -47,7 +49,7 @@ of an English one, and the other way round (precision at 1, in percent, among {c
 {retrieval}
 """
 _SIMILARITY = """
-Semantic similarity: Pearson's correlation with people's scores.
+STS Benchmark: Pearson's correlation with people's scores.
 
 {similarity}
 """
@@ -74,7 +76,7 @@ def make(trained: "Run", folder: Path, data: Path | None = None) -> None:
     Args:
         trained: A finished run.
         folder: Folder of the export, which is replaced.
-        data: Folder of evaluation data for semantic similarity.
+        data: Folder of evaluation data with STS Benchmark.
     """
     from xling_tf.corpora.store import CorpusStore
     from xling_tf.exporters.base import export
@@ -103,13 +105,15 @@ def _score_table(scores: Mapping[str, Mapping[str, float]]) -> str:
             first, second = (100 * v for metric, v in values.items() if metric.endswith("at_1"))
             pair, candidates = rest.partition("/")[0], max(candidates, values["num_candidates"])
             retrieval.append((pair.partition("-")[2], f"{first:.1f}", f"{second:.1f}"))
-        elif suite == "sts":
+        elif rest.startswith("stsb."):
             similarity.append((rest, f"{values['pearson_angular']:.3f}"))
     headers = ("language", "from English", "to English")
     table = tabulate(retrieval, headers, tablefmt="github", disable_numparse=True)
     text = _SCORES.format(retrieval=table, candidates=f"{candidates:,.0f}")
     if similarity:
-        table = tabulate(similarity, ("data set", "score"), tablefmt="github", disable_numparse=True)
+        table = tabulate(
+            similarity, ("data set", "score"), tablefmt="github", disable_numparse=True
+        )
         text += _SIMILARITY.format(similarity=table)
     return text
 

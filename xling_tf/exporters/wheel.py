@@ -86,7 +86,8 @@ _METHODS = (
 # The NOTICE of an export, before those of the model.
 _NOTICE = """{name}
 
-Code beside these weights is a part of xling_tf, under the Apache License 2.0, whose text is LICENSE.
+Code beside these weights is a part of xling_tf, under the Apache License 2.0, whose text is
+LICENSE.
 
 The weights are those of the model {name}. Base model: {base_model}. Licence of the weights:
 {licence}.

@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -52,7 +53,6 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.start import average_with_start, initial_weights
 from xling_tf.trainer.teacher import Teacher, with_negatives, with_vectors, words_from_teacher
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
-
 
 _LEARNED_TEXTS = """The weights were trained on text of these packages of Debian and Python, each \
 with its version and its
