@@ -1,7 +1,9 @@
 """The model in the box: it opens by NumPy alone, is small, and one command makes it again."""
 
+import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import replace
 
 import box
@@ -67,6 +69,16 @@ def test_it_opens_without_tensorflow(tmp_path):
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert ended.stderr == ""
     assert ended.stdout == f"SentenceEncoder({IN_THE_BOX!r}, prompts={{}}) 2 (4, 384)\n"
+
+
+@needs_box
+def test_readme_begins_with_what_it_prints(tmp_path):
+    text = (ROOT / "README.md").read_text("utf-8")
+    code, printed = re.search(r"```python\n(.*?)```\n\n((?:    .*\n)+)", text, re.S).groups()
+    environment = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ended.stdout == textwrap.dedent(printed)
 
 
 @needs_box

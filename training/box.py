@@ -1,7 +1,7 @@
 """Makes the model in the box, `xling_tf/models/multilingual-mini`, again.
 
     python training/box.py
-    python training/box.py DATA         # DATA/eval/sts has STS Benchmark, whose scores join the card
+    python training/box.py DATA         # DATA/eval/sts has STS Benchmark; the scores join the card
 
 It prepares the default corpora of fifteen languages with English, trains an average of words on
 them, exports it for NumPy, and writes into its card how the exported file scores. The same command
