@@ -22,6 +22,7 @@ _LARGEST = 127  # of int8, as far as it is symmetric
 # Of a row's largest number, what the largest of 4 bits stands for: smaller ones cut it off, and
 # are finer for the others.
 _CUTS = (1.0, 0.9, 0.8, 0.7, 0.6)
+_ROWS = 1 << 12  # that are rounded at a time
 _TINY = 1e-30  # the scale of zeros
 _POINTER = b"version https://git-lfs"
 
@@ -100,20 +101,21 @@ def as_int4(rows: NDArray[np.floating]) -> tuple[NDArray[np.uint8], NDArray[np.f
         >>> [f"{byte:02x}" for byte in numbers[0]], scales.tolist()
         (['1c', 'a8'], [[2.0]])
     """
+    blocks = [rows[begin : begin + _ROWS] for begin in range(0, len(rows), _ROWS)]
+    packed, scales = zip(*map(_block_as_int4, blocks or [rows]), strict=True)
+    return np.concatenate(packed), np.concatenate(scales)
+
+
+def _block_as_int4(
+    rows: NDArray[np.floating],
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     largest = np.maximum(np.abs(rows).max(1, keepdims=True, initial=0) / 7, _TINY)
-    best, scales = np.zeros(rows.shape, np.int8), np.zeros((len(rows), 1), np.float32)
-    least = np.full((len(rows), 1), np.inf)
-    for cut in _CUTS:
-        tried = (cut * largest).astype(np.float32)
-        numbers = np.clip(np.rint(rows / tried), -7, 7)
-        error = np.sum((numbers * tried - rows) ** 2, axis=1, keepdims=True)
-        is_better = error < least
-        best, scales, least = (
-            np.where(is_better, new, old)
-            for new, old in ((numbers, best), (tried, scales), (error, least))
-        )
-    halves = (best + 8).astype(np.uint8)
-    return halves[:, ::2] | halves[:, 1::2] << 4, scales
+    tried = [(cut * largest).astype(np.float32) for cut in _CUTS]
+    numbers = np.stack([np.clip(np.rint(rows / scales), -7, 7) for scales in tried])
+    errors = np.sum((numbers * tried - rows) ** 2, axis=2)
+    best = np.argmin(errors, axis=0), np.arange(len(rows))
+    halves = (numbers[best] + 8).astype(np.uint8)
+    return halves[:, ::2] | halves[:, 1::2] << 4, np.stack(tried)[best]
 
 
 @contextmanager
