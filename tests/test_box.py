@@ -29,7 +29,7 @@ needs_box = pytest.mark.skipif(
 ALONE = """
 import sys
 
-others = "tensorflow keras tensorflow_text onnxruntime safetensors sentencepiece scipy faiss wordfreq"
+others = "tensorflow keras onnxruntime safetensors sentencepiece scipy faiss wordfreq"
 sys.modules |= dict.fromkeys(others.split())
 import xling_tf
 model = xling_tf.load()
