@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
@@ -38,7 +38,7 @@ SETTINGS = {
     "tokenizer.min_word_count": 10,
     "training.precision": "float32",  # "auto" would decide by the machine's load
 }
-SIZES = {"dim": 384, "bits": 4, "megabytes": 18.0}
+SIZES: Mapping[str, Any] = {"dim": 384, "bits": 4, "megabytes": 18.0}
 
 _SCORES = """
 ## Scores

@@ -310,7 +310,7 @@ def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
     name = _distribution_name(name)
     settings = read_settings(model)
     expression = _EXPRESSIONS.get(next(iter(read_front_matter(model, "license")), ""))
-    about = {
+    about: dict[str, Any] = {
         "name": name,
         "module": name.replace("-", "_"),
         "version": version,
