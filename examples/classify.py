@@ -1,7 +1,7 @@
 """Learns topics from English sentences, and recognizes them in other languages.
 
 pip install scikit-learn
-python examples/classify.py exported/use-multilingual
+python examples/classify.py
 """
 
 import sys
@@ -21,7 +21,7 @@ labelled = {
 }
 texts = [text for sentences in labelled.values() for text in sentences]
 topics = [topic for topic, sentences in labelled.items() for _ in sentences]
-model = xling_tf.load(sys.argv[1])
+model = xling_tf.load(*sys.argv[1:])
 classifier = LogisticRegression(C=10).fit(model.encode(texts), topics)
 others = ["Mañana va a llover.", "Das Brot schmeckt gut.", "Il neige."]
 for text, topic in zip(others, classifier.predict(model.encode(others)), strict=True):

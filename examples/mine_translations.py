@@ -1,6 +1,6 @@
 """Finds the translations in two lists of sentences that are not aligned.
 
-python examples/mine_translations.py exported/use-multilingual
+python examples/mine_translations.py
 """
 
 import sys
@@ -21,6 +21,6 @@ spanish = [
     "El gato duerme.",
     "Me gusta el té.",
 ]
-model = xling_tf.load(sys.argv[1])
+model = xling_tf.load(*sys.argv[1:])
 for pair in xling_tf.bitext_mining(model.encode(english), model.encode(spanish)):
     print(f"{pair.score:.2f}  {english[pair.first]}  {spanish[pair.second]}")

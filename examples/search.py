@@ -1,6 +1,6 @@
 """Finds the answers to a question among sentences in several languages.
 
-python examples/search.py exported/use-multilingual
+python examples/search.py
 """
 
 import sys
@@ -14,7 +14,7 @@ corpus = [
     "The museum opens at nine.",
     "我喜欢吃巧克力。",
 ]
-model = xling_tf.load(sys.argv[1])
+model = xling_tf.load(*sys.argv[1:])
 (hits,) = xling_tf.semantic_search(
     model.encode("Where is the station?"), model.encode(corpus), top_k=2
 )

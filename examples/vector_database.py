@@ -1,7 +1,7 @@
 r"""Keeps sentences and their vectors, a byte a number, in a DuckDB file, and searches them.
 
 pip install duckdb
-python examples/vector_database.py exported/use-multilingual sentences.txt made.duckdb \
+python examples/vector_database.py multilingual-mini sentences.txt made.duckdb \
     "Where is the station?"
 
 Another search of the file encodes nothing but its query.

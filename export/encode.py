@@ -18,10 +18,11 @@ from typing import Any, get_args
 from absl import flags
 
 from xling_tf.client.quantization import Precision
-from xling_tf.program import progress, quiet_start, run
+from xling_tf.models import IN_THE_BOX
+from xling_tf.program import progress, quiet_start, report_default_model, run
 
 _MODEL = flags.DEFINE_string(
-    "model", None, "The exported model, in any form that xling_tf.load opens.", required=True
+    "model", IN_THE_BOX, "The exported model, in any form that xling_tf.load opens."
 )
 _INPUT = flags.DEFINE_multi_string(
     "input",
@@ -53,6 +54,7 @@ _DRY_RUN = flags.DEFINE_bool(
 
 def main() -> None:
     """Encodes what the flags describe, and prints the counts."""
+    report_default_model(flags.FLAGS["model"])
     with quiet_start():
         from xling_tf.bulk.vector_files import encode_files, estimate
     options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}

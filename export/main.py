@@ -7,7 +7,8 @@ back, rename it: mv serving/en-es/2 serving/en-es/2.bad
 
     xling-tf export --model exported/en-es --to sentence-transformers --output exported/en-es-st
 
-writes the model for another library: --to sentence-transformers, model2vec, litert, onnx or keras.
+writes the model for another library: --to sentence-transformers, model2vec, litert, onnx, numpy or
+keras.
 
     xling-tf export --model exported/en-es --to savedmodel --tables int8 \
         --output exported/en-es-int8
@@ -17,6 +18,7 @@ writes the model with word tables of a quarter of the size.
     xling-tf export --model exported/multilingual-static --to wheel --output dist
 
 writes a package for pip. An average of words needs only NumPy, an encoder of pieces ONNX Runtime.
+--dim 384 --bits 4 --megabytes 18 makes it small.
 """
 
 import sys
@@ -60,9 +62,13 @@ _TABLES = flags.DEFINE_enum(
 _MEGABYTES = flags.DEFINE_float(
     "megabytes",
     40.0,
-    "Maximum size of the words, with --to wheel; the rarest are left out.",
+    "Maximum size of an average of words, with --to numpy or wheel; the rarest are left out.",
     lower_bound=0.1,
 )
+_DIM = flags.DEFINE_integer(
+    "dim", 256, "Maximum numbers in a vector, with --to numpy or wheel.", lower_bound=2
+)
+_BITS = flags.DEFINE_integer("bits", 8, "Of a number, 8 or 4, with --to numpy or wheel.")
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
     None,
@@ -72,6 +78,7 @@ _SAME_MEANING = flags.DEFINE_string(
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."
 )
+_OPTIONS = (_TABLES, _SAME_MEANING, _DIM, _BITS, _MEGABYTES, _DATA)
 define_import()
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has
@@ -103,7 +110,7 @@ def main() -> None:
         raise UserError(f"{given} needs {missing}, which --help describes")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
-    options = {flag.name: flag.value for flag in (_TABLES, _SAME_MEANING, _MEGABYTES, _DATA)}
+    options = {flag.name: flag.value for flag in _OPTIONS}
     options = {name: value for name, value in options.items() if flags.FLAGS[name].present}
     if options and not _TO.value:
         raise UserError(f"--{next(iter(options))} needs --to")

@@ -31,12 +31,13 @@ from absl import flags
 
 from xling_tf.client.batches import available_cpus
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.program import quiet_start, run
+from xling_tf.models import IN_THE_BOX
+from xling_tf.program import quiet_start, report_default_model, run
 from xling_tf.savedmodel.saved_models import find_model, model_name
 
 _MODEL = flags.DEFINE_multi_string(
     "model",
-    [],
+    [IN_THE_BOX],
     "The exported model; name=model serves it under another name than its folder's. Repeatable.",
 )
 _HOST = flags.DEFINE_string("host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all.")
@@ -83,6 +84,7 @@ _LOG = flags.DEFINE_enum(
 def main() -> None:
     """Serves the models that the flags name, until SIGTERM or SIGINT."""
     signal.signal(signal.SIGTERM, _stop_early)
+    report_default_model(flags.FLAGS["model"])
     models, api_key = parse_models(_MODEL.value), _api_key()
     listener = _bind()
     with quiet_start():
@@ -124,8 +126,6 @@ def parse_models(models: list[str]) -> dict[str, Path]:
             )
         path = Path(os.path.expanduser(model))
         parsed[name] = path if path.is_dir() else find_model(model)
-    if not parsed:
-        raise UserError("expected --model at least once, got none")
     return parsed
 
 

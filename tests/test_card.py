@@ -3,7 +3,7 @@
 import huggingface_hub
 import numpy as np
 
-from xling_tf.exporters.base import _metadata
+from xling_tf.exporters.base import metadata
 from xling_tf.importers.base import read_base_model, read_licence
 from xling_tf.savedmodel.card import example_cosines, model_card, training_card
 from xling_tf.savedmodel.saved_models import read_front_matter
@@ -52,7 +52,7 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, tmp_path)
     )
     # An export to another library keeps it.
     expected = {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
-    exported = huggingface_hub.ModelCard(_metadata(tmp_path / "README.md", "onnx"))
+    exported = huggingface_hub.ModelCard(metadata(tmp_path / "README.md", "onnx"))
     assert exported.data.to_dict() == card.data.to_dict() | expected
 
 

@@ -24,6 +24,7 @@ from xling_tf.client.texts import is_blank
 from xling_tf.errors import UserError
 from xling_tf.exporters import wheel
 from xling_tf.exporters.base import OriginalModel
+from xling_tf.weights import as_int4, write_weights
 
 WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
 TEXTS = [
@@ -83,7 +84,7 @@ def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     monkeypatch.setattr(
         wheel,
         "_quantized",
-        lambda name, rows: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)},
+        lambda name, rows, bits: {name: rows, f"{name}_scales": np.repeat(scale, len(rows), 0)},
     )
     source = make_source(
         tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true"
@@ -147,7 +148,6 @@ def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(m
 
 
 def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypatch):
-    monkeypatch.setattr(wheel, "_DIM", 2)
     monkeypatch.setattr(wheel, "_SENTENCES", 100)
     model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
     # Words have 10 in place 3, and 1 or -1 in place 5; all other numbers are zeros.
@@ -156,7 +156,7 @@ def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypat
     model.encoder.embedding.words.table.assign(table)
     model.encoder.input_projection.kernel.assign(np.eye(12, 16))
     model.encoder.input_projection.bias.assign(np.zeros(16))
-    components = np.abs(wheel.principal_components(model, np.ones(len(WORDS))))
+    components = np.abs(wheel.principal_components(model, np.ones(len(WORDS)), 2))
     expected = np.zeros((16, 2))
     expected[3, 0] = expected[5, 1] = 1
     assert components == pytest.approx(expected, abs=0.05)
@@ -220,20 +220,89 @@ def test_a_wheel_of_an_unknown_model_says_that_nothing_is_known(tmp_path):
     assert "not stated" in notice
 
 
+def test_a_byte_of_four_bit_rows_holds_two_numbers(tmp_path):
+    source = make_source(tmp_path / "model", "tokenizer.ngram_sizes=")
+    (folder := tmp_path / "numpy").mkdir()
+    wheel.export_numpy(source, folder, bits=4)
+    # Lower halves come first, and 8 stands for 0: 0x1c is 12 - 8 and 1 - 8, and 0xa8 is 0 and 2. By
+    # the scale of 2, these are 8, -14, 0 and 4, a vector of length sqrt(64 + 196 + 16).
+    numbers, scales = np.zeros((len(WORDS), 2), np.uint8), np.full((len(WORDS), 1), 2, np.float32)
+    numbers[WORDS.index("hola")] = 0x1C, 0xA8
+    weights = {"words": numbers, "words_scales": scales, "unknown_bias": np.zeros(4, np.float32)}
+    write_weights(folder / word_averages.WEIGHTS, weights)
+    vector = opened(folder).encode("hola")
+    assert vector[:4] == pytest.approx(np.array([8, -14, 0, 4]) / np.sqrt(276))
+    assert vector[4:].tolist() == [0.0] * 12  # what is not stored
+
+
+def test_rows_in_four_bits_are_as_near_as_the_largest_number_allows():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(200, 64)).astype(np.float32)
+    rows[0], rows[1] = 0, np.arange(-32, 32)
+    numbers, scales = as_int4(rows)
+    assert numbers.shape == (200, 32)
+    halves = np.stack([numbers & 15, numbers >> 4], axis=2).reshape(200, 64).astype(int) - 8
+    assert (halves.min(), halves.max()) == (-7, 7)
+    # Rounding to a seventh of the largest number is wrong by half of that at most, and the scale
+    # that was chosen has no larger squared error.
+    steps = np.abs(rows).max(axis=1) / 7
+    errors = np.sum((halves * scales - rows) ** 2, axis=1)
+    assert np.all(errors <= 64 * (steps / 2) ** 2 + 1e-6)
+    # A single large number is cut off if this makes 63 others finer.
+    assert np.any(scales[2:, 0] < 0.95 * steps[2:])
+
+
+@pytest.mark.parametrize("ngrams", ["3,4", ""])
+def test_a_folder_in_four_bits_is_close_to_the_model_and_is_packed(ngrams, tmp_path):
+    source = make_source(tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}")
+    (folder := tmp_path / "numpy").mkdir()
+    wheel.export_numpy(source, folder, dim=384, bits=4)
+    client, expected = opened(folder), source.encode(SENTENCES)
+    expected[SENTENCES.index("")] = 0
+    vectors = client.encode(SENTENCES)
+    # The encoder has 16 numbers, from a table of 12: the bias adds a thirteenth, which is left out.
+    assert vectors.shape == (len(SENTENCES), 16)
+    assert not vectors[:, 12:].any()
+    np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.25)
+    for name, write in (
+        ("direct", partial(wheel.export, source, dim=384, bits=4)),
+        ("packed", partial(wheel.pack, folder)),
+    ):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, name="tiny-model")
+    (direct,), (packed,) = ([*(tmp_path / name).glob("*.whl")] for name in ("direct", "packed"))
+    assert direct.read_bytes() == packed.read_bytes()
+    unpacked(tmp_path / "packed", output := tmp_path / "wheel")
+    assert np.array_equal(opened(output / "tiny_model").encode(SENTENCES), vectors)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"), [({"bits": 5}, "4 or 8, got 5"), ({"dim": 1}, "at least 2, got 1")]
+)
+def test_sizes_that_are_not_possible_are_refused(sizes, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        wheel.export_numpy(make_source(tmp_path / "model"), tmp_path, **sizes)
+
+
 def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
     model = make_source(tmp_path / "model", "tokenizer.ngram_sizes=").model
     importance = np.arange(len(WORDS), 0, -1.0)
     # A word has 4 numbers of a byte, a scale of 4, its letters and a line break: 16 + 13 + 12 + 12
     # bytes.
-    words, weights = wheel.small_tables(model, np.eye(16, 4, dtype=np.float32), importance, 45)
+    components = np.eye(16, 4, dtype=np.float32)
+    words, weights = wheel.small_tables(model, components, importance, 45, 8)
     assert words == ["<empty>", "hola", "don"]
     assert weights["words"].shape == (3, 4)
+    # In 4 bits, a word has 2 bytes less, so a fourth one fits in two bytes more.
+    words, weights = wheel.small_tables(model, components, importance, 47, 4)
+    assert words == ["<empty>", "hola", "don", "n't"]
+    assert weights["words"].shape == (4, 2)
 
 
 def test_ngrams_have_the_room_that_words_leave(tmp_path):
     model = make_source(tmp_path / "model").model
     tables = partial(
-        wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS))
+        wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS)), bits=8
     )
     words, weights = tables(1e6)
     count = len(weights["ngrams"])  # with a row for n-grams that training did not see
@@ -338,6 +407,8 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     )
     model.info = replace(model.info, prompts=prompts, default_prompt_name="query")
     source = OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
+    with pytest.raises(UserError, match="`bits` is for averages of words"):
+        wheel.export(source, tmp_path, name="tiny-model", bits=4)
     wheel.export(source, tmp_path, name="tiny-model")
     client = opened(unpacked(tmp_path, tmp_path / "wheel"))
     # Weights have 8 bits; the last sentence is blank.

@@ -1,7 +1,7 @@
 """Train, evaluate, export and serve cross-lingual sentence encoders in TensorFlow.
 
 Use a model:
-    load                 opens a model, whose `encode` turns texts into vectors
+    load                 opens a model, by default the one in the box; `encode` gives vectors
     encode_files         encodes files of texts, of any size, into files of vectors
     semantic_search      finds the texts that are nearest to queries, by vectors
     paraphrase_mining    finds similar texts in a list
@@ -26,8 +26,8 @@ In your own code:
     KerasEncoder         a model as a layer of Keras
     UserError            a mistake in arguments, files or data; its message says what to do
 
-    encoder = xling_tf.load("exported/en-es")
-    encoder.encode(["Hola", "Hello"])  # float32 [2, 512]
+    encoder = xling_tf.load()  # the model in the box, or xling_tf.load("exported/en-es")
+    encoder.encode(["Hola", "Hello"])  # float32 [2, 384]
 
 `help(xling_tf.load)` has the arguments; `xling-tf --help` lists the commands.
 """

@@ -35,6 +35,7 @@ from xling_tf.errors import (
     missing_package,
     one_line,
 )
+from xling_tf.models import IN_THE_BOX
 from xling_tf.processes import QUIET_LEVEL, quiet_tensorflow
 
 STARTED = time.monotonic()  # programs import this module before TensorFlow
@@ -317,6 +318,12 @@ def progress(part: str) -> Iterator[Callable[[str], None]]:
     finally:
         ended.set()
         thread.join()
+
+
+def report_default_model(flag: Any) -> None:
+    """Says in a line which model is used if a flag for one is not given."""
+    if not flag.present:
+        logging.info("without --%s: %s, the model in the box", flag.name, IN_THE_BOX)
 
 
 def ways_to_try(folder: Path) -> str:

@@ -21,6 +21,7 @@ from xling_tf.client.runtimes import RuntimeModel, open_folder
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.client.texts import Texts, require_unused
 from xling_tf.errors import UserError, first_line
+from xling_tf.models import IN_THE_BOX
 from xling_tf.processes import require_not_forked, start_tensorflow
 from xling_tf.savedmodel.backends import as_backend, string_tensor
 from xling_tf.savedmodel.saved_models import (
@@ -45,7 +46,8 @@ class SentenceEncoder(client.SentenceEncoder):
     rights of this process.
 
     Args:
-        model_name_or_path: One of: the folder of an exported model, an archive of it, or
+        model_name_or_path: By default, the model in the box, which needs NumPy alone and knows
+            sixteen languages. Else one of: the folder of an exported model, an archive of it, or
             `hf://owner/name`; a folder that `Model.save_pretrained` wrote, or the run folder of a
             training (their signatures are traced again); an export for ONNX Runtime or LiteRT, or
             a wheel (its file, or the name of the installed module), which work without TensorFlow
@@ -78,7 +80,7 @@ class SentenceEncoder(client.SentenceEncoder):
 
     def __init__(
         self,
-        model_name_or_path: str | os.PathLike[str] | Backend | Callable[[Any], Any],
+        model_name_or_path: str | os.PathLike[str] | Backend | Callable[[Any], Any] = IN_THE_BOX,
         dtype: str = "float32",
         *,
         truncate_dim: int | None = None,

@@ -19,6 +19,10 @@ from xling_tf.files import first_names, replacing
 Weights = dict[str, NDArray[Any]]
 
 _LARGEST = 127  # of int8, as far as it is symmetric
+# Of a row's largest number, what the largest of 4 bits stands for: smaller ones cut it off, and
+# are finer for the others.
+_CUTS = (1.0, 0.9, 0.8, 0.7, 0.6)
+_ROWS = 1 << 12  # that are rounded at a time
 _TINY = 1e-30  # the scale of zeros
 _POINTER = b"version https://git-lfs"
 
@@ -78,6 +82,40 @@ def as_int8(
     largest = np.abs(array).max(axes, keepdims=True, initial=0)
     scales = np.maximum(np.maximum(largest / _LARGEST, least), _TINY).astype(np.float32)
     return np.rint(array / scales).astype(np.int8), scales
+
+
+def as_int4(rows: NDArray[np.floating]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Rounds rows to 4 bits, two numbers a byte: the one of an even column in the lower half.
+
+    A half of a byte holds a number from -7 to 7, plus 8. The scale of a row is the one of five with
+    the least squared error.
+
+    Args:
+        rows: `[rows, columns]` weights in an even number of columns.
+
+    Returns:
+        The `[rows, columns / 2]` bytes, and the `[rows, 1]` scales of their numbers.
+
+    Example:
+        >>> numbers, scales = as_int4(np.array([[7.0, -14.0, 0.0, 3.9]]))
+        >>> [f"{byte:02x}" for byte in numbers[0]], scales.tolist()
+        (['1c', 'a8'], [[2.0]])
+    """
+    blocks = [rows[begin : begin + _ROWS] for begin in range(0, len(rows), _ROWS)]
+    packed, scales = zip(*map(_block_as_int4, blocks or [rows]), strict=True)
+    return np.concatenate(packed), np.concatenate(scales)
+
+
+def _block_as_int4(
+    rows: NDArray[np.floating],
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    largest = np.maximum(np.abs(rows).max(1, keepdims=True, initial=0) / 7, _TINY)
+    tried = [(cut * largest).astype(np.float32) for cut in _CUTS]
+    numbers = np.stack([np.clip(np.rint(rows / scales), -7, 7) for scales in tried])
+    errors = np.sum((numbers * tried - rows) ** 2, axis=2)
+    best = np.argmin(errors, axis=0), np.arange(len(rows))
+    halves = (numbers[best] + 8).astype(np.uint8)
+    return halves[:, ::2] | halves[:, 1::2] << 4, np.stack(tried)[best]
 
 
 @contextmanager

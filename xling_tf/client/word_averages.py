@@ -35,6 +35,7 @@ class WordAverages(RuntimeFolder):
             words = (self.folder / VOCABULARY).read_text(encoding="utf-8").split("\n")[:-1]
             self._ids = {word: row for row, word in enumerate(words)}
             self._weights = read_tensors(self.folder / WEIGHTS)
+            self._in_4_bits = {8: False, 4: True}[self.settings["bits"]]
         self._spelled: dict[str, NDArray[np.float32]] = {}
 
     def embed(self, texts: list[str], role: str, *contexts: list[str]) -> NDArray[np.float32]:
@@ -48,24 +49,33 @@ class WordAverages(RuntimeFolder):
         found = [*map(self._ids.get, flat)]
         unknown = [position for position, row in enumerate(found) if row is None]
         ids = np.array([row or 0 for row in found], np.intp)
-        table, scales = self._weights["words"], self._weights["words_scales"][ids]
+        scales = self._weights["words_scales"][ids]
         scales[unknown] = 0
-        sums = np.zeros((len(texts), self.dim), np.float32)
+        sums = np.zeros((len(texts), len(self._weights["unknown_bias"])), np.float32)
         # The first word of each text, then the second of those that have one, and so on: five times
         # as fast as `np.add.reduceat`.
         for place in range(lengths[0]):
             positions = begins[lengths > place] + place
-            sums[: len(positions)] += table[ids[positions]] * scales[positions]
+            sums[: len(positions)] += self._numbers("words", ids[positions]) * scales[positions]
         if unknown:
             rows = np.searchsorted(begins, unknown, side="right") - 1
             np.add.at(sums, rows, self._spell([flat[position] for position in unknown]))
-        # A sum has the direction of the mean.
-        vectors = np.empty_like(sums)
-        vectors[[index for index, _ in words]] = sums
+        # A sum has the direction of the mean. Numbers that are not stored are zeros.
+        vectors = np.zeros((len(texts), self.dim), np.float32)
+        vectors[[index for index, _ in words], : sums.shape[1]] = sums
         return vectors / np.sqrt(np.maximum(np.sum(vectors**2, axis=1, keepdims=True), 1e-24))
 
+    def _numbers(self, table: str, rows: NDArray[np.integer]) -> NDArray[np.int8]:
+        """Returns rows of a table, without their scales."""
+        numbers: NDArray[Any] = self._weights[table][rows]
+        if self._in_4_bits:
+            # The lower half of a byte becomes the first of two bytes, the upper half the second.
+            wide = numbers.astype("<u2")
+            numbers = ((wide | wide << 4) & 0x0F0F).view(np.int8) - np.int8(8)
+        return numbers
+
     def _spell(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Returns `[words, dim]` vectors of words outside the vocabulary."""
+        """Returns `[words, stored]` vectors of words outside the vocabulary."""
         spelled = self._spelled
         if len(spelled) > _MAX_KEPT:  # another thread may still read the old ones
             spelled = self._spelled = {}
@@ -85,7 +95,7 @@ class WordAverages(RuntimeFolder):
         # Row 0 is for n-grams that training did not see.
         ids = np.where(known[positions] == buckets, positions + 1, 0)
         begins = np.cumsum([0, *map(len, spellings[:-1])])
-        rows = weights["ngrams"][ids] * weights["ngrams_scales"][ids]
+        rows = self._numbers("ngrams", ids) * weights["ngrams_scales"][ids]
         sums = np.add.reduceat(rows, begins, axis=0)
         hidden = np.tanh(sums @ weights["ngram_kernel"] + weights["ngram_bias"])
         return hidden @ weights["unknown_kernel"] + weights["unknown_bias"]
@@ -93,7 +103,7 @@ class WordAverages(RuntimeFolder):
 
 def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
     """Maps a safetensors file into memory; returns its arrays by name."""
-    kinds = {"F32": np.float32, "I8": np.int8, "I64": np.int64}
+    kinds = {"F32": np.float32, "I8": np.int8, "U8": np.uint8, "I64": np.int64}
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))

@@ -30,7 +30,7 @@ from xling_tf.corpora.readers import (
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Row
 from xling_tf.errors import UserError, as_user_error
-from xling_tf.files import NOTES, first_names
+from xling_tf.files import NOTES, first_names, read_json_dict
 
 # Everyday sentences, chats, stories and questions, written for this project, for trial runs.
 SAMPLE_FOLDER: Path = Path(__file__).parent / "sample"
@@ -136,6 +136,20 @@ def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
             raise _no_translations(folder, files, config.source, "LANGUAGE")
     logging.info("languages: %s", ", ".join((config.source, *targets)))
     return dataclasses.replace(config, targets=targets)
+
+
+def corpus_licences(data: Path | None, config: DataConfig) -> dict[str, str]:
+    """Returns the packages, versions and licences of default corpora, by the corpus' name.
+
+    The arguments are those of `load_corpora`; other corpora are unknown.
+    """
+    folders = [_PREPARED / f"{config.source}-{target}" for target in config.targets]
+    packages: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for folder in [data] if data else [] if config.sample else folders:
+        for source in read_json_dict(folder / "preparation.json").get("sources", []):
+            for package, (version, licence) in source["packages"].items():
+                packages[source["name"]][f"{package} {version} ({licence})"] = None
+    return {name: ", ".join(listed) for name, listed in packages.items()}
 
 
 def load_folder(

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from xling_tf.client.runtimes import MODEL_FILES
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.client.word_averages import WEIGHTS
 from xling_tf.errors import UserError, require_known
 from xling_tf.files import SAVED_MODEL
@@ -17,16 +18,17 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "onnx": ("litert_onnx:export_onnx", MODEL_FILES["onnx"]),
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
+    "numpy": ("wheel:export_numpy", RUNTIME_SETTINGS),
     "keras": ("base:export_keras", WEIGHTS),
     "wheel": ("wheel:export", ""),  # whose files join those that are in the folder
 }
-# For each option of an export, its format; other options are for all formats.
-_FORMAT_OF = {
-    "tables": "savedmodel",
-    "same_meaning": "savedmodel",
-    "name": "wheel",
-    "version": "wheel",
-    "megabytes": "wheel",
+# For each option of an export, its formats; other options are for all formats.
+_FORMATS_OF = {
+    "tables": ("savedmodel",),
+    "same_meaning": ("savedmodel",),
+    "name": ("wheel",),
+    "version": ("wheel",),
+    **dict.fromkeys(("dim", "bits", "megabytes"), ("numpy", "wheel")),
 }
 
 
@@ -34,5 +36,5 @@ def require_format(to: str, options: Collection[str]) -> None:
     """Raises a `UserError` unless there is a format, and it has these options."""
     require_known("`to`", to, FORMATS)
     for option in options:
-        if (expected := _FORMAT_OF.get(option, to)) != to:
-            raise UserError(f"`{option}` needs `to` {expected}, got {to}")
+        if to not in (expected := _FORMATS_OF.get(option, (to,))):
+            raise UserError(f"`{option}` needs `to` {' or '.join(expected)}, got {to}")

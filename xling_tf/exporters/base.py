@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.client.batches import Encode
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.errors import UserError, missing_package
 from xling_tf.exporters import FORMATS, require_format
@@ -66,14 +67,15 @@ class OriginalModel(NamedTuple):
 # What formats need beside TensorFlow and the tokenizer's package: modules, packages and extras.
 _ONNX = [(name, name, "export") for name in ("tf2onnx", "onnx", "onnxruntime")]
 _TOKENIZERS = ("tokenizers", "tokenizers", "export")
+_WORDFREQ = ("wordfreq", "wordfreq", "data")
 _NEEDED: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "litert": [("ai_edge_litert", "ai-edge-litert", "export")],
     "onnx": _ONNX,
     "sentence-transformers": [*_ONNX, _TOKENIZERS],
     "model2vec": [_TOKENIZERS],
+    "numpy": [_WORDFREQ],
     "wheel": [("flit_core", "flit_core", "tensorflow")],
 }
-_WORDFREQ = ("wordfreq", "wordfreq", "data")
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words,
 # contractions, numbers, scripts without spaces, combining marks, symbols, and a blank text.
 PROBES = (
@@ -110,6 +112,8 @@ def export(
     same_meaning: Any = None,
     name: str | None = None,
     version: int | None = None,
+    dim: int | None = None,
+    bits: int | None = None,
     megabytes: float | None = None,
 ) -> Path:
     """Exports a model for another library or runtime, or as a smaller SavedModel.
@@ -117,9 +121,10 @@ def export(
     The vectors of the result are compared with the model's before it is moved into place.
 
     Args:
-        model: An exported model, in any form that `xling_tf.load` takes.
+        model: An exported model, in any form that `xling_tf.load` takes. A folder in the format
+            "numpy" can be packed as a "wheel".
         to: The format: "savedmodel", "litert", "onnx", "sentence-transformers", "model2vec",
-            "keras" or "wheel".
+            "numpy", "keras" or "wheel".
         output: A new folder, or that of an earlier export to this format. A wheel and its card
             join what is in the folder.
         data: Folder of corpora, to measure the effect of unknown words; None for the built-in
@@ -128,7 +133,10 @@ def export(
         same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
         name: Name of the package of "wheel"; default the model's.
         version: Version of the package of "wheel"; default 1.
-        megabytes: Maximum size of the words in "wheel", default 40; the rarest are left out.
+        dim: Maximum number of numbers in a vector, in "numpy" and "wheel"; default 256.
+        bits: Of a number in "numpy" and "wheel": 8, the default, or 4.
+        megabytes: Maximum size of the words in "numpy" and "wheel", default 40; the rarest are left
+            out.
 
     Returns:
         The folder, or the file of a wheel.
@@ -145,6 +153,8 @@ def export(
         "same_meaning": same_meaning,
         "name": name,
         "version": version,
+        "dim": dim,
+        "bits": bits,
         "megabytes": megabytes,
     }
     options = {option: value for option, value in options.items() if value is not None}
@@ -155,6 +165,8 @@ def export(
         options.setdefault("name", model_name(model))
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
+    if (folder / RUNTIME_SETTINGS).is_file():
+        return _pack(folder, to, path, options)
     _require_packages(folder, to)
     saved = load_saved_model(folder)
     source = OriginalModel(folder, Model.from_folder(folder), encode_by(saved), corpora)
@@ -174,6 +186,19 @@ def export(
         _complete_card(source, saved, to, temporary)
         wheels = [*temporary.glob("*.whl")]
     return path / wheels[0].name if wheels else path
+
+
+def _pack(folder: Path, to: str, output: Path, options: Mapping[str, Any]) -> Path:
+    """Packs an export for NumPy or ONNX Runtime, whose licences and card it keeps."""
+    if to != "wheel" or options.keys() - {"name", "version"} or not (folder / "NOTICE").is_file():
+        raise UserError(
+            f"{folder} is an export itself: `to` wheel packs one to numpy, with `name` and "
+            "`version`; for other formats and options, export the model that it was made from"
+        )
+    with _added_to(output) as temporary:
+        resolve_name("xling_tf.exporters.wheel:pack")(folder, temporary, **options)
+        (wheel,) = temporary.glob("*.whl")
+    return output / wheel.name
 
 
 def _require_destination(folder: Path, to: str, output: Path, data: Path | None) -> None:
@@ -207,10 +232,12 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
             text += _SIGNATURES.format(others=", ".join(f"`{name}`" for name in others))
         with card.open("a", encoding="utf-8") as file:
             file.write(text)
-    for path in licence_files(source.folder) if FORMATS[to][1] else ():  # a wheel has them inside
+    if to in ("numpy", "wheel"):  # which have written both
+        return
+    for path in licence_files(source.folder):
         shutil.copy(path, folder)
     if (card := folder / "README.md").is_file() and to != "savedmodel":
-        header = _metadata(source.folder / "README.md", to)
+        header = metadata(source.folder / "README.md", to)
         card.write_text(header + card.read_text("utf-8"), "utf-8")
 
 
@@ -268,9 +295,9 @@ def calibrate(model: str | PathLike[str], pairs: Any, output: str | PathLike[str
     return export(model, "savedmodel", output, same_meaning=pairs)
 
 
-def _metadata(card: Path, library: str) -> str:
+def metadata(card: Path, library: str) -> str:
     """Returns a model card's metadata, with another library; "" if there is none."""
-    text = card.read_text("utf-8") if card.is_file() else ""
+    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
     header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
 

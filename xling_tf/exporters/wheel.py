@@ -1,10 +1,10 @@
-"""An encoder's Python package: an average of words needs NumPy alone, pieces ONNX Runtime."""
+"""An encoder for NumPy or ONNX Runtime alone: a folder with its licences, and a package of one."""
 
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -15,26 +15,24 @@ from numpy.typing import NDArray
 
 from xling_tf import client, errors
 from xling_tf.client import word_averages
-from xling_tf.client.backends import RUNTIME_FORMAT
+from xling_tf.client.backends import RUNTIME_FORMAT, read_settings
 from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.runtimes import MODEL_FILES, open_folder
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
-from xling_tf.exporters.base import OriginalModel, reject, sample_texts
+from xling_tf.exporters.base import OriginalModel, metadata, reject, sample_texts
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import licence_files, read_front_matter
+from xling_tf.savedmodel.saved_models import card_section, licence_files, read_front_matter
 from xling_tf.tokenizers.words import ngram_buckets
-from xling_tf.weights import as_int8, write_weights
+from xling_tf.weights import as_int4, as_int8, write_weights
 
-# Measured (docs/research/experiments.md, "A model in the hand"): 256 numbers of the sentence
-# vectors' principal components lose nothing.
-_DIM = 256
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
+_POSSIBLE = 1e-6
 _NGRAM_SHARE = 0.2  # of the size
 _TIME = 1_577_836_800  # 2020-01-01
 
@@ -60,14 +58,19 @@ __all__ = [{names}, "SentenceEncoder", "UserError", "model"]
 model = SentenceEncoder(open_folder(Path(__file__).parent))
 {functions}
 '''
+_LOADED = """    import xling_tf
+
+    model = xling_tf.load(".")  # this folder
+"""
+_INSTALLED = """    pip install {module}-{version}-py3-none-any.whl
+
+    import {module} as model
+"""
 _CARD = """# {name}
 
 {description}.
 
-    pip install {module}-{version}-py3-none-any.whl
-
-    import {module} as model
-    model.encode(["Hola", "Hello"])  # float32 [2, {dim}], of unit length
+{loaded}    model.encode(["Hola", "Hello"])  # float32 [2, {dim}], of unit length
     model.similarity("Where is the station?", "¿Dónde está la estación?")
     model.semantic_search("station", ["Der Bahnhof ist dort.", "J'aime le chocolat."])
     model.embed_documents(["Hola"]), model.embed_query("Hello")  # LangChain's interface
@@ -80,12 +83,13 @@ _METHODS = (
     "encode encode_query encode_document similarity similarity_pairwise semantic_search "
     "paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
 ).split()
-# The NOTICE of a wheel, before those of the model.
-_NOTICE = """{name} {version}
+# The NOTICE of an export, before those of the model.
+_NOTICE = """{name}
 
-The code in this package is a part of xling_tf, under the Apache License 2.0, whose text is LICENSE.
+Code beside these weights is a part of xling_tf, under the Apache License 2.0, whose text is
+LICENSE.
 
-The weights are those of the model {model}. Base model: {base_model}. Licence of the weights:
+The weights are those of the model {name}. Base model: {base_model}. Licence of the weights:
 {licence}.
 
 {origin}
@@ -94,23 +98,28 @@ Changes: {changes}
 """
 _AVERAGES_CHANGED = """xling_tf folded the projection of sentences into the vectors of words, kept
 the principal components and the most frequent words and character n-grams of these, and rounded
-all to 8 bits."""
+all to {bits} bits."""
 _PIECES_CHANGED = "xling_tf converted the model to ONNX, and rounded its weights to 8 bits."
 # The sections of a model's card that say where its weights are from, the best first.
 _ORIGINS = ("Where the weights are from", "Training")
 # A wheel's licence as an SPDX expression, by the name of its weights' at Hugging Face.
 _EXPRESSIONS = {"apache-2.0": "Apache-2.0", "mit": "Apache-2.0 AND MIT"}
 _AVERAGES = (
-    "A vector averages those of its words; {words:,} are stored. {spelled}It needs NumPy alone.\n"
+    "A vector averages those of its words; {words:,} are stored, in {bits} bits a number. {spelled}"
+    "It needs NumPy alone.\n"
 )
 _SPELLED = "Other words get theirs from their character n-grams. "
 _PIECES = """It needs ONNX Runtime and `tokenizers`; its weights have 8 bits. A text has the same
 vector in every batch.
 """
+_NEEDED = {
+    "numpy": '["numpy>=2"]',
+    "onnx": '["numpy>=2", "onnxruntime>=1.22", "tokenizers>=0.21"]',
+}
 
 
 def export(
-    source: OriginalModel, folder: Path, *, name: str, version: int = 1, megabytes: float = 40.0
+    source: OriginalModel, folder: Path, *, name: str, version: int = 1, **sizes: Any
 ) -> None:
     """Writes a wheel with the client, the weights, licences and a card, and the card beside it.
 
@@ -120,96 +129,140 @@ def export(
         folder: Folder for the wheel.
         name: Name of the distribution, such as "xling-multilingual-static".
         version: Version of the distribution.
-        megabytes: Maximum size of words and n-grams; the rarest are left out.
+        **sizes: Those of `export_numpy`, for an average of words.
 
     Raises:
         UserError: The model is of another kind, or the name is not one of a distribution.
     """
-    name = re.sub("[-_.]+", "-", name).lower()
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
-    languages = source.model.info.languages
-    with tempfile.TemporaryDirectory() as build:
-        project, package = Path(build), Path(build, name.replace("-", "_"))
-        package.mkdir()
-        texts = sample_texts(source.data, languages)
+    name = _distribution_name(name)
+    with tempfile.TemporaryDirectory() as model:
         if source.model.tokenizer.known_words:
-            components, about_model = _write_averages(source, package, megabytes)
+            export_numpy(source, Path(model), **sizes)
+        elif sizes:
+            raise UserError(f"`{next(iter(sizes))}` is for averages of words, not for this model")
         else:
-            components, about_model = _write_pieces(source, package)
-        settings = {
-            "format": RUNTIME_FORMAT,
-            "dim": about_model["dim"],
-            **source.prompts,
-            **about_model.pop("settings"),
-        }
-        write_json(package / RUNTIME_SETTINGS, settings)
-        vectors = SentenceEncoder(open_folder(package)).encode(texts) @ components
-        cosines = np.sum(vectors * source.encode(texts), axis=1)
-        about: dict[str, Any] = {
-            "name": name,
-            "module": package.name,
-            "version": version,
-            "description": (
-                f"Sentence vectors for {', '.join(languages) or 'texts'} without TensorFlow"
-            ),
-            "texts": len(texts),
-            "cosine": np.mean(cosines),
-            "least": np.percentile(cosines, 5),
-            "names": ", ".join(f'"{name}"' for name in _METHODS),
-            "functions": "\n".join(f"{name} = model.{name}" for name in _METHODS),
-            **about_model,
-        }
-        _write_licences(source, project, about)
-        _build(project, package, about, folder)
+            _write_folder(source, Path(model), *_write_pieces(source, Path(model)))
+        pack(Path(model), folder, name=name, version=version)
 
 
-def _write_averages(
-    source: OriginalModel, package: Path, megabytes: float
-) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Writes a model for NumPy; returns a `[dim, width]` rotation back, and its description."""
+def export_numpy(
+    source: OriginalModel,
+    folder: Path,
+    *,
+    dim: int = 256,
+    bits: int = 8,
+    megabytes: float = 40.0,
+) -> None:
+    """Writes a folder that `xling_tf.load` opens with NumPy alone, with licences and a card.
+
+    Args:
+        source: An average of words with one row for all words outside the vocabulary.
+        folder: Folder for the files.
+        dim: Maximum number of numbers in a vector. 256 lose nothing (docs/research/experiments.md,
+            "A model in the hand"); more are for indexes of that width.
+        bits: Of a number: 8 or 4.
+        megabytes: Maximum size of words and n-grams; the rarest are left out.
+
+    Raises:
+        UserError: The model is of another kind, or a size is not possible.
+    """
+    if bits not in (4, 8):
+        raise UserError(f"`bits` must be 4 or 8, got {bits}")
+    if dim < 2:
+        raise UserError(f"`dim` must be at least 2, got {dim}")
     model, tokenizer = source.model, source.model.tokenizer
-    if source.prompt or model.encoder_settings["kind"] != "static":
-        reject(source, "wheel", "an average of words without prompts, or an encoder of pieces")
+    if source.prompt or model.encoder_settings["kind"] != "static" or not tokenizer.known_words:
+        reject(source, "numpy", "an average of words without prompts")
     if tokenizer.config.num_oov_buckets != 1:
-        raise UserError("a wheel needs a model that was trained with tokenizer.num_oov_buckets=1")
+        raise UserError(
+            "an average of words for NumPy must be trained with tokenizer.num_oov_buckets=1"
+        )
+    dim, width = min(dim, model.encoder.hidden_dim), model.encoder.input_projection.kernel.shape[0]
+    if bits == 4 and width % 2:
+        raise UserError(f"4 bits need an even encoder.embedding_dim, got {width}; export in 8 bits")
+    # Rows have as many directions as the table has columns, and the bias: the rest would be zeros.
+    stored = min(dim, width + 1)
+    stored -= stored % 2 if bits == 4 else 0
     importance = word_importance(tokenizer.known_words, model.info.languages)
-    components = principal_components(model, importance)
-    words, weights = small_tables(model, components, importance, megabytes * 1e6)
-    write_weights(package / word_averages.WEIGHTS, weights)
+    components = principal_components(model, importance, stored)
+    words, weights = small_tables(model, components, importance, megabytes * 1e6, bits)
+    write_weights(folder / word_averages.WEIGHTS, weights)
     vocabulary = "".join(f"{word}\n" for word in words)
-    (package / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
+    (folder / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
     spelled = _SPELLED if tokenizer.config.ngram_sizes else ""
-    return components.T, {
-        "settings": {"runtime": "numpy", "text": tokenizer.rules()},
-        "changes": _AVERAGES_CHANGED,
-        "dependencies": '["numpy>=2"]',
-        "dim": components.shape[1],
-        "how": _AVERAGES.format(words=len(words), spelled=spelled),
+    about = {
+        "settings": {"runtime": "numpy", "dim": dim, "bits": bits, "text": tokenizer.rules()},
+        "changes": _AVERAGES_CHANGED.format(bits=bits),
+        "how": _AVERAGES.format(words=len(words), bits=bits, spelled=spelled),
     }
+    _write_folder(source, folder, np.pad(components.T, ((0, dim - stored), (0, 0))), about)
 
 
 def _write_pieces(
-    source: OriginalModel, package: Path
+    source: OriginalModel, folder: Path
 ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Writes a model for ONNX Runtime; returns as `_write_averages` does."""
+    """Writes a model for ONNX Runtime; returns a `[dim, width]` rotation back, and what it is."""
     with tempfile.TemporaryDirectory() as other:
         sentence_transformers.export(source, Path(other))
-        shutil.copy(Path(other, "onnx", "model_quantized.onnx"), package / MODEL_FILES["onnx"])
-        shutil.copy(Path(other, "tokenizer.json"), package)
+        shutil.copy(Path(other, "onnx", "model_quantized.onnx"), folder / MODEL_FILES["onnx"])
+        shutil.copy(Path(other, "tokenizer.json"), folder)
     width = source.model.encoder.hidden_dim
     text = {"kind": "tokenizer", "max_bytes": source.model.tokenizer.rules()["max_bytes"]}
     return np.eye(width, dtype=np.float32), {
-        "settings": {"runtime": "onnx", "vocabulary": "tokenizer.json", "text": text},
+        "settings": {
+            "runtime": "onnx",
+            "dim": width,
+            "vocabulary": "tokenizer.json",
+            "text": text,
+        },
         "changes": _PIECES_CHANGED,
-        "dependencies": '["numpy>=2", "onnxruntime>=1.22", "tokenizers>=0.21"]',
-        "dim": width,
         "how": _PIECES,
     }
 
 
-def _write_licences(source: OriginalModel, project: Path, about: dict[str, Any]) -> None:
-    """Writes LICENSE, NOTICE, the model's own licences; adds pyproject.toml's line to `about`."""
+def _write_folder(
+    source: OriginalModel, folder: Path, rotation: NDArray[np.float32], about: dict[str, Any]
+) -> None:
+    """Adds settings, licences and a card to a model; `rotation` is from its vectors to those of
+    the source.
+    """
+    languages = source.model.info.languages
+    settings = {"format": RUNTIME_FORMAT, "languages": [*languages], **source.prompts}
+    write_json(folder / RUNTIME_SETTINGS, settings | about["settings"])
+    texts = sample_texts(source.data, languages)
+    vectors = SentenceEncoder(open_folder(folder)).encode(texts) @ rotation
+    cosines = np.sum(vectors * source.encode(texts), axis=1)
+    card = _CARD.format(
+        name=_title(source.folder),
+        description=_description(languages),
+        loaded=_LOADED,
+        dim=about["settings"]["dim"],
+        how=about["how"],
+        texts=len(texts),
+        cosine=np.mean(cosines),
+        least=np.percentile(cosines, 5),
+    )
+    # Its scores are those of the model that this was made from.
+    header = metadata(source.folder / "README.md", "numpy")
+    header = re.sub("^model-index: .*\n", "", header, flags=re.M)
+    (folder / "README.md").write_text(header + card, encoding="utf-8")
+    _write_licences(source, folder, about["changes"])
+
+
+def _title(folder: Path) -> str:
+    """Returns the title of a model's card, or the folder's name."""
+    card = folder / "README.md"
+    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
+    title = re.search("^# (.*)", text, re.M)
+    return title[1] if title else folder.name
+
+
+def _description(languages: Sequence[str]) -> str:
+    return f"Sentence vectors for {', '.join(languages) or 'texts'} without TensorFlow"
+
+
+def _write_licences(source: OriginalModel, folder: Path, changes: str) -> None:
+    """Writes LICENSE, NOTICE and the model's own licences."""
     if (checkout := Path(__file__).parents[2] / "LICENSE").is_file():
         text: str | None = checkout.read_text("utf-8")
     else:
@@ -218,49 +271,88 @@ def _write_licences(source: OriginalModel, project: Path, about: dict[str, Any])
         raise UserError(
             "expected the file LICENSE of xling_tf, but it is not installed; install it again"
         )
-    (project / "LICENSE").write_text(text, encoding="utf-8")
-    card = source.folder / "README.md"
-    description = card.read_text("utf-8", errors="replace") if card.is_file() else ""
-    section = r"^## {}\n\n(.*?)(?=^## |\Z)"
-    sections = (re.search(section.format(title), description, re.M | re.S) for title in _ORIGINS)
-    found, title = next(filter(None, sections), None), re.search("^# (.*)", description, re.M)
+    (folder / "LICENSE").write_text(text, encoding="utf-8")
+    theirs = licence_files(source.folder)
+    has_notice = any(path.name.startswith("NOTICE") for path in theirs)
+    origin = card_section(source.folder, *_ORIGINS[: 1 if has_notice else 2])
     licence, base_model = (
         next(iter(read_front_matter(source.folder, field)), "not stated")
         for field in ("license", "base_model")
     )
-    origin = (
-        found[1].strip() if found else "The model's card does not say where the weights are from."
-    )
-    model = title[1] if title else source.folder.name
+    unknown = "below." if has_notice else "not on the model's card."
     notice = _NOTICE.format(
-        **about, model=model, base_model=base_model, licence=licence, origin=origin
+        name=_title(source.folder),
+        base_model=base_model,
+        licence=licence,
+        origin=origin or f"Where they are from is {unknown}",
+        changes=changes,
     )
-    for path in licence_files(source.folder):
+    for path in theirs:
         if path.name.startswith("NOTICE"):
             notice += f"\n{path.name} of the model:\n\n{path.read_text('utf-8', errors='replace')}"
         else:  # the licence of the weights
-            shutil.copy(path, project / f"LICENSE-of-the-weights{path.suffix}")
-    (project / "NOTICE").write_text(notice, encoding="utf-8")
-    expression = _EXPRESSIONS.get(licence)
-    about["license"] = f'license = "{expression}"\n' if expression else ""
+            shutil.copy(path, folder / f"LICENSE-of-the-weights{path.suffix}")
+    (folder / "NOTICE").write_text(notice, encoding="utf-8")
 
 
-def _build(project: Path, package: Path, about: Mapping[str, Any], folder: Path) -> None:
-    """Builds the wheel of a project, which has all but `__init__.py`, and copies its card."""
-    (package / "py.typed").touch()
-    shutil.copy(errors.__file__, package)
-    (package / "client").mkdir()
-    for path in Path(client.__file__).parent.glob("*.py"):
-        shutil.copy(path, package / "client")
-    templates = {project / "pyproject.toml": _PROJECT, project / "README.md": _CARD}
-    for file, template in (templates | {package / "__init__.py": _INIT}).items():
-        file.write_text(template.format(**about), encoding="utf-8")
-    # The times of files are in the wheel, which should have the same bytes each time.
-    for path in project.rglob("*"):
-        os.utime(path, (_TIME, _TIME))
-    flit = library("flit_core.wheel", "flit_core", "tensorflow")
-    flit.make_wheel_in(project / "pyproject.toml", folder)
-    shutil.copy(project / "README.md", folder / f"{about['name']}.md")
+def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
+    """Builds the wheel of a folder that `export_numpy` wrote, or of one like it.
+
+    Args:
+        model: The folder, with licences and a card.
+        folder: Folder for the wheel, and its card beside it.
+        name: Name of the distribution, such as "xling-multilingual-static".
+        version: Version of the distribution.
+
+    Raises:
+        UserError: The name is not one of a distribution.
+    """
+    name = _distribution_name(name)
+    settings = read_settings(model)
+    expression = _EXPRESSIONS.get(next(iter(read_front_matter(model, "license")), ""))
+    about: dict[str, Any] = {
+        "name": name,
+        "module": name.replace("-", "_"),
+        "version": version,
+        "description": _description(settings["languages"]),
+        "dependencies": _NEEDED[settings["runtime"]],
+        "license": f'license = "{expression}"\n' if expression else "",
+        "names": ", ".join(f'"{name}"' for name in _METHODS),
+        "functions": "\n".join(f"{name} = model.{name}" for name in _METHODS),
+    }
+    card = re.sub(r"\A---\n.*?\n---\n\n", "", (model / "README.md").read_text("utf-8"), flags=re.S)
+    card = card.replace(_LOADED, _INSTALLED.format(**about))
+    with tempfile.TemporaryDirectory() as build:
+        project, package = Path(build), Path(build, about["module"])
+        package.mkdir()
+        for path in model.iterdir():
+            if path.name != "README.md":
+                is_licence = path.name.startswith(("LICENSE", "NOTICE"))
+                shutil.copy(path, project if is_licence else package)
+        (package / "py.typed").touch()
+        shutil.copy(errors.__file__, package)
+        (package / "client").mkdir()
+        for path in Path(client.__file__).parent.glob("*.py"):
+            shutil.copy(path, package / "client")
+        for file, text in {
+            project / "pyproject.toml": _PROJECT.format(**about),
+            project / "README.md": re.sub("^# .*", f"# {name}", card, count=1),
+            package / "__init__.py": _INIT.format(**about),
+        }.items():
+            file.write_text(text, encoding="utf-8")
+        # The times of files are in the wheel, which should have the same bytes each time.
+        for path in project.rglob("*"):
+            os.utime(path, (_TIME, _TIME))
+        flit = library("flit_core.wheel", "flit_core", "tensorflow")
+        flit.make_wheel_in(project / "pyproject.toml", folder)
+        shutil.copy(project / "README.md", folder / f"{name}.md")
+
+
+def _distribution_name(name: str) -> str:
+    name = re.sub("[-_.]+", "-", name).lower()
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
+    return name
 
 
 def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
@@ -275,7 +367,9 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
     return importance
 
 
-def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArray[np.float32]:
+def principal_components(
+    model: Model, importance: NDArray[np.float64], dim: int
+) -> NDArray[np.float32]:
     """Returns `[width, dim]` directions, at right angles, in which sentence vectors are longest.
 
     The sentences are words drawn by their importance; real ones are no better. The mean of their
@@ -285,13 +379,23 @@ def principal_components(model: Model, importance: NDArray[np.float64]) -> NDArr
     shares = importance / importance.sum()
     draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=shares)
     averages = vocabulary_rows(model)[draws].mean(axis=1)
-    vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy()
-    _, directions = np.linalg.eigh(vectors.T @ vectors)
-    return np.ascontiguousarray(directions[:, ::-1][:, :_DIM])
+    vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy().astype(np.float64)
+    # Known words may span less than spelled ones: a little of all directions in which vectors can
+    # be is before those in which none is.
+    projection = model.encoder.input_projection
+    rows = np.concatenate([projection.kernel, projection.bias[None]]).astype(np.float64)
+    possible = rows.T @ rows * (_POSSIBLE * len(vectors) / np.sum(rows**2))
+    _, directions = np.linalg.eigh(vectors.T @ vectors + possible)
+    directions = directions.astype(np.float32)
+    return np.ascontiguousarray(directions[:, ::-1][:, :dim])
 
 
 def small_tables(
-    model: Model, components: NDArray[np.float32], importance: NDArray[np.float64], size: float
+    model: Model,
+    components: NDArray[np.float32],
+    importance: NDArray[np.float64],
+    size: float,
+    bits: int,
 ) -> tuple[list[str], dict[str, NDArray[Any]]]:
     """Returns the most important words and `WordAverages`' weights in at most `size` bytes."""
     tokenizer, encoder = model.tokenizer, model.encoder
@@ -299,7 +403,9 @@ def small_tables(
     kernel = encoder.input_projection.kernel.numpy() @ components
     bias = encoder.input_projection.bias.numpy() @ components
     weights: dict[str, NDArray[Any]] = {}
-    sizes = np.array([len(word.encode()) for word in tokenizer.known_words]) + kernel.shape[1] + 5
+    # A row has a scale of four bytes, a word a line break.
+    sizes = np.array([len(word.encode()) for word in tokenizer.known_words]) + 5
+    sizes += bits * kernel.shape[1] // 8
     unknown = encoder.embedding.words.table.numpy()[-1]
     if tokenizer.ngram_rows is not None:
         unknown = unknown / 2  # the other half is from the n-grams
@@ -312,20 +418,21 @@ def small_tables(
         )
         left_by_words = size - sizes.sum() - sum(array.nbytes for array in weights.values())
         room = max(size * _NGRAM_SHARE, left_by_words)
-        count = max(1, int(room / (table.shape[1] + 12)))  # with a scale and a bucket
+        count = max(1, int(room / (bits * table.shape[1] / 8 + 12)))  # with a scale and a bucket
         used = min(count, np.count_nonzero(counts))
         buckets = np.sort(np.argsort(-counts, kind="stable")[:used])
-        weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]])
+        weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]], bits)
         weights["ngram_buckets"] = buckets
     ngram_bytes = sum(array.nbytes for array in weights.values())
     weights["unknown_bias"] = unknown @ kernel + bias
     order = np.argsort(-importance[1:], kind="stable") + 1
     best = np.array([0, *order])  # the first is the token of empty texts
     kept = best[: np.searchsorted(np.cumsum(sizes[best]), size - ngram_bytes, side="right")]
-    weights |= _quantized("words", vocabulary_rows(model)[kept] @ kernel + bias)
+    weights |= _quantized("words", vocabulary_rows(model)[kept] @ kernel + bias, bits)
     return [tokenizer.known_words[row] for row in kept], weights
 
 
-def _quantized(name: str, rows: NDArray[np.float32]) -> dict[str, NDArray[Any]]:
-    """Stores rows as 8-bit numbers with a scale for each row."""
-    return dict(zip((name, f"{name}_scales"), as_int8(rows, 1), strict=True))
+def _quantized(name: str, rows: NDArray[np.float32], bits: int) -> dict[str, NDArray[Any]]:
+    """Stores rows as numbers of 8 or 4 bits with a scale for each row."""
+    stored = as_int8(rows, 1) if bits == 8 else as_int4(rows)
+    return dict(zip((name, f"{name}_scales"), stored, strict=True))

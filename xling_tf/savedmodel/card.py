@@ -40,7 +40,7 @@ again."""
 _TRAINING = """
 ## Training
 
-{run[steps]} steps in {run[minutes]:.1f} minutes, in {run[precision]}, by
+{run[steps]} steps, in {run[precision]}, by
 {run[config][optimizer][name]} at a learning rate of {run[config][optimizer][learning_rate]}.
 Examples in a batch: {batches}. Corpora, in records:
 

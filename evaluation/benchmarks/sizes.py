@@ -1,0 +1,80 @@
+r"""Measures what an average of words loses by fewer numbers, bits and megabytes.
+
+    python evaluation/benchmarks/sizes.py --model exported/multilingual-mini \
+        --run_dir runs/multilingual-mini --data DATA
+
+Each export is scored on the translations that the training held out, and, with --data, on STS
+Benchmark in the languages that DATA/eval/sts has.
+"""
+
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Works in a checkout without installation.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import numpy as np
+from absl import flags
+
+from evaluation.benchmarks.workloads import run_benchmark
+from xling_tf.corpora.store import CorpusStore
+from xling_tf.exporters.base import export
+from xling_tf.files import folder_bytes
+from xling_tf.sentence_encoder import load
+from xling_tf.trainer.validation import score_encoder
+
+_MODEL = flags.DEFINE_string("model", None, "The exported average of words.", required=True)
+_RUN_DIR = flags.DEFINE_string("run_dir", None, "Run folder of its training.", required=True)
+_DATA = flags.DEFINE_string("data", None, "Folder of evaluation data.")
+flags.DEFINE_string("output", "evaluation/results/wheel-sizes.json", "Results file.")
+
+# Numbers of a vector, bits of a number, and megabytes at most.
+_SIZES = (
+    *((dim, bits, 200.0) for dim in (256, 384) for bits in (8, 4)),
+    *((384, bits, megabytes) for bits in (8, 4) for megabytes in (36.0, 18.0, 9.0)),
+    (256, 4, 18.0),
+)
+
+
+def measure() -> dict[str, Any]:
+    """Returns the size and the scores of each export, and of the model itself."""
+    corpora = CorpusStore(Path(_RUN_DIR.value) / "corpora").corpora
+    data = Path(_DATA.value) if _DATA.value else None
+    languages = [code for pair in {c.languages for c in corpora} for code in pair.split("-")]
+    languages = list(dict.fromkeys(["en", *sorted(languages)]))
+    results = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        exports = {"SavedModel": Path(_MODEL.value)}
+        for dim, bits, megabytes in _SIZES:
+            name = f"{dim} numbers of {bits} bits, {megabytes:g} MB"
+            folder = Path(temporary, f"{dim}-{bits}-{megabytes:g}")
+            exports[name] = export(
+                _MODEL.value, "numpy", folder, dim=dim, bits=bits, megabytes=megabytes
+            )
+        for name, folder in exports.items():
+            scores = score_encoder(load(folder).encode, languages, corpora, data)
+            results[name] = {"megabytes": folder_bytes(folder) / 1e6, **_summary(scores)}
+    return results
+
+
+def _summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Returns P@1 by language as the mean of both directions, its mean, and STS Benchmark's."""
+    retrieval, similarity = {}, {}
+    for name, values in scores.items():
+        suite, _, rest = name.partition("/")
+        if suite == "retrieval" and rest.endswith("/all"):
+            found = [value for metric, value in values.items() if metric.endswith("at_1")]
+            retrieval[rest.partition("/")[0].partition("-")[2]] = float(np.mean(found))
+        elif rest.startswith("stsb."):
+            similarity[rest] = values["pearson_angular"]
+    means = {"retrieval": float(np.mean([*retrieval.values()]))}
+    if similarity:
+        means["similarity"] = float(np.mean([*similarity.values()]))
+    return {**means, "by language": retrieval, "by data set": similarity}
+
+
+if __name__ == "__main__":
+    run_benchmark(measure, "data")
