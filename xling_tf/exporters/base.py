@@ -66,12 +66,14 @@ class OriginalModel(NamedTuple):
 # What formats need beside TensorFlow and the tokenizer's package: modules, packages and extras.
 _ONNX = [(name, name, "export") for name in ("tf2onnx", "onnx", "onnxruntime")]
 _TOKENIZERS = ("tokenizers", "tokenizers", "export")
+_FLIT = [("flit_core", "flit_core", "tensorflow")]
 _NEEDED: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "litert": [("ai_edge_litert", "ai-edge-litert", "export")],
     "onnx": _ONNX,
     "sentence-transformers": [*_ONNX, _TOKENIZERS],
     "model2vec": [_TOKENIZERS],
-    "wheel": [("flit_core", "flit_core", "tensorflow")],
+    "wheel": _FLIT,
+    "npm": _FLIT,
 }
 _WORDFREQ = ("wordfreq", "wordfreq", "data")
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words,
@@ -119,19 +121,19 @@ def export(
     Args:
         model: An exported model, in any form that `xling_tf.load` takes.
         to: The format: "savedmodel", "litert", "onnx", "sentence-transformers", "model2vec",
-            "keras" or "wheel".
-        output: A new folder, or that of an earlier export to this format. A wheel and its card
-            join what is in the folder.
+            "keras", "wheel" or "npm".
+        output: A new folder, or that of an earlier export to this format. A package ("wheel",
+            "npm") and its card join what is in the folder.
         data: Folder of corpora, to measure the effect of unknown words; None for the built-in
             sample.
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
         same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
-        name: Name of the package of "wheel"; default the model's.
-        version: Version of the package of "wheel"; default 1.
-        megabytes: Maximum size of the words in "wheel", default 40; the rarest are left out.
+        name: Name of the package; default the model's.
+        version: Version of the package; default 1.
+        megabytes: Maximum size of the words in a package, default 40; the rarest are left out.
 
     Returns:
-        The folder, or the file of a wheel.
+        The folder, or the file of a package.
 
     Raises:
         UserError: The format cannot express the model, an option is not for this format, or the
@@ -151,7 +153,7 @@ def export(
     require_format(to, options)
     exporter, mark = FORMATS[to]
     folder, path = find_model(model), Path(output)
-    if to == "wheel":
+    if not FORMATS[to][1]:
         options.setdefault("name", model_name(model))
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
@@ -172,8 +174,8 @@ def export(
                     "for tokens, or other layers, made it; train or import it again"
                 )
         _complete_card(source, saved, to, temporary)
-        wheels = [*temporary.glob("*.whl")]
-    return path / wheels[0].name if wheels else path
+        packages = [] if mark else [file for file in temporary.iterdir() if file.suffix != ".md"]
+    return path / packages[0].name if packages else path
 
 
 def _require_destination(folder: Path, to: str, output: Path, data: Path | None) -> None:
@@ -198,7 +200,7 @@ def _require_destination(folder: Path, to: str, output: Path, data: Path | None)
 def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> None:
     """Adds to an export the licences, and to its card metadata, limits and missing signatures."""
     if to not in ("savedmodel", "keras"):
-        (card,) = folder.glob("*.md")  # that of a wheel has its name
+        (card,) = folder.glob("*.md")  # that of a package has its name
         text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
         if source.model.heads:
             others = sorted(
@@ -207,7 +209,7 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
             text += _SIGNATURES.format(others=", ".join(f"`{name}`" for name in others))
         with card.open("a", encoding="utf-8") as file:
             file.write(text)
-    for path in licence_files(source.folder) if FORMATS[to][1] else ():  # a wheel has them inside
+    for path in licence_files(source.folder) if FORMATS[to][1] else ():  # a package has them inside
         shutil.copy(path, folder)
     if (card := folder / "README.md").is_file() and to != "savedmodel":
         header = _metadata(source.folder / "README.md", to)
@@ -221,7 +223,7 @@ def _require_packages(folder: Path, form: str) -> None:
     needed = [*_NEEDED.get(form, ())]
     if form in ("litert", "onnx") and not is_words:
         needed.append(_TOKENIZERS)
-    elif form == "wheel":
+    elif not FORMATS[form][1]:
         needed += [_WORDFREQ] if is_words else [*_ONNX, _TOKENIZERS]
     for module, package, extra in needed:
         if find_spec(module) is None:

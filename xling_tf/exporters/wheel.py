@@ -23,6 +23,7 @@ from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
 from xling_tf.exporters.base import OriginalModel, reject, sample_texts
+from xling_tf.exporters.conformance import write_conformance
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
@@ -144,6 +145,8 @@ def export(
             **about_model.pop("settings"),
         }
         write_json(package / RUNTIME_SETTINGS, settings)
+        if source.model.tokenizer.known_words:
+            write_conformance(package)
         vectors = SentenceEncoder(open_folder(package)).encode(texts) @ components
         cosines = np.sum(vectors * source.encode(texts), axis=1)
         about: dict[str, Any] = {
