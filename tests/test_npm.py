@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import tarfile
 from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from testing import SENTENCES
 
 from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.runtimes import open_folder
-from xling_tf.client.texts import is_blank
+from xling_tf.client.texts import encodable, is_blank
 from xling_tf.client.word_averages import read_tensors
 from xling_tf.errors import UserError
 from xling_tf.exporters import npm
@@ -297,3 +299,101 @@ def test_a_model_without_ngrams_conforms(tmp_path):
         shutil.copytree(tmp_path / "package", app)
         expected = SentenceEncoder(open_folder(app)).encode("xyz hola")
         assert node(app, "await m.encode('xyz hola')") == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java")
+def test_java_conforms_by_the_same_file(package):
+    command = ["java", str(ROOT / "examples" / "WordAverages.java"), str(package)]
+    done = subprocess.run(command, timeout=300, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("500 texts: 0 differ")
+    lines = b"the don\n\nhola\n"
+    found = subprocess.run([*command, "hola"], timeout=300, input=lines, capture_output=True)
+    assert found.stdout.decode().splitlines()[0] == "1.00 hola"
+    assert len(found.stdout.splitlines()) == 2
+
+
+@pytest.fixture(scope="module")
+def address(package):
+    """The address of a server of the package's files."""
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=package)) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium")
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.slow
+def test_a_browser_has_the_vectors_of_numpy(package, address, browser):
+    texts = odd_texts()
+    tab = browser.new_page()
+    tab.goto(f"{address}/package.json")
+    script = """async (texts) => {
+      const { encode, loadInWorker } = await import("/index.js");
+      const model = await loadInWorker();
+      const both = [await encode(texts), await model.encode(texts)];
+      await model.close();
+      return both.map((vectors) => vectors.map((vector) => [...vector]));
+    }"""
+    expected = SentenceEncoder(open_folder(package)).encode(texts)
+    for actual in tab.evaluate(script, [encodable(text) for text in texts]):
+        np.testing.assert_allclose(np.array(actual), expected, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_page_searches_lines_and_files_by_keyboard(package, address, browser, tmp_path):
+    tab = browser.new_page(viewport={"width": 360, "height": 740})
+    complaints = []
+    tab.on("console", lambda message: complaints.append(message.text))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.goto(f"{address}/index.html")
+    tab.get_by_text("The 10 nearest of 16 lines.").wait_for()
+    assert tab.evaluate("document.documentElement.scrollWidth") == 360
+    hostile = "<img src=x onerror=alert(1)>"
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Control+A")
+    tab.keyboard.type("hola")
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Control+A")
+    tab.keyboard.type(f"the don\n\n{hostile}")
+    tab.get_by_text("The 2 nearest of 2 lines.").wait_for()
+    (tmp_path / "notes.txt").write_text("que\r\n\r\nhola\r\n")
+    tab.set_input_files("#files", tmp_path / "notes.txt")
+    tab.get_by_text("The 4 nearest of 4 lines.").wait_for()
+    hits = tab.locator("#hits li").all_inner_texts()
+    assert hits[0].split("\n") == ["1.00", "hola", "notes.txt, line 3"]
+    assert any(hostile in hit for hit in hits)
+    tab.get_by_role("button", name="Remove notes.txt").press("Enter")
+    tab.get_by_text("The 2 nearest of 2 lines.").wait_for()
+    tab.locator("#query").fill(" ")
+    tab.get_by_text("2 lines to search.").wait_for()
+    assert tab.locator("#hits li").count() == 0
+    assert complaints == []
+
+
+@pytest.mark.slow
+def test_the_page_from_disk_says_what_to_do_and_takes_the_model(package, browser):
+    tab = browser.new_page(color_scheme="dark")
+    tab.goto((package / "index.html").as_uri())
+    tab.get_by_text("does not let this page read the model").wait_for()
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+    tab.set_input_files("#files", [package / "runtime.json", package / "vocabulary.txt"])
+    tab.get_by_text("model.safetensors together").wait_for()
+    names = ("runtime.json", "vocabulary.txt", "model.safetensors")
+    tab.set_input_files("#files", [package / name for name in names])
+    tab.get_by_text("The 10 nearest of 16 lines.").wait_for()
