@@ -19,6 +19,7 @@ writes the model with word tables of a quarter of the size.
 
 writes a package for pip. An average of words needs only NumPy, an encoder of pieces ONNX Runtime.
 --dim 384 --bits 4 --megabytes 18 makes it small.
+--to npm writes one for JavaScript, of an average of words.
 """
 
 import sys
@@ -43,12 +44,12 @@ _SERVING = flags.DEFINE_string(
     "serving", None, "Folder of all served models; the model is copied into it as <name>/<version>."
 )
 _NAME = flags.DEFINE_string(
-    "name", None, "Name of the served model or the wheel; default: the name of --model."
+    "name", None, "Name of the served model or the package; default: the name of --model."
 )
 _VERSION = flags.DEFINE_integer(
     "version",
     None,
-    "Version of the served model (default: the next free one) or of the wheel.",
+    "Version of the served model (default: the next free one) or of the package.",
     lower_bound=1,
 )
 _TO = flags.DEFINE_enum("to", None, [*FORMATS], "Format to export to.")
@@ -62,13 +63,13 @@ _TABLES = flags.DEFINE_enum(
 _MEGABYTES = flags.DEFINE_float(
     "megabytes",
     40.0,
-    "Maximum size of an average of words, with --to numpy or wheel; the rarest are left out.",
+    "Maximum size of an average of words, with --to numpy, wheel or npm; the rarest are left out.",
     lower_bound=0.1,
 )
 _DIM = flags.DEFINE_integer(
-    "dim", 256, "Maximum numbers in a vector, with --to numpy or wheel.", lower_bound=2
+    "dim", 256, "Maximum numbers in a vector, with --to numpy, wheel or npm.", lower_bound=2
 )
-_BITS = flags.DEFINE_integer("bits", 8, "Of a number, 8 or 4, with --to numpy or wheel.")
+_BITS = flags.DEFINE_integer("bits", 8, "Of a number, 8 or 4, with --to numpy, wheel or npm.")
 _SAME_MEANING = flags.DEFINE_string(
     "same_meaning",
     None,
@@ -101,6 +102,11 @@ _PACKED = """{path}, {size:.0f} MB. In any environment with Python 3.11 or later
     pip install {path}
     python -c 'import {module} as m; print(m.similarity("Good morning", "Guten Morgen"))'
 """
+_NPM = """{path}, {size:.0f} MB. In any folder, with Node 18 or later:
+
+    npm install {path}
+    node -e 'require("{module}").similarity("Good morning", "Guten Morgen").then(console.log)'
+"""
 
 
 def main() -> None:
@@ -114,7 +120,7 @@ def main() -> None:
     options = {name: value for name, value in options.items() if flags.FLAGS[name].present}
     if options and not _TO.value:
         raise UserError(f"--{next(iter(options))} needs --to")
-    if _TO.value == "wheel" or not _SERVING.value:
+    if _TO.value in ("wheel", "npm") or not _SERVING.value:
         names = {"name": _NAME.value, "version": _VERSION.value}
         options |= {name: value for name, value in names.items() if value is not None}
     if _TO.value and _OUTPUT.value:
@@ -130,9 +136,11 @@ def _export(to: str, output: str, options: dict[str, Any]) -> str:
         with quiet_start():
             from xling_tf.exporters.base import export
         path = export(_MODEL.value, to, output, **options)
-    if path.suffix == ".whl":
-        module = path.name.split("-")[0]
-        return _PACKED.format(path=path, size=path.stat().st_size / 1e6, module=module)
+    if path.is_file():
+        packed, module = _PACKED, path.name.split("-")[0]
+        if to == "npm":
+            packed, module = _NPM, path.name.rpartition("-")[0]
+        return packed.format(path=path, size=path.stat().st_size / 1e6, module=module)
     is_keras = to == "keras"  # whose folder has no README.md
     loader = (
         "xling_tf.Model.from_pretrained loads" if is_keras else "its README.md says how to load"

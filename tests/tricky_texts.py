@@ -1,39 +1,9 @@
 """Texts in five languages, and texts that tokenizers stumble over."""
 
 from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.exporters.conformance import ODD_TEXTS as FRAGMENTS
 
-# What rules look at, and what splits or joins words.
-_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤
-    ½ ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا ａｂ 我爱北京 カー
-    ひらがなー ー 한국어 𠮷 😀 👍🏽 👩‍👩‍👧 🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
-FRAGMENTS = [
-    *_VISIBLE.split(),
-    "e\u0301",
-    "\0",
-    "\x7f",
-    "\x85",
-    "\u00a0",
-    "\u200b",
-    "\u200d",
-    "\u202e",
-    "\u3000",
-    "\ufeff",
-    "\u0301\u0323e\u0323\u0301",
-    "\u1112\u1161\u11ab",
-    "\u304b\u3099",
-    "\u212b",
-    "o\u031b\u0301" * 200,
-    "\ufffd",
-    "\uffff",
-    "\ue000",
-    "\U0010ffff",
-    "\ud800",
-    "x" * 600,
-    "猫" * 300,
-    "\n",
-    "\t",
-    " ",
-]
+__all__ = ["FRAGMENTS", "sample_sentences"]
 
 
 def sample_sentences() -> list[str]:

@@ -20,15 +20,16 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "model2vec": ("model2vec:export", "modules.json"),
     "numpy": ("wheel:export_numpy", RUNTIME_SETTINGS),
     "keras": ("base:export_keras", WEIGHTS),
-    "wheel": ("wheel:export", ""),  # whose files join those that are in the folder
+    # The files of these join those that are in the folder.
+    "wheel": ("wheel:export", ""),
+    "npm": ("npm:export", ""),
 }
 # For each option of an export, its formats; other options are for all formats.
 _FORMATS_OF = {
     "tables": ("savedmodel",),
     "same_meaning": ("savedmodel",),
-    "name": ("wheel",),
-    "version": ("wheel",),
-    **dict.fromkeys(("dim", "bits", "megabytes"), ("numpy", "wheel")),
+    **dict.fromkeys(("name", "version"), ("wheel", "npm")),
+    **dict.fromkeys(("dim", "bits", "megabytes"), ("numpy", "wheel", "npm")),
 }
 
 

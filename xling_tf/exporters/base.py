@@ -75,6 +75,7 @@ _NEEDED: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "model2vec": [_TOKENIZERS],
     "numpy": [_WORDFREQ],
     "wheel": [("flit_core", "flit_core", "tensorflow")],
+    "npm": [_WORDFREQ],
 }
 # Texts for which an export must have the vectors of the SavedModel: known and unknown words,
 # contractions, numbers, scripts without spaces, combining marks, symbols, and a blank text.
@@ -124,22 +125,21 @@ def export(
         model: An exported model, in any form that `xling_tf.load` takes. A folder in the format
             "numpy" can be packed as a "wheel".
         to: The format: "savedmodel", "litert", "onnx", "sentence-transformers", "model2vec",
-            "numpy", "keras" or "wheel".
-        output: A new folder, or that of an earlier export to this format. A wheel and its card
-            join what is in the folder.
+            "numpy", "keras", "wheel" or "npm".
+        output: A new folder, or that of an earlier export to this format. A package ("wheel",
+            "npm") and its card join what is in the folder.
         data: Folder of corpora, to measure the effect of unknown words; None for the built-in
             sample.
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
         same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
-        name: Name of the package of "wheel"; default the model's.
-        version: Version of the package of "wheel"; default 1.
-        dim: Maximum number of numbers in a vector, in "numpy" and "wheel"; default 256.
-        bits: Of a number in "numpy" and "wheel": 8, the default, or 4.
-        megabytes: Maximum size of the words in "numpy" and "wheel", default 40; the rarest are left
-            out.
+        name: Name of the package of "wheel" or "npm"; default the model's.
+        version: Version of the package; default 1.
+        dim: Maximum number of numbers in a vector, in "numpy", "wheel" and "npm"; default 256.
+        bits: Of a number in these: 8, the default, or 4.
+        megabytes: Maximum size of the words in these, default 40; the rarest are left out.
 
     Returns:
-        The folder, or the file of a wheel.
+        The folder, or the file of a package.
 
     Raises:
         UserError: The format cannot express the model, an option is not for this format, or the
@@ -161,7 +161,7 @@ def export(
     require_format(to, options)
     exporter, mark = FORMATS[to]
     folder, path = find_model(model), Path(output)
-    if to == "wheel":
+    if not FORMATS[to][1]:
         options.setdefault("name", model_name(model))
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
@@ -184,21 +184,22 @@ def export(
                     "for tokens, or other layers, made it; train or import it again"
                 )
         _complete_card(source, saved, to, temporary)
-        wheels = [*temporary.glob("*.whl")]
-    return path / wheels[0].name if wheels else path
+        packages = [] if mark else [file for file in temporary.iterdir() if file.suffix != ".md"]
+    return path / packages[0].name if packages else path
 
 
 def _pack(folder: Path, to: str, output: Path, options: Mapping[str, Any]) -> Path:
     """Packs an export for NumPy or ONNX Runtime, whose licences and card it keeps."""
-    if to != "wheel" or options.keys() - {"name", "version"} or not (folder / "NOTICE").is_file():
+    is_package = to in ("wheel", "npm") and (folder / "NOTICE").is_file()
+    if not is_package or options.keys() - {"name", "version"}:
         raise UserError(
-            f"{folder} is an export itself: `to` wheel packs one to numpy, with `name` and "
+            f"{folder} is an export itself: `to` wheel or npm packs one to numpy, with `name` and "
             "`version`; for other formats and options, export the model that it was made from"
         )
     with _added_to(output) as temporary:
-        resolve_name("xling_tf.exporters.wheel:pack")(folder, temporary, **options)
-        (wheel,) = temporary.glob("*.whl")
-    return output / wheel.name
+        resolve_name(f"xling_tf.exporters.{to}:pack")(folder, temporary, **options)
+        (package,) = (file for file in temporary.iterdir() if file.suffix != ".md")
+    return output / package.name
 
 
 def _require_destination(folder: Path, to: str, output: Path, data: Path | None) -> None:
@@ -223,7 +224,7 @@ def _require_destination(folder: Path, to: str, output: Path, data: Path | None)
 def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> None:
     """Adds to an export the licences, and to its card metadata, limits and missing signatures."""
     if to not in ("savedmodel", "keras"):
-        (card,) = folder.glob("*.md")  # that of a wheel has its name
+        (card,) = folder.glob("*.md")  # that of a package has its name
         text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
         if source.model.heads:
             others = sorted(
@@ -232,7 +233,7 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
             text += _SIGNATURES.format(others=", ".join(f"`{name}`" for name in others))
         with card.open("a", encoding="utf-8") as file:
             file.write(text)
-    if to in ("numpy", "wheel"):  # which have written both
+    if to in ("numpy", "wheel", "npm"):  # which have written both
         return
     for path in licence_files(source.folder):
         shutil.copy(path, folder)
@@ -248,7 +249,7 @@ def _require_packages(folder: Path, form: str) -> None:
     needed = [*_NEEDED.get(form, ())]
     if form in ("litert", "onnx") and not is_words:
         needed.append(_TOKENIZERS)
-    elif form == "wheel":
+    elif not FORMATS[form][1]:
         needed += [_WORDFREQ] if is_words else [*_ONNX, _TOKENIZERS]
     for module, package, extra in needed:
         if find_spec(module) is None:

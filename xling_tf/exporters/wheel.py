@@ -23,6 +23,7 @@ from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
 from xling_tf.exporters.base import OriginalModel, metadata, reject, sample_texts
+from xling_tf.exporters.conformance import write_conformance
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
@@ -134,7 +135,7 @@ def export(
     Raises:
         UserError: The model is of another kind, or the name is not one of a distribution.
     """
-    name = _distribution_name(name)
+    name = distribution_name(name)
     with tempfile.TemporaryDirectory() as model:
         if source.model.tokenizer.known_words:
             export_numpy(source, Path(model), **sizes)
@@ -229,6 +230,8 @@ def _write_folder(
     languages = source.model.info.languages
     settings = {"format": RUNTIME_FORMAT, "languages": [*languages], **source.prompts}
     write_json(folder / RUNTIME_SETTINGS, settings | about["settings"])
+    if about["settings"]["runtime"] == "numpy":
+        write_conformance(folder)
     texts = sample_texts(source.data, languages)
     vectors = SentenceEncoder(open_folder(folder)).encode(texts) @ rotation
     cosines = np.sum(vectors * source.encode(texts), axis=1)
@@ -307,7 +310,7 @@ def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
     Raises:
         UserError: The name is not one of a distribution.
     """
-    name = _distribution_name(name)
+    name = distribution_name(name)
     settings = read_settings(model)
     expression = _EXPRESSIONS.get(next(iter(read_front_matter(model, "license")), ""))
     about: dict[str, Any] = {
@@ -348,7 +351,7 @@ def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
         shutil.copy(project / "README.md", folder / f"{name}.md")
 
 
-def _distribution_name(name: str) -> str:
+def distribution_name(name: str) -> str:
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")

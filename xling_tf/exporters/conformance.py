@@ -1,0 +1,154 @@
+"""conformance.json: what an average of words makes of 500 texts, for clients in any language."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xling_tf.client.backends import read_settings
+from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.farmhash import fingerprint
+from xling_tf.client.runtimes import open_folder
+from xling_tf.client.texts import encodable
+from xling_tf.client.word_averages import VOCABULARY, WEIGHTS, read_tensors
+from xling_tf.client.words import WordSplitter, ngrams_of
+from xling_tf.corpora.folder import SAMPLE_FOLDER
+from xling_tf.files import replacing
+
+CONFORMANCE = "conformance.json"
+_TEXTS = 500
+_SHOWN = 16  # numbers of a vector
+_DIGITS = 7  # after the point
+_QUERIES, _HITS = 20, 5
+# Hits are in the file if their scores are further apart than float32 is exact.
+_MIN_GAP = 1e-5
+_ABOUT = (
+    "Each text has its words; their rows in vocabulary.txt, -1 for a word that is not there; and "
+    "every step-th number of its unit vector, from the first. Texts without a visible character "
+    "have zeros. ngrams are the rows of the n-grams of words outside the vocabulary. Searches have "
+    "the numbers of texts whose vectors have the largest dot products with that of the text query, "
+    "and these products. Numbers of vectors and products may differ by tolerance."
+)
+# What rules look at, and what splits or joins words.
+_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤
+    ½ ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا ａｂ 我爱北京 カー
+    ひらがなー ー 한국어 𠮷 😀 👍🏽 👩‍👩‍👧 🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
+ODD_TEXTS = [
+    *_VISIBLE.split(),
+    "e\u0301",
+    "\0",
+    "\x7f",
+    "\x85",
+    "\u00a0",
+    "\u200b",
+    "\u200d",
+    "\u202e",
+    "\u3000",
+    "\ufeff",
+    "\u0301\u0323e\u0323\u0301",
+    "\u1112\u1161\u11ab",
+    "\u304b\u3099",
+    "\u212b",
+    "o\u031b\u0301" * 200,
+    "\ufffd",
+    "\uffff",
+    "\ue000",
+    "\U0010ffff",
+    "\ud800",
+    "x" * 600,
+    "猫" * 300,
+    "\n",
+    "\t",
+    " ",
+]
+
+
+def write_conformance(folder: Path) -> None:
+    """Writes to a folder that `open_folder` opens what its average of words computes.
+
+    Args:
+        folder: The folder, which has `runtime.json`, the weights and the vocabulary.
+    """
+    text = read_settings(folder)["text"]
+    vocabulary = (folder / VOCABULARY).read_text("utf-8").split("\n")[:-1]
+    rows = {word: row for row, word in enumerate(vocabulary)}
+    texts = _texts(vocabulary)
+    words = WordSplitter(text)(texts)
+    vectors = SentenceEncoder(open_folder(folder)).encode(texts).astype(np.float64)
+    step = max(1, vectors.shape[1] // _SHOWN)
+    unknown = {word: 0 for some in words for word in some if word not in rows}
+    content: dict[str, Any] = {
+        "about": _ABOUT,
+        "tolerance": 1e-6,
+        "dim": vectors.shape[1],
+        "step": step,
+        "texts": [
+            {
+                "text": text,
+                "words": some,
+                "rows": [rows.get(word, -1) for word in some],
+                "vector": [round(number, _DIGITS) for number in vector[::step].tolist()],
+            }
+            for text, some, vector in zip(texts, words, vectors, strict=True)
+        ],
+        "ngrams": _ngram_rows(folder, text["ngrams"], [*unknown]),
+        "searches": [*_searches(vectors)],
+    }
+    # A line for each text; escaped, because editors and archives change some characters.
+    lines = json.dumps(content).replace('{"text"', '\n{"text"').replace('{"query"', '\n{"query"')
+    with replacing(folder / CONFORMANCE) as path:
+        path.write_text(lines + "\n", encoding="ascii")
+
+
+def _texts(vocabulary: Sequence[str]) -> list[str]:
+    """Returns different texts: odd ones, sentences, and words of the vocabulary or none."""
+    odd = [text for text in ODD_TEXTS if encodable(text) == text]  # some readers refuse others
+    texts = [*odd, " ".join(odd), "".join(odd), "é " * 2_000, "a" * 5_000, "Don’t", "", " \t "]
+    draw = random.Random(0)
+    files = sorted((SAMPLE_FOLDER / "parallel").iterdir())
+    lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
+    sentences = [*dict.fromkeys(text for line in lines for text in line.split("\t")[:2])]
+    texts += draw.sample(sentences, 100)
+    # Words of all the model's languages; spelt backwards, most are in no vocabulary.
+    while len(texts) < 2 * _TEXTS:
+        some = draw.choices(vocabulary, k=draw.randint(1, 12))
+        texts.append(
+            draw.choice([" ", " ", ", ", "-", ""]).join(some) + draw.choice(["", ".", "?"])
+        )
+        texts.append("".join(reversed(texts[-1])) if len(texts) % 4 else texts[-1].upper())
+    return [*dict.fromkeys(texts)][:_TEXTS]
+
+
+def _ngram_rows(folder: Path, settings: Any, words: Sequence[str]) -> dict[str, list[int]]:
+    """Returns the rows of the n-grams of words; row 0 is for all that training did not see."""
+    if settings is None:
+        return {}
+    buckets = read_tensors(folder / WEIGHTS)["ngram_buckets"].tolist()
+    rows = {bucket: row for row, bucket in enumerate(buckets, start=1)}
+    return {
+        word: [
+            rows.get(fingerprint(ngram.encode()) % settings["num_buckets"], 0)
+            for ngram in ngrams_of(word, settings)
+        ]
+        for word in words
+    }
+
+
+def _searches(vectors: np.ndarray) -> Iterator[dict[str, Any]]:
+    """Yields queries with their best texts, in an order that rounding does not change."""
+    found = 0
+    is_blank = ~vectors.any(axis=1)
+    yield {"query": int(np.argmax(is_blank)), "hits": []}
+    for query in range(len(vectors) - 1, -1, -1):  # odd texts are the last that are asked for
+        scores = np.where(is_blank, -2, vectors @ vectors[query])
+        best = np.argsort(-scores, kind="stable")[: _HITS + 1]
+        if is_blank[query] or np.diff(-scores[best]).min() < _MIN_GAP:
+            continue
+        hits = [[int(row), round(float(scores[row]), _DIGITS)] for row in best[:_HITS]]
+        yield {"query": query, "hits": hits}
+        found += 1
+        if found == _QUERIES:
+            return
