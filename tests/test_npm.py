@@ -49,7 +49,7 @@ def source(tmp_path_factory):
 def package(source, tmp_path_factory):
     """The folder of the package that npm has installed from the archive in a new folder."""
     folder = tmp_path_factory.mktemp("package")
-    npm.export(source, folder, name="Tiny.Model", version=3)
+    npm.export(source, folder, name="Tiny.Model", version=3, dim=12)
     archive = folder / "tiny-model-3.0.0.tgz"
     if program := shutil.which("npm"):
         (folder / "app").mkdir()
@@ -239,7 +239,7 @@ def test_one_text_gives_one_result_and_a_list_gives_a_list(package):
         ("m.encode({ q: 'a' })", "array of strings, but got an object of the class Object"),
         ("m.encode(undefined)", "but got undefined"),
         ("m.semanticSearch('a', ['b'], { topK: 0 })", "at least 1, got number 0"),
-        ("m.similarity('a', [1, 2])", "16 and second 2; encode both with one model"),
+        ("m.similarity('a', [1, 2])", "12 and second 2; encode both with one model"),
         ("m.similarity([[1, 2], [1]], 'a')", "vectors of one length"),
         ("m.similarity([NaN], [1])", "finite vector"),
         ("m.load('file:///nowhere/')", "nowhere"),

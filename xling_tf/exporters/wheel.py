@@ -352,6 +352,7 @@ def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
 
 
 def distribution_name(name: str) -> str:
+    """Returns a package's name in its normal form; another one raises a `UserError`."""
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
