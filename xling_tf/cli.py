@@ -15,7 +15,6 @@ _GROUPS = {
         "clean": "data/clean.py",
         "align": "data/align.py",
         "mine": "data/mine.py",
-        "hard-negatives": "data/hard_negatives.py",
         "translate": "data/translate.py",
         "convert": "data/convert.py",
     },
