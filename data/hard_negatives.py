@@ -74,4 +74,3 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
     for source, target, _ in pairs:
         digest.update(f"{source}\t{target}\n".encode())
     return digest.hexdigest()
-

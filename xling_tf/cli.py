@@ -18,7 +18,7 @@ _GROUPS = {
         "translate": "data/translate.py",
         "convert": "data/convert.py",
     },
-    "training": {"train": "training/main.py"},
+    "training": {"languages": "training/languages.py", "train": "training/main.py"},
     "evaluation": {
         "evaluate": "evaluation/main.py",
         "report": "evaluation/report.py",

@@ -39,11 +39,11 @@ def pairs_by_corpus(language: str, raw: Path) -> dict[str, list[Pair]]:
     manual = partial(package_text.extract_manual, "usr/share/libreoffice/help/{locale}/text")
     readers = [(c.name, c.patterns("en", language), c.extract) for c in debian.CORPORA]
     readers = [row for row in readers if not row[0].endswith("-help")]
-    readers.append(
-        ("libreoffice", (f"libreoffice-l10n-{language}",), package_text.extract_gettext)
-    )
+    readers.append(("libreoffice", (f"libreoffice-l10n-{language}",), package_text.extract_gettext))
     if language == "eu":
-        readers.append(("libreoffice-help", ("libreoffice-help-eu", "libreoffice-help-en-us"), manual))
+        readers.append(
+            ("libreoffice-help", ("libreoffice-help-eu", "libreoffice-help-en-us"), manual)
+        )
     fetched, _ = debian.fetch([pattern for _, patterns, _ in readers for pattern in patterns], raw)
     cleaner, pairs = debian.Cleaner("en", language), {}
     for name, patterns, extract in readers:
@@ -62,7 +62,9 @@ def read_or_fetch(language: str, raw: Path) -> dict[str, list[Pair]]:
             write_lines(folder / f"{name}.tsv", map("\t".join, pairs))
     paths = sorted(folder.glob("*.tsv"))
     return {
-        path.stem: [(row[0], row[1]) for _, line in read_every_line(path) for row in [line.split("\t")]]
+        path.stem: [
+            (row[0], row[1]) for _, line in read_every_line(path) for row in [line.split("\t")]
+        ]
         for path in paths
     }
 

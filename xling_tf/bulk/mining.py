@@ -18,6 +18,7 @@ from pyarrow import compute
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
+from xling_tf.client.known_translations import Pairs, require_precision
 from xling_tf.client.neighbours import (
     Neighbours,
     best_neighbours,
@@ -27,7 +28,6 @@ from xling_tf.client.neighbours import (
     unit_vectors,
 )
 from xling_tf.client.quantization import from_int8
-from xling_tf.client.known_translations import Pairs, require_precision
 from xling_tf.client.search import (
     MIN_MARGIN,
     NUM_NEIGHBOURS,
@@ -63,6 +63,7 @@ _ADVICE = (  # evaluation/results/languages.json, mining
     "right, of Basque by a model that has not learned it 13% were; a few hundred `known` "
     "translations, hidden among the texts, choose the margin for a wanted `precision`"
 )
+_MANY_UNKNOWN = 0.02  # as in tokenizers.coverage, which needs TensorFlow
 _SAMPLED = 1000  # texts of each side whose language is recognised
 _NO_LENGTH = np.float32(1e-9)  # in place of that of a zero vector, which divides nothing
 _QUERIES_AT_ONCE = 32  # their candidates take 4 MiB in float32, which stay in the cache
@@ -144,9 +145,7 @@ def mine_translations(
 def _rows_of_known(pairs: Sequence[tuple[str, str]], sides: Sequence["_Side"]) -> NDArray[np.int64]:
     """Returns the numbers `[known, 2]` of the known translations whose sides are both there."""
     keys = [(normalised(first), normalised(second)) for first, second in pairs]
-    numbers = [
-        side.numbers_of({key[column] for key in keys}) for column, side in enumerate(sides)
-    ]
+    numbers = [side.numbers_of({key[column] for key in keys}) for column, side in enumerate(sides)]
     found = [(numbers[0].get(a), numbers[1].get(b)) for a, b in keys]
     rows = {(a, b) for a, b in found if a is not None and b is not None}
     if not rows:
@@ -159,6 +158,12 @@ def _rows_of_known(pairs: Sequence[tuple[str, str]], sides: Sequence["_Side"]) -
 
 def _warn_of_sides(source: Path, target: Path, sides: Sequence["_Side"]) -> None:
     """Says if the folders are swapped, in another language than their names say, or in the same."""
+    for path, side in zip((source, target), sides, strict=True):
+        if (unknown := side.folder.description.get("unknown_pieces", 0)) > _MANY_UNKNOWN:
+            logging.warning(
+                "%.0f%% of the pieces of %s are unknown to the model that encoded it",
+                *(100 * unknown, path),
+            )
     samples = [side.sample() for side in sides]
     if all(samples):
         paths = source, target

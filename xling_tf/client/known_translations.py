@@ -88,9 +88,7 @@ def choose_margin(
     is_other = ~_touch(pairs, known)
     if not is_other.any():
         raise UserError("expected other texts beside the `known` translations, but there are none")
-    wrong = without_known.margins[
-        _touch(without_known, known) & ~_are_known(without_known, known)
-    ]
+    wrong = without_known.margins[_touch(without_known, known) & ~_are_known(without_known, known)]
     right = pairs.margins[is_known]
     if not len(right) or not len(wrong):
         raise UserError(
@@ -100,12 +98,13 @@ def choose_margin(
     line = fit_line(np.append(right, wrong), np.arange(len(right) + len(wrong)) < len(right))
     others = pairs.margins[is_other]
     shares = np.cumsum(_adjusted(probabilities(others, line))) / np.arange(1, len(others) + 1)
-    (precise,) = np.nonzero(shares >= precision) if line[0] > 0 else ([],)
+    # Equal margins are kept together.
+    is_last = np.append(others[1:] < others[:-1], True)
+    (precise,) = np.nonzero((shares >= precision) & is_last & (line[0] > 0))
     if not len(precise):
-        best = f"; at most {shares[0]:.2f} is" if line[0] > 0 else ""
         raise UserError(
-            f"no margin has a `precision` of {precision:g}{best}; ask for less, or use a model "
-            "that knows both languages"
+            f"no margin has a `precision` of {precision:g}; ask for less, or use a model that "
+            "knows both languages"
         )
     margin = float(others[precise[-1]])
     recall = float(np.sum(right >= margin)) / len(known)

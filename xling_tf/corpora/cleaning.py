@@ -5,8 +5,9 @@ import locale
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from xling_tf.corpora.line_files import is_unspaced, without_country
@@ -42,6 +43,7 @@ _MIN_PROBABILITY = 0.9
 # Letters; shorter texts are names and labels as often as sentences.
 _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
+_MIN_LETTER_COUNT_OF_TEXTS = 200
 
 _WHITE_SPACE = re.compile(r"\s+")
 # In the scripts from Arabic to Burmese, joiners spell words, such as Persian plurals.
@@ -167,6 +169,18 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
     if probability < _MIN_PROBABILITY or num_letters(text) < shortest:
         return None
     return str(language)
+
+
+def language_of_texts(texts: Iterable[str]) -> str | None:
+    """Returns the language of some texts together, of all that py3langid knows, if it is certain.
+
+    Many texts need no list of expected languages: those of one language are classified as one text.
+    """
+    sample = " ".join(islice(texts, SAMPLE_SIZE))
+    if num_letters(sample) < _MIN_LETTER_COUNT_OF_TEXTS:
+        return None
+    language, probability = _model().classify(sample)
+    return str(language) if probability >= _MIN_PROBABILITY else None
 
 
 @cache

@@ -136,7 +136,11 @@ def warn_of_languages(paths: Sequence[Path], recognised: Sequence[str | None]) -
     """
     named = [language_of_name(path) for path in paths]
     codes = [without_country(code) if code else None for code in named]
-    if None not in (*codes, *recognised) and codes[0] != codes[1] and codes == [*reversed(recognised)]:
+    if (
+        None not in (*codes, *recognised)
+        and codes[0] != codes[1]
+        and codes == [*reversed(recognised)]
+    ):
         logging.warning(
             "%s and %s seem to be swapped: the first is in %s, the second in %s",
             *(*paths, *recognised),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from xling_tf.corpora.line_files import UNSPACED_RANGES
 from xling_tf.tokenizers.base import Tokenizer
@@ -61,6 +62,18 @@ def coverage(tokenizer: Tokenizer, texts: Iterable[str]) -> Coverage:
         num_tokens / max(1, num_words),
         num_cut / max(1, num_texts),
     )
+
+
+def warn_of_unknown(tokenizer: Tokenizer, texts: Iterable[str], name: str) -> float:
+    """Says in a line if too many tokens are unknown; `name` says of what. Returns their share."""
+    unknown = coverage(tokenizer, texts).unknown
+    if unknown > MANY_UNKNOWN:
+        logging.warning(
+            "%.0f%% of the pieces of %s are unknown to the model, which cannot tell their words "
+            "apart; xling-tf languages compares models on a text",
+            *(100 * unknown, name),
+        )
+    return unknown
 
 
 def _batches(texts: Iterator[str]) -> Iterator[Sequence[str]]:
