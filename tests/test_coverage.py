@@ -3,7 +3,7 @@
 import pytest
 
 from xling_tf.config import WordPieceConfig, WordsConfig
-from xling_tf.tokenizers.coverage import Coverage, coverage
+from xling_tf.tokenizers.coverage import Coverage, coverage, warn_of_unknown
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 from xling_tf.tokenizers.words import WordTokenizer
@@ -35,3 +35,13 @@ def test_a_sign_of_a_language_without_spaces_is_a_word():
     tokenizer = WordPieceTokenizer(["[UNK]", "车", "站"], WordPieceConfig(sentence_marks=False))
     # Two signs, and a word of Latin letters that is unknown.
     assert coverage(tokenizer, ["车站 bus"]) == Coverage(1 / 3, 1, 0)
+
+
+def test_many_unknown_pieces_are_told(caplog):
+    vocabulary = ["[UNK]", "[CLS]", "[SEP]", "walk"]
+    tokenizer = WordPieceTokenizer(vocabulary, WordPieceConfig(max_tokens=5))
+    # One of 50 is as many as may be unknown; one of 49 is more.
+    assert warn_of_unknown(tokenizer, ["walk"] * 49 + ["ეზო"], "a text") == pytest.approx(0.02)
+    assert not caplog.messages
+    warn_of_unknown(tokenizer, ["walk"] * 48 + ["ეზო"], "a text")
+    assert ["2% of the pieces of a text are unknown" in line for line in caplog.messages] == [True]
