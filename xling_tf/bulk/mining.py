@@ -134,7 +134,7 @@ def mine_translations(
             pairs = best_pairs(forward, backward)
             choice = margin_by_known(forward, backward, pairs, rows, precision)
             counts |= choice._asdict()
-            pairs = Pairs(*(column[pairs.margins >= choice.margin] for column in pairs))
+            pairs = pairs.from_margin(choice.margin)
         report(f"writing {len(pairs.margins):,} pairs")
         _write(output, sides, pairs)
     if known is None and threshold is None:

@@ -37,6 +37,11 @@ class Pairs(NamedTuple):
     firsts: NDArray[np.int64]
     seconds: NDArray[np.int64]
 
+    def from_margin(self, margin: float) -> "Pairs":
+        """Returns the pairs that reach a margin."""
+        is_kept = self.margins >= margin
+        return Pairs(self.margins[is_kept], self.firsts[is_kept], self.seconds[is_kept])
+
 
 class WithoutKnown:
     """The neighbours of one side's sentences, without those that are their known translations."""

@@ -253,7 +253,7 @@ def bitext_mining(
     pairs = best_pairs([forward], [backward])
     if known is not None:
         choice = margin_by_known([forward], [backward], pairs, as_known(known), precision)
-        pairs = Pairs(*(column[pairs.margins >= choice.margin] for column in pairs))
+        pairs = pairs.from_margin(choice.margin)
     return _scored_pairs(pairs.margins, np.stack(pairs[1:], axis=1))
 
 
