@@ -380,12 +380,16 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
         folder: What `save_pretrained`, `export` or a training has written.
 
     Returns:
-        The tokenizer; None if the folder holds something else, such as a wheel.
+        The tokenizer; None if the folder holds something else, such as a wheel, an export of an
+        earlier version, or a tokenizer whose module is not imported.
     """
     if not (folder / CONFIG).is_file() or is_foreign(folder):
         return None
     start_tensorflow()
-    return _tokenizer(read_config(folder), lambda file: (folder / file).read_bytes())
+    try:
+        return _tokenizer(read_config(folder), lambda file: (folder / file).read_bytes())
+    except (UserError, OSError, LookupError, TypeError, ValueError):
+        return None
 
 
 def _tokenizer(config: Mapping[str, Any], read: Callable[[str], bytes]) -> Tokenizer:

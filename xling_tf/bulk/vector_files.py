@@ -23,6 +23,7 @@ from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batche
 from xling_tf.bulk.text_files import TextFiles, find_files
 from xling_tf.client.neighbours import require_positive
 from xling_tf.client.quantization import Precision
+from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.cleaning import language_of_texts
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, as_user_error
@@ -128,8 +129,10 @@ def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
     """Returns the share of the first texts' pieces that the model does not know, and warns if it is
     large, or if the texts are in another language than the model's.
     """
-    model = import_module("xling_tf.model")  # here, because it imports TensorFlow
-    if (tokenizer := model.read_tokenizer(folder)) is None:  # a wheel, or a model for a runtime
+    if (folder / RUNTIME_SETTINGS).is_file():  # a model that works without TensorFlow
+        return 0.0
+    model = import_module("xling_tf.model")
+    if (tokenizer := model.read_tokenizer(folder)) is None:
         return 0.0
     coverage = import_module("xling_tf.tokenizers.coverage")
     share: float = coverage.warn_of_unknown(tokenizer, texts, f"the first {len(texts):,} texts")
