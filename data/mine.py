@@ -62,24 +62,28 @@ def main(*words: str) -> None:
     """Mines what the command line asks for, and prints the counts."""
     if words not in ((), ("negatives",)):
         raise UserError(f"expected flags, or the word negatives, got {' '.join(words)!r}")
-    needed = (_MODEL, _DATA) if words else (_SOURCE, _TARGET, _OUTPUT)
-    if missing := [f"--{flag.name}" for flag in needed if not flag.value]:
-        raise UserError(f"expected {' and '.join(missing)}, which --help describes")
     if words:
         _mine_negatives()
     elif _DRY_RUN.value:
         from xling_tf.bulk.mining import describe_mining
 
-        print(describe_mining(Path(_SOURCE.value), Path(_TARGET.value), memory=_MEMORY.value))
+        sides = (Path(_given(flag)) for flag in (_SOURCE, _TARGET))
+        print(describe_mining(*sides, memory=_MEMORY.value))
     else:
         _mine_translations()
+
+
+def _given(flag: flags.FlagHolder[str | None]) -> str:
+    if not flag.value:
+        raise UserError(f"expected --{flag.name}, which --help describes")
+    return flag.value
 
 
 def _mine_translations() -> None:
     from xling_tf.bulk.mining import mine_translations
 
+    paths = [Path(_given(flag)) for flag in (_SOURCE, _TARGET, _OUTPUT)]
     with progress("mining") as report:
-        paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
         counts = mine_translations(
             *paths,
             threshold=_THRESHOLD.value,
@@ -103,7 +107,7 @@ def _mine_negatives() -> None:
     from xling_tf.savedmodel.saved_models import checksum, find_model
     from xling_tf.sentence_encoder import SentenceEncoder
 
-    model = find_model(_MODEL.value)
+    model = find_model(_given(_MODEL))
 
     @cache
     def encoder() -> SentenceEncoder:
@@ -111,7 +115,7 @@ def _mine_negatives() -> None:
             return SentenceEncoder(model)
 
     counts = mine_folder(
-        Path(_DATA.value),
+        Path(_given(_DATA)),
         lambda texts: encoder().encode(texts),
         model=checksum(model),
         num_negatives=_TOP.value,

@@ -57,8 +57,7 @@ def measure() -> dict[str, Any]:
         figures["mining"] = _run(
             "data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}"
         )
-        _, *lines = read_every_line(Path(work, "mined.tsv"))
-        rows = [line.split("\t") for _, line in lines]
+        rows = [line.split("\t") for _, line in read_every_line(Path(work, "mined.tsv"))][1:]
     return figures | precision_and_recall([(float(row[2]), row[0], row[1]) for row in rows], hidden)
 
 
