@@ -1,23 +1,11 @@
-r"""Mines hard negatives: the wrong translations that are most similar.
-
-    xling-tf hard-negatives --model exported/translation-ranking-en-es --data DIR \
-        --relative_margin 0.05
-    xling-tf train --data DIR --set tasks.translation_ranking.hard_negatives=5
-
-If it is interrupted, the same command continues with the files that are missing.
-"""
+"""Mines the hard negatives of a folder of corpora: the wrong translations that are most similar."""
 
 import hashlib
-import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-# A bare checkout is enough: the package need not be installed.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from absl import flags, logging
+from absl import logging
 
 from xling_tf.client.batches import Encode
 from xling_tf.corpora.folder import load_folder
@@ -26,33 +14,8 @@ from xling_tf.corpora.readers import MINED_FOLDER, mined_path
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.files import read_json_dict, require_writable_folder, write_json
-from xling_tf.program import define_languages, progress, quiet_start, run
-from xling_tf.savedmodel.saved_models import checksum, find_model
-from xling_tf.search.hard_negatives import NUM_NEGATIVES, mine_and_count
-from xling_tf.sentence_encoder import SentenceEncoder
-
-
-def main() -> None:
-    """Mines what the flags describe, and prints the counts."""
-    values = flags.FLAGS
-    model = find_model(values.model)
-
-    @cache
-    def encoder() -> SentenceEncoder:
-        with quiet_start():
-            return SentenceEncoder(model)
-
-    counts = mine_folder(
-        Path(values.data),
-        lambda texts: encoder().encode(texts),
-        model=checksum(model),
-        num_negatives=values.top,
-        relative_margin=values.relative_margin,
-        source=values.source,
-        targets=values.target,
-    )
-    for corpus, counters in counts.items():
-        print(f"{corpus}: {', '.join(f'{outcome} {count}' for outcome, count in counters.items())}")
+from xling_tf.program import progress
+from xling_tf.search.hard_negatives import mine_and_count
 
 
 def mine_folder(
@@ -111,18 +74,3 @@ def _fingerprint(pairs: Sequence[TranslationPair]) -> str:
     for source, target, _ in pairs:
         digest.update(f"{source}\t{target}\n".encode())
     return digest.hexdigest()
-
-
-if __name__ == "__main__":
-    flags.DEFINE_string("model", None, "Exported model that measures similarity.", required=True)
-    flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
-    define_languages()
-    flags.DEFINE_integer(
-        "top", NUM_NEGATIVES, "Maximum number of negatives per pair.", lower_bound=1
-    )
-    flags.DEFINE_float(
-        "relative_margin",
-        None,
-        "Drops candidates whose score is within this share of the right one's.",
-    )
-    run(main, "the same command keeps the corpora that are done", extra="tensorflow")

@@ -1,4 +1,4 @@
-r"""Mines translations out of two large collections of sentences.
+r"""Mines translations in large collections, or wrong ones for training.
 
     xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en \
         --precision int8
@@ -6,11 +6,25 @@ r"""Mines translations out of two large collections of sentences.
         --precision int8
     xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv
 
+A few hundred translations that you know choose the margin from which on 90% of the pairs are
+right. Encode both sides of them together with the texts:
+
+    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv \
+        --known pairs.tsv --precision 0.9
+
 If it is killed, the same command continues. The results of the search stay in the folder
-`mined.en-es.tsv.neighbours`, so that another --threshold takes little time. Remove it afterwards.
+`mined.en-es.tsv.neighbours`, so that another margin takes little time. Remove it afterwards.
+
+The word `negatives` mines wrong translations that resemble the right ones, for each pair in a
+folder of corpora. If it is interrupted, the same command continues with the missing files:
+
+    xling-tf mine negatives --model exported/translation-ranking-en-es --data DIR \
+        --relative_margin 0.05
+    xling-tf train --data DIR --set tasks.translation_ranking.hard_negatives=5
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 
 # A bare checkout is enough: the package need not be installed.
@@ -18,37 +32,101 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
-from xling_tf.client.search import MIN_MARGIN
-from xling_tf.program import progress, run
+from xling_tf.client.search import MIN_MARGIN, PRECISION
+from xling_tf.errors import UserError
+from xling_tf.program import define_languages, progress, quiet_start, run
 
-_SOURCE = flags.DEFINE_string(
-    "source_vectors", None, "Folder of the sources' vectors.", required=True
+_SOURCE = flags.DEFINE_string("source_vectors", None, "Folder of the sources' vectors.")
+_TARGET = flags.DEFINE_string("target_vectors", None, "Folder of the targets' vectors.")
+_OUTPUT = flags.DEFINE_string("output", None, "Table to write: source, target and score.")
+_THRESHOLD = flags.DEFINE_float(
+    "threshold", None, f"Minimum margin of a pair; {MIN_MARGIN} without --known."
 )
-_TARGET = flags.DEFINE_string(
-    "target_vectors", None, "Folder of the targets' vectors.", required=True
+_KNOWN = flags.DEFINE_string(
+    "known", None, "Table of translations that are among the texts, which choose the margin."
 )
-_OUTPUT = flags.DEFINE_string(
-    "output", None, "File to write: lines of score, source and target.", required=True
-)
-_THRESHOLD = flags.DEFINE_float("threshold", MIN_MARGIN, "Minimum margin of a pair.")
+_PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right pairs, by --known.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
+_MODEL = flags.DEFINE_string("model", None, "For negatives: the model that measures similarity.")
+_DATA = flags.DEFINE_string("data", None, "For negatives: folder of corpora.")
+_TOP = flags.DEFINE_integer("top", 5, "For negatives: most for a pair.", lower_bound=1)
+_RELATIVE_MARGIN = flags.DEFINE_float(
+    "relative_margin",
+    None,
+    "For negatives: drops those whose score is within this share of the right one's.",
+)
 
 
-def main() -> None:
-    """Mines what the flags describe, and prints the counts."""
-    from xling_tf.bulk.mining import describe_mining, mine_translations
+def main(*words: str) -> None:
+    """Mines what the command line asks for, and prints the counts."""
+    if words not in ((), ("negatives",)):
+        raise UserError(f"expected flags, or the word negatives, got {' '.join(words)!r}")
+    if words:
+        _mine_negatives()
+    elif _DRY_RUN.value:
+        from xling_tf.bulk.mining import describe_mining
 
-    if _DRY_RUN.value:
-        print(describe_mining(Path(_SOURCE.value), Path(_TARGET.value), memory=_MEMORY.value))
-        return
+        sides = (Path(_given(flag)) for flag in (_SOURCE, _TARGET))
+        print(describe_mining(*sides, memory=_MEMORY.value))
+    else:
+        _mine_translations()
+
+
+def _given(flag: flags.FlagHolder[str | None]) -> str:
+    if not flag.value:
+        raise UserError(f"expected --{flag.name}, which --help describes")
+    return flag.value
+
+
+def _mine_translations() -> None:
+    from xling_tf.bulk.mining import mine_translations
+
+    paths = [Path(_given(flag)) for flag in (_SOURCE, _TARGET, _OUTPUT)]
     with progress("mining") as report:
-        paths = (Path(flag.value) for flag in (_SOURCE, _TARGET, _OUTPUT))
         counts = mine_translations(
-            *paths, threshold=_THRESHOLD.value, memory=_MEMORY.value, report=report
+            *paths,
+            threshold=_THRESHOLD.value,
+            known=_KNOWN.value,
+            precision=_PRECISION.value,
+            memory=_MEMORY.value,
+            report=report,
         )
-    print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+    sizes = ", ".join(f"{counts[name]} {name}" for name in ("sources", "targets", "pairs"))
+    print(f"{_OUTPUT.value}: {sizes}")
+    if _KNOWN.value:
+        print(
+            "margin {margin:.4f}: about {precision:.0%} of the pairs are right (precision), "
+            "{recall:.0%} of the known translations are found (recall)".format(**counts)
+        )
+
+
+def _mine_negatives() -> None:
+    from hard_negatives import mine_folder
+
+    from xling_tf.savedmodel.saved_models import checksum, find_model
+    from xling_tf.sentence_encoder import SentenceEncoder
+
+    model = find_model(_given(_MODEL))
+
+    @cache
+    def encoder() -> SentenceEncoder:
+        with quiet_start():
+            return SentenceEncoder(model)
+
+    counts = mine_folder(
+        Path(_given(_DATA)),
+        lambda texts: encoder().encode(texts),
+        model=checksum(model),
+        num_negatives=_TOP.value,
+        relative_margin=_RELATIVE_MARGIN.value,
+        source=flags.FLAGS.source,
+        targets=flags.FLAGS.target,
+    )
+    for corpus, counters in counts.items():
+        print(f"{corpus}: {', '.join(f'{count} {outcome}' for outcome, count in counters.items())}")
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues", extra="bulk")
+    define_languages()
+    run(main, "the same command continues", extra="bulk,tensorflow", files="[negatives]")

@@ -8,11 +8,12 @@ from xling_tf.corpora.cleaning import (
     corpus_faults,
     form_fault,
     language_of,
+    language_of_texts,
     lengths_agree,
     normalise,
     require_known,
 )
-from xling_tf.corpora.records import ResponsePair, TranslationPair
+from xling_tf.corpora.records import ResponsePair, SentenceTriplet, TranslationPair
 from xling_tf.errors import UserError
 
 
@@ -126,6 +127,15 @@ def test_a_sentence_is_recognised_whatever_was_expected_and_a_rarer_language_onl
         assert language_of(text, ["en", "es", "zh"]) is None
 
 
+def test_many_texts_together_are_recognised_in_any_language():
+    basque = ["Aukeratu gertaerak egutegian erakusteko.", "Ezarri aukera hau leihoa ixteko."]
+    assert language_of_texts(basque * 10) == "eu"
+    # Too little to say, and no language at all.
+    assert language_of_texts(basque) is None
+    assert language_of_texts(["1 2 3", "..."] * 100) is None
+    assert language_of_texts([]) is None
+
+
 def test_codes_of_languages_are_known_and_others_are_errors():
     for known in ("en", "zh_TW", "yue", "nb", "mi"):  # the last two have no model, and a locale
         require_known(known)
@@ -170,3 +180,16 @@ def pairs(sources, targets):
 )
 def test_faults_of_a_corpus(languages, records, faults):
     assert list(corpus_faults(languages, records)) == faults
+
+
+def test_lines_in_no_order_are_told_from_documents():
+    # Sentences of a document name the same farm; in a shuffled file, neighbours name others.
+    ordered = [
+        [f"Cows of farm{n} sleep", f"The old farm{n}", f"At farm{n}, it rains"] for n in range(40)
+    ]
+    shuffled = [
+        [before, ordered[n - 7][1], ordered[n - 19][2]] for n, (before, *_) in enumerate(ordered)
+    ]
+    for documents, num_faults in ((ordered, 0), (shuffled, 1), (shuffled[:29], 0)):
+        found = list(corpus_faults("en", [SentenceTriplet(*each) for each in documents]))
+        assert ["no more words in common" in fault for fault in found] == [True] * num_faults

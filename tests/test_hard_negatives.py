@@ -204,7 +204,7 @@ def test_pairs_get_their_negatives_where_they_are_asked_for(tmp_path, caplog):
     pairs = [other, MINED[0], other, *MINED[1:], other]
     write_corpus(tmp_path, [(pair.target, pair.source) for pair in pairs], "x.es-en")
     with pytest.raises(
-        UserError, match=rf"needs files .*xling-tf hard-negatives .* --data {tmp_path}"
+        UserError, match=rf"needs files .*xling-tf mine negatives .* --data {tmp_path}"
     ):
         load(with_mined=True)
     write_files(tmp_path, {"hard_negatives/x.en-es.tsv.gz": "".join(LINES)})
@@ -303,9 +303,9 @@ def test_the_program_mines_and_prints_counts(tmp_path):
     model = save_hashed(tmp_path / "model")
     data = write_corpus(tmp_path / "data", ROWS)
     first = run_program(
-        tmp_path, "data/hard_negatives.py", f"--model={model}", "--data=data", "--top=1"
+        tmp_path, "data/mine.py", "negatives", f"--model={model}", "--data=data", "--top=1"
     )
-    assert first.output.startswith("x.en-es: pairs 5, distinct targets 4, pairs with 0 0, ")
+    assert first.output.startswith("x.en-es: 5 pairs, 4 distinct targets, 0 pairs with 0, ")
     assert [len(found) for _, _, found in mined(data)] == [1] * 5
     record = json.loads((data / "hard_negatives/x.en-es.json").read_text(encoding="utf-8"))
     assert record["recipe"]["model"] == checksum(model)

@@ -67,8 +67,10 @@ def write_sides(folder: Path, vectors: Any, **options: Any) -> tuple[Path, Path]
 
 
 def read(path: Path) -> list[tuple[float, str, str]]:
-    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
-    return [(float(score), source, target) for score, source, target in lines]
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    assert header == "source\ttarget\tscore"
+    rows = (line.split("\t") for line in lines)
+    return [(float(score), source, target) for source, target, score in rows]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +128,8 @@ def test_blank_sentences_and_zero_vectors_are_in_no_pair(tmp_path, kind, precisi
     folders = [write_vectors(tmp_path / side, texts, unit, precision=precision) for side in "st"]
     counts = mine_translations(*folders, tmp_path / "out.tsv.xz", threshold=0)
     assert counts == {"sources": 57, "targets": 57, "pairs": 56}
-    lines = lzma.decompress((tmp_path / "out.tsv.xz").read_bytes()).decode().splitlines()
-    pairs = [tuple(line.split("\t")[1:]) for line in lines]
+    lines = lzma.decompress((tmp_path / "out.tsv.xz").read_bytes()).decode().splitlines()[1:]
+    pairs = [tuple(line.split("\t")[:2]) for line in lines]
     assert sorted(pairs) == sorted((text, text) for text in texts[4:])
 
 

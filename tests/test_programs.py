@@ -175,8 +175,7 @@ def defaults(function):
         ("export/main.py", defaults(savedmodel.export)),
         ("export/encode.py", defaults(encode_files)),
         ("export/serve.py", asdict(BatchingParameters()) | asdict(ServerConfig())),
-        ("data/mine.py", defaults(mine_translations)),
-        ("data/hard_negatives.py", defaults(mine_hard_negatives)),
+        ("data/mine.py", defaults(mine_translations) | defaults(mine_hard_negatives)),
     ],
 )
 def test_a_program_has_the_defaults_of_the_library(program, expected, tmp_path):

@@ -11,17 +11,12 @@ from encode_functions import by_last_word, by_meaning, looked_up
 from testing import SENTENCES, corpus
 
 import xling_tf
+from xling_tf.client.logistic import fit_line, probabilities
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.model import Model
-from xling_tf.search.same_meaning import (
-    calibration_error,
-    fit_line,
-    fit_pairs,
-    probabilities,
-    translation_cosines,
-)
+from xling_tf.search.same_meaning import calibration_error, fit_pairs, translation_cosines
 from xling_tf.trainer.validation import fit_same_meaning
 
 # A logit of 0 at the cosine .5, and of log 3 at .75.

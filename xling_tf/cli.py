@@ -15,11 +15,14 @@ _GROUPS = {
         "clean": "data/clean.py",
         "align": "data/align.py",
         "mine": "data/mine.py",
-        "hard-negatives": "data/hard_negatives.py",
         "translate": "data/translate.py",
         "convert": "data/convert.py",
     },
-    "training": {"train": "training/main.py", "distill": "training/distill.py"},
+    "training": {
+        "languages": "training/languages.py",
+        "train": "training/main.py",
+        "distill": "training/distill.py",
+    },
     "evaluation": {
         "evaluate": "evaluation/main.py",
         "report": "evaluation/report.py",

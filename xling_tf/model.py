@@ -158,14 +158,11 @@ class Model:
         )
         errors = (AttributeError, LookupError, OSError, OverflowError, TypeError, ValueError)
         with as_user_error(message, *errors, tf.errors.OpError):
-            tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
             encoder = config["encoder"]
             require_types(ENCODERS.config_type(encoder["kind"]), encoder)
-            for setting in (*vars(tokenizer_config).items(), *encoder.items()):
+            for setting in encoder.items():
                 _require_size(*setting)
-            tokenizer_class = TOKENIZERS.implementation_of(tokenizer_config)
-            files = {name: read(name) for name in tokenizer_class.file_names}
-            tokenizer = tokenizer_class.from_files(tokenizer_config, files)
+            tokenizer = _tokenizer(config, read)
             for size in ("num_words", "num_ngrams"):
                 expected, actual = config["encoder"].get(size), getattr(tokenizer, size)
                 if expected not in (None, actual):
@@ -374,6 +371,35 @@ def read_config(folder: Path) -> dict[str, Any]:
             "model again"
         )
     return config
+
+
+def read_tokenizer(folder: Path) -> Tokenizer | None:
+    """Reads the tokenizer of a model without its weights, which takes a moment.
+
+    Args:
+        folder: What `save_pretrained`, `export` or a training has written.
+
+    Returns:
+        The tokenizer; None if the folder holds something else, such as a wheel, an export of an
+        earlier version, or a tokenizer whose module is not imported.
+    """
+    if not (folder / CONFIG).is_file() or is_foreign(folder):
+        return None
+    start_tensorflow()
+    try:
+        return _tokenizer(read_config(folder), lambda file: (folder / file).read_bytes())
+    except (UserError, OSError, LookupError, TypeError, ValueError):
+        return None
+
+
+def _tokenizer(config: Mapping[str, Any], read: Callable[[str], bytes]) -> Tokenizer:
+    tokenizer_config = kind_from_dict(TOKENIZERS, config["tokenizer"])
+    for setting in vars(tokenizer_config).items():
+        _require_size(*setting)
+    tokenizer_class = TOKENIZERS.implementation_of(tokenizer_config)
+    return tokenizer_class.from_files(
+        tokenizer_config, {name: read(name) for name in tokenizer_class.file_names}
+    )
 
 
 def _require_size(name: str, value: Any) -> None:

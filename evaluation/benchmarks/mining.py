@@ -57,8 +57,8 @@ def measure() -> dict[str, Any]:
         figures["mining"] = _run(
             "data/mine.py", *mine, "--threshold=0", f"--memory={values.memory}"
         )
-        rows = [line.split("\t") for _, line in read_every_line(Path(work, "mined.tsv"))]
-    return figures | precision_and_recall([(float(row[0]), row[1], row[2]) for row in rows], hidden)
+        rows = [line.split("\t") for _, line in read_every_line(Path(work, "mined.tsv"))][1:]
+    return figures | precision_and_recall([(float(row[2]), row[0], row[1]) for row in rows], hidden)
 
 
 def without_translations(

@@ -13,11 +13,11 @@ from absl import logging
 from xling_tf import __version__
 from xling_tf.corpora.document_files import (
     Document,
-    language_of_name,
     name_of_text,
     read_document,
+    warn_of_languages,
 )
-from xling_tf.corpora.line_files import as_cell, without_country, write_lines
+from xling_tf.corpora.line_files import as_cell, write_lines
 from xling_tf.errors import UserError, library
 from xling_tf.files import replacing, require_writable_file
 from xling_tf.search.alignment import AlignedGroup, align
@@ -129,24 +129,11 @@ def _files(folder: Path) -> dict[str, list[Path]]:
 
 
 def _warn_of_languages(source: Document, target: Document) -> None:
-    """Says if the texts are swapped, of another language than their names say, or one text."""
+    """Says if the texts are one, or what `warn_of_languages` says of them."""
     if source.texts == target.texts:
         logging.warning("%s and %s are the same text", source.path, target.path)
-        return
-    named = [language_of_name(document.path) for document in (source, target)]
-    codes = [without_country(code) if code else None for code in named]
-    recognised = [source.recognised, target.recognised]
-    if None not in (*codes, *recognised) and codes[0] != codes[1] and codes == recognised[::-1]:
-        logging.warning(
-            "%s and %s seem to be swapped: the first is in %s, the second in %s",
-            *(source.path, target.path, *recognised),
-        )
-        return
-    for document, code in zip((source, target), codes, strict=True):
-        if code and document.recognised not in (None, code):
-            logging.warning("%s seems to be in %s", document.path, document.recognised)
-    if recognised[0] and recognised[0] == recognised[1]:
-        logging.warning("%s and %s are both in %s", source.path, target.path, recognised[0])
+    else:
+        warn_of_languages((source.path, target.path), (source.recognised, target.recognised))
 
 
 def _warn_of_scores(documents: Sequence[Document], groups: Sequence[AlignedGroup]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
@@ -18,6 +18,7 @@ from pyarrow import compute
 
 from xling_tf.bulk.record_batches import column_of_texts
 from xling_tf.bulk.vector_files import VectorFolder, continue_with
+from xling_tf.client.known_translations import Pairs, require_precision
 from xling_tf.client.neighbours import (
     Neighbours,
     best_neighbours,
@@ -27,9 +28,22 @@ from xling_tf.client.neighbours import (
     unit_vectors,
 )
 from xling_tf.client.quantization import from_int8
-from xling_tf.client.search import MIN_MARGIN, NUM_NEIGHBOURS, best_pairs
+from xling_tf.client.search import (
+    MIN_MARGIN,
+    NUM_NEIGHBOURS,
+    PRECISION,
+    best_pairs,
+    margin_by_known,
+)
 from xling_tf.client.texts import is_blank
+from xling_tf.corpora.document_files import (
+    language_of_name,
+    recognised_language,
+    warn_of_languages,
+)
 from xling_tf.corpora.line_files import require_name_of_lines, write_lines
+from xling_tf.corpora.pairs import read_pairs
+from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import locked, replacing, require_writable_file, require_writable_folder
 
@@ -44,6 +58,13 @@ _ITERATIONS = 4  # of k-means; more hardly move the clusters
 _CODED = 4  # dimensions that a code of 4 bits stands for
 _CANDIDATES = 64  # the vectors with the nearest codes; their cosines are computed
 _SEARCHED_AT_ONCE = 2048  # queries; FAISS takes 30 KB for each
+_ADVICE = (  # evaluation/results/languages.json, mining
+    f"pairs have a margin of {MIN_MARGIN} or more, the default; where one sentence in nine had a "
+    "translation, 28% of such pairs were right in German, 13% in Basque by a model that has not "
+    "learned it: a few hundred `known` translations choose the margin for a wanted `precision`"
+)
+_MANY_UNKNOWN = 0.02  # as in tokenizers.coverage, which needs TensorFlow
+_SAMPLED = 1000  # texts of each side whose language is recognised
 _NO_LENGTH = np.float32(1e-9)  # in place of that of a zero vector, which divides nothing
 _QUERIES_AT_ONCE = 32  # their candidates take 4 MiB in float32, which stay in the cache
 
@@ -53,10 +74,12 @@ def mine_translations(
     target: Path,
     output: Path,
     *,
-    threshold: float = MIN_MARGIN,
+    threshold: float | None = None,
+    known: Any = None,
+    precision: float = PRECISION,
     memory: float = 4.0,
     report: Callable[[str], None] = lambda state: None,
-) -> dict[str, int]:
+) -> dict[str, float]:
     """Finds the translations in two folders of vectors, most of whose sentences may have none.
 
     It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is
@@ -67,33 +90,88 @@ def mine_translations(
     What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a
     kill, and a call with another threshold only writes the output again.
 
+    A margin that suits one text and model may be useless for another. With `known` translations,
+    a few hundred that are among the texts on both sides, the margin is chosen for a wanted
+    precision, see `client.known_translations`.
+
     Args:
         source: A folder of `encode_files`, in float32 or int8.
         target: Another one, of the same model, dimension and precision.
-        output: The file to write, best pairs first: lines of the score, the source and the target,
-            separated by tabs, as LASER writes them.
-        threshold: Smallest margin of a pair.
+        output: The file to write, best pairs first: a table of source, target and score like that
+            of `align`.
+        threshold: Smallest margin of a pair; None for 1.06, or for what `known` tells.
+        known: Translations in any form of `corpora.pairs.read_pairs`, such as a table's path.
+        precision: Share of the pairs that shall be translations, by what `known` tells.
         memory: Memory to use, in GiB.
         report: Called with the state, for logs.
 
     Returns:
-        The numbers of distinct "sources" and "targets", and of "pairs".
+        The numbers of distinct "sources" and "targets", and of "pairs". With `known`, also the
+        chosen "margin", the estimated "precision" of the pairs without a known sentence, and the
+        "recall" of the known translations.
 
     Raises:
         UserError: The folders do not fit together or into the memory, lack the texts, or are
             changed while they are mined.
     """
     require_name_of_lines(output)
+    if known is not None and threshold is not None:
+        raise UserError("`known` translations choose the margin; give them or a `threshold`")
+    require_precision(precision)
+    translations = None if known is None else [pair[:2] for pair in read_pairs(known)]
     forward, backward = searches = _plan(source, target, output, memory)
     sides = [search.queries for search in searches]
+    _warn_of_sides(source, target, sides)
+    rows = None if translations is None else _rows_of_known(translations, sides)
     with locked(_prepare(output, forward), "output"):
         for search in searches:
             search.run(report)
         report("choosing pairs")
-        margins, *rows = best_pairs(forward, backward, threshold)
-        report(f"writing {len(margins):,} pairs")
-        _write(output, sides, margins, rows)
-    return {"sources": len(sides[0]), "targets": len(sides[1]), "pairs": len(margins)}
+        counts: dict[str, float] = {"sources": len(sides[0]), "targets": len(sides[1])}
+        if rows is None:
+            pairs = best_pairs(forward, backward, MIN_MARGIN if threshold is None else threshold)
+        else:
+            pairs = best_pairs(forward, backward)
+            choice = margin_by_known(forward, backward, pairs, rows, precision)
+            counts |= choice._asdict()
+            pairs = pairs.from_margin(choice.margin)
+        report(f"writing {len(pairs.margins):,} pairs")
+        _write(output, sides, pairs)
+    if known is None and threshold is None:
+        logging.info("%s", _ADVICE)
+    return {**counts, "pairs": len(pairs.margins)}
+
+
+def _rows_of_known(pairs: Sequence[tuple[str, str]], sides: Sequence["_Side"]) -> NDArray[np.int64]:
+    """Returns the numbers `[known, 2]` of the known translations whose sides are both there."""
+    keys = [(normalised(first), normalised(second)) for first, second in pairs]
+    numbers = [side.numbers_of({key[column] for key in keys}) for column, side in enumerate(sides)]
+    found = [(numbers[0].get(a), numbers[1].get(b)) for a, b in keys]
+    rows = {(a, b) for a, b in found if a is not None and b is not None}
+    if not rows:
+        swapped = sides[0].numbers_of({key[1] for key in keys})
+        advice = "swap its columns" if swapped else "encode them together with the texts"
+        raise UserError(f"no `known` translation has both sides among the texts; {advice}")
+    logging.info("%d of %d known translations are among the texts", len(rows), len(keys))
+    return np.array(sorted(rows), np.int64)
+
+
+def _warn_of_sides(source: Path, target: Path, sides: Sequence["_Side"]) -> None:
+    """Says if the folders are swapped, in another language than their names say, or in the same."""
+    for path, side in zip((source, target), sides, strict=True):
+        if (unknown := side.folder.description.get("unknown_pieces", 0)) > _MANY_UNKNOWN:
+            logging.warning(
+                "%.0f%% of the pieces of %s are unknown to the model that encoded it",
+                *(100 * unknown, path),
+            )
+    samples = [side.sample() for side in sides]
+    if all(samples):
+        paths = source, target
+        recognised = [
+            recognised_language(texts, language_of_name(path))
+            for texts, path in zip(samples, paths, strict=True)
+        ]
+        warn_of_languages(paths, recognised)
 
 
 def mining_blocks(
@@ -194,6 +272,23 @@ class _Side:
         name = self.folder.description["text_column"]
         batches = self.folder.columns(shard, [name]).to_batches()
         return pa.concat_arrays([column_of_texts(batch, name) for batch in batches]).fill_null("")
+
+    def sample(self) -> list[str]:
+        """Returns the first texts."""
+        if not self.folder.num_shards:
+            return []
+        return [text for text in self.texts(0)[:_SAMPLED].to_pylist() if not is_blank(text)]
+
+    def numbers_of(self, keys: Set[str]) -> dict[str, int]:
+        """Returns the numbers of the sentences that, normalised, are among some texts."""
+        numbers: dict[str, int] = {}
+        for shard in range(self.folder.num_shards):
+            for row, text in enumerate(self.texts(shard).to_pylist(), self._shard_starts[shard]):
+                if (key := normalised(text)) in keys and key not in numbers:
+                    number = int(np.searchsorted(self.rows, row))
+                    if number < len(self.rows) and self.rows[number] == row:
+                        numbers[key] = number
+        return numbers
 
     def texts_of(self, numbers: NDArray[np.int64]) -> pa.LargeStringArray:
         """Returns the texts of sentences, reading each shard once."""
@@ -391,15 +486,12 @@ def _padded(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.pad(vectors, ((0, 0), (0, -vectors.shape[1] % _CODED)))
 
 
-def _write(
-    output: Path,
-    sides: Sequence[_Side],
-    margins: NDArray[np.float64],
-    rows: Sequence[NDArray[np.int64]],
-) -> None:
+def _write(output: Path, sides: Sequence[_Side], pairs: Pairs) -> None:
     """Writes pairs of sentences, some at a time, by their numbers."""
+    margins, *rows = pairs
 
     def lines() -> Iterator[str]:
+        yield "source\ttarget\tscore"
         for start in range(0, len(margins), _PAIRS_AT_ONCE):
             part = slice(start, start + _PAIRS_AT_ONCE)
             texts = (
@@ -409,7 +501,7 @@ def _write(
                 for side, numbers in zip(sides, rows, strict=True)
             )
             for margin, source, target in zip(margins[part].tolist(), *texts, strict=True):
-                yield f"{margin:.6f}\t{source}\t{target}"
+                yield f"{source}\t{target}\t{margin:.6f}"
         for side in sides:  # an error here discards the lines
             side.folder.require_unchanged()
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from importlib import import_module
 from itertools import count, islice
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from absl import logging
 from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
@@ -21,13 +23,17 @@ from xling_tf.bulk.record_batches import VECTORS, column_of_texts, encode_batche
 from xling_tf.bulk.text_files import TextFiles, find_files
 from xling_tf.client.neighbours import require_positive
 from xling_tf.client.quantization import Precision
+from xling_tf.client.settings import RUNTIME_SETTINGS
+from xling_tf.corpora.cleaning import language_of_texts
+from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import locked, read_json_dict, replacing, require_writable_folder, write_json
-from xling_tf.savedmodel.saved_models import checksum, find_model
+from xling_tf.savedmodel.saved_models import checksum, find_model, read_info
 from xling_tf.sentence_encoder import SentenceEncoder
 
 ROWS_PER_SHARD = 1 << 17
 _DESCRIPTION = "vectors.json"  # what a folder holds
+_SAMPLED = 2000  # texts by which the model's knowledge of them is judged
 _CHUNK_ROWS = 1 << 14  # rows encoded at once
 _CHUNK_BYTES = 1 << 26  # bytes of text encoded at once, however few rows that are
 
@@ -86,7 +92,7 @@ def encode_files(
     files, output = find_files(_as_list(patterns)), Path(output)
     require_writable_folder(output, "choose another `output`")
     # Most mistakes are errors before TensorFlow starts, and before anything is written.
-    next(TextFiles(files, text_column, columns, header, skip_damaged).batches(), None)
+    first = next(TextFiles(files, text_column, columns, header, skip_damaged).batches(), None)
     folder = find_model(model)
     options = _options(prompt_name=prompt_name, truncate_dim=truncate_dim)
     inputs = "".join(f"{file.name}\n{file.size} {file.version}\n" for file in files)
@@ -104,6 +110,8 @@ def encode_files(
     description = _require_continuable(output / _DESCRIPTION, settings)
     if description and _fault(output, description) is None:
         return dict(description["counts"])
+    sample = first[text_column][:_SAMPLED].to_pylist() if first else []
+    unknown = _unknown_share(folder, [text or "" for text in sample])
     encoder, options = SentenceEncoder(folder), {**options, "precision": precision}
     width = int(encoder.encode([], **options).shape[1])  # an error if the options do not fit
     settings["dim"] = width * (8 if precision in ("binary", "ubinary") else 1)
@@ -112,8 +120,31 @@ def encode_files(
         texts = TextFiles(files, text_column, columns, header, skip_damaged)
         rows, shards = _write_shards(texts, encoder, output, settings, options, report)
         counts = {"rows": rows, **{name: n for name, n in sorted(texts.counts.items()) if n}}
-        write_json(output / _DESCRIPTION, {**settings, "shards": shards, "counts": counts})
+        facts = {"shards": shards, "counts": counts, "unknown_pieces": unknown}
+        write_json(output / _DESCRIPTION, {**settings, **facts})
         return counts
+
+
+def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
+    """Returns the share of the first texts' pieces that the model does not know, and warns if it is
+    large, or if the texts are in another language than the model's.
+    """
+    if (folder / RUNTIME_SETTINGS).is_file():  # a model that works without TensorFlow
+        return 0.0
+    model = import_module("xling_tf.model")
+    if (tokenizer := model.read_tokenizer(folder)) is None:
+        return 0.0
+    coverage = import_module("xling_tf.tokenizers.coverage")
+    share: float = coverage.warn_of_unknown(tokenizer, texts, f"the first {len(texts):,} texts")
+    known = {without_country(code) for code in read_info(folder).get("languages", ())}
+    language = language_of_texts(texts)
+    if known and language and language not in known:
+        logging.warning(
+            "the texts seem to be in %s, which is not among the %d languages of the model; "
+            "xling-tf languages %s says which model knows it",
+            *(language, len(known), language),
+        )
+    return share
 
 
 class Estimate(NamedTuple):

@@ -1,13 +1,21 @@
 """Semantic search, paraphrase mining and bitext mining, with the names of sentence-transformers."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UserError
+from .known_translations import (
+    MarginChoice,
+    Pairs,
+    WithoutKnown,
+    as_known,
+    choose_margin,
+    require_precision,
+)
 from .neighbours import (
     Neighbours,
     as_array,
@@ -22,6 +30,7 @@ from .neighbours import (
 from .quantization import dequantized
 
 MIN_MARGIN = 1.06  # Schwenk et al. 2021, "CCMatrix"; near the best on held-out sentences here
+PRECISION = 0.9  # of pairs, where known translations choose the margin
 NUM_NEIGHBOURS = 4  # Artetxe and Schwenk 2019, sec. 4: "k = 4"
 _QUANTIZED_AT_ONCE = 1 << 16  # vectors; 512 dimensions of them take 128 MiB in float32
 # A mean cosine up to here may be 0 or less: the rounding of half precision.
@@ -198,7 +207,12 @@ def _require_cosines(score_function: object) -> None:
 
 
 def bitext_mining(
-    source: ArrayLike, target: ArrayLike, *, num_neighbours: int = NUM_NEIGHBOURS
+    source: ArrayLike,
+    target: ArrayLike,
+    *,
+    num_neighbours: int = NUM_NEIGHBOURS,
+    known: Sequence[tuple[int, int]] | None = None,
+    precision: float = PRECISION,
 ) -> list[ScoredPair]:
     """Finds translations by the vectors of two lists of sentences, most of which may have none.
 
@@ -207,16 +221,22 @@ def bitext_mining(
     2, ratio). It is at most `num_neighbours`. Sentences are not paired if this mean is 0 or less,
     or if one has the zero vector, which stands for a blank text. The candidates are the best
     neighbour of each sentence, in both directions, and pairs are chosen greedily by their margin
-    (retrieval strategy "max"). The last pairs are not translations: choose a threshold with
+    (retrieval strategy "max"). The last pairs are not translations: choose the smallest margin with
     sentences whose translations you know.
 
     Args:
         source: Vectors `[sources, dim]`.
         target: Vectors `[targets, dim]`.
         num_neighbours: Number of neighbours over which the mean is taken.
+        known: Indices of sources and targets that are translations, a few hundred: they choose the
+            smallest margin. None returns pairs of any margin.
+        precision: Share of the pairs that shall be translations, by what `known` tells.
 
     Returns:
         Pairs, best first: the indices of a source and a target, each in at most one pair.
+
+    Raises:
+        UserError: The vectors do not fit together, or no margin reaches the precision.
 
     Examples:
         >>> pairs = bitext_mining([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]])
@@ -230,13 +250,37 @@ def bitext_mining(
     require_same_dim(sources, targets, "source", "target")
     forward = nearest(sources, targets, min(num_neighbours, len(targets)))
     backward = nearest(targets, sources, min(num_neighbours, len(sources)))
-    scores, *rows = best_pairs([forward], [backward])
-    return _scored_pairs(scores, np.stack(rows, axis=1))
+    pairs = best_pairs([forward], [backward])
+    if known is not None:
+        choice = margin_by_known([forward], [backward], pairs, as_known(known), precision)
+        pairs = pairs.from_margin(choice.margin)
+    return _scored_pairs(pairs.margins, np.stack(pairs[1:], axis=1))
+
+
+def margin_by_known(
+    forward: Iterable[Neighbours],
+    backward: Iterable[Neighbours],
+    pairs: Pairs,
+    known: NDArray[np.int64],
+    precision: float,
+) -> MarginChoice:
+    """Chooses the smallest margin of pairs by known translations, see `known_translations`.
+
+    Args:
+        forward: The neighbours that `best_pairs` has paired.
+        backward: Those of the second side's sentences.
+        pairs: All pairs of `best_pairs`.
+        known: `[known, 2]` numbers of sentences that are translations.
+        precision: Wanted share of translations.
+    """
+    require_precision(precision)
+    sides = WithoutKnown(forward, known), WithoutKnown(backward, known[:, ::-1])
+    return choose_margin(pairs, best_pairs(*sides), known, precision)
 
 
 def best_pairs(
     forward: Iterable[Neighbours], backward: Iterable[Neighbours], threshold: float = -np.inf
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
+) -> Pairs:
     """Pairs sentences greedily by their margins, each at most once (retrieval strategy "max").
 
     Args:
@@ -255,7 +299,7 @@ def best_pairs(
             num_neighbours = max(num_neighbours, neighbours.scores.shape[1])
         means.append(np.concatenate(parts_of_means))
     if not all(map(len, means)):
-        return np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return Pairs(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
     best = []
     for side, side_means, other_means in zip((forward, backward), means, means[::-1], strict=True):
         start, parts = 0, []
@@ -279,7 +323,7 @@ def best_pairs(
                 is_taken_first[first] = is_taken_second[second] = True
                 chosen.append(row)
     taken = np.array(chosen, np.int64)
-    return scores[taken], firsts[taken], seconds[taken]
+    return Pairs(scores[taken], firsts[taken], seconds[taken])
 
 
 def margins(

@@ -259,7 +259,7 @@ def read_mined(path: Path) -> Iterator[TranslationPair]:
         if len(cells) < 3 or not all(cells):
             raise UserError(
                 f"{path} must hold lines of source TAB target TAB negative ..., but line {number} "
-                f"is {line[:80]!r}; delete the file and mine it again with xling-tf hard-negatives"
+                f"is {line[:80]!r}; delete the file and mine it again with xling-tf mine negatives"
             )
         yield TranslationPair(cells[0], cells[1], tuple(cells[2:]))
 
@@ -285,7 +285,7 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
 def mining_command(data: Path, source: str, target: str) -> str:
     """Returns the advice for users who lack mined negatives."""
     return (
-        "mine with `xling-tf hard-negatives --model "
+        "mine with `xling-tf mine negatives --model "
         f"exported/translation-ranking-{source}-{target} --data {data} --source {source} --target "
         f"{target}`"
     )

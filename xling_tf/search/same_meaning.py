@@ -10,51 +10,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from xling_tf.client.batches import Encode
+from xling_tf.client.logistic import Line, fit_line
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
 from xling_tf.corpora.split import normalised
 from xling_tf.errors import UserError
-
-Line = tuple[float, float]  # slope and intercept of the log odds as a function of the cosine
 
 _POOL = 1000  # pairs among which the nearest wrong candidate of a sentence is searched
 # In percent of the scores' range: pairs from `_SAME` on mean the same, those up to `_DIFFERENT` do
 # not. On the STS Benchmark's scale these are 4, "mostly equivalent", and 3, "some important
 # information differs".
 _SAME, _DIFFERENT = 80, 60
-_STEPS = 50
 _BINS = 10
-
-
-def fit_line(cosines: NDArray[np.floating], is_same: NDArray[np.bool_]) -> Line:
-    """Fits the line by Newton's method; a `UserError` unless there are pairs of both kinds."""
-    counts = np.array([np.sum(~is_same), np.sum(is_same)])
-    if not counts.all():
-        kinds = f"{counts[1]} that mean the same, {counts[0]} that do not"
-        raise UserError(f"expected pairs that mean the same and pairs that do not, got {kinds}")
-    # Targets short of 0 and 1 keep the line finite if cosines separate both kinds (Platt, eq. 6).
-    targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[
-        is_same.astype(int)
-    ]
-    weights = (0.5 / counts)[is_same.astype(int)]
-    center, scale = np.mean(cosines), max(float(np.std(cosines)), 1e-6)
-    inputs = np.stack([(cosines - center) / scale, np.ones(len(cosines))])
-    line = np.zeros(2)
-    for _ in range(_STEPS):
-        predicted = probabilities(inputs[0], (line[0], line[1]))
-        gradient = inputs @ (weights * (predicted - targets))
-        hessian = (inputs * weights * predicted * (1 - predicted)) @ inputs.T + 1e-9 * np.eye(2)
-        line -= np.linalg.solve(hessian, gradient)
-    slope = line[0] / scale
-    return float(slope), float(line[1] - slope * center)
-
-
-def probabilities(cosines: NDArray[np.floating], line: Sequence[float]) -> NDArray[np.float64]:
-    """The probabilities `[pairs]` that pairs with these cosines mean the same."""
-    return expit(line[0] * np.asarray(cosines, np.float64) + line[1])
 
 
 def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_]) -> float:

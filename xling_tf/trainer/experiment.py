@@ -17,9 +17,11 @@ import json
 import os
 import random
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -31,6 +33,7 @@ from absl import logging
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
 from xling_tf.corpora.folder import corpus_licences
 from xling_tf.corpora.record_types import RECORD_TYPES
+from xling_tf.corpora.records import columns_of
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.corpora.trained_on import TRAINED_ON, TrainedOn
 from xling_tf.errors import UserError
@@ -47,6 +50,7 @@ from xling_tf.savedmodel.saved_models import card_section, find_model, read_fron
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
+from xling_tf.tokenizers.coverage import warn_of_unknown
 from xling_tf.trainer.context import Run, RunContext, open_context, require_usable_folders
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
 from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
@@ -56,6 +60,7 @@ from xling_tf.trainer.start import average_with_start, initial_weights
 from xling_tf.trainer.teacher import Teacher, with_vectors, words_from_teacher
 from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
 
+_SAMPLED = 500  # records of a corpus by which the starting model's tokenizer is judged
 _LEARNED_TEXTS = """The weights were trained on text of these packages of Debian and Python, each \
 with its version and its
 licence:"""
@@ -132,6 +137,8 @@ def _make(ctx: RunContext) -> Trained:
     with workers.strategy.scope():
         model = Model.from_config(ctx.resolved.model, ctx.resolved.files.__getitem__)
         tasks, new_heads = make_tasks(config, ctx.data, model)
+    if config.initial.model and ctx.run.corpora is None:
+        _warn_of_languages(ctx, model)
     examples = task_examples(tasks, ctx.store.corpora, model.info.role_prompts)
     tasks = _with_examples(tasks, examples, config.data.source)
     workers.require_same({"tasks with examples": [task.name for task in tasks]})
@@ -141,6 +148,18 @@ def _make(ctx: RunContext) -> Trained:
         ctx.folder.write("config.json", model.description_files()["config.json"])
     initial_weights(config, ctx.run.run_dir, workers, model, new_heads)
     return Trained(model, tasks, examples, new_heads)
+
+
+def _warn_of_languages(ctx: RunContext, model: Model) -> None:
+    """Says which languages' texts the starting model's tokenizer does not know."""
+    texts = defaultdict[str, list[str]](list)
+    for corpus in ctx.store.corpora:
+        for record in islice(corpus.train, _SAMPLED):
+            for language, side in columns_of(corpus.languages):
+                fields = (field for field in tuple(record)[side] if isinstance(field, str))
+                texts[language] += fields
+    for language, sample in texts.items():
+        warn_of_unknown(model.tokenizer, sample, f"the texts in {language}")
 
 
 def _with_teacher(ctx: RunContext, trained: Trained, name: str, teacher: Teacher) -> Trained:

@@ -14,18 +14,14 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.client.batches import encode_in_batches
+from xling_tf.client.logistic import fit_line, probabilities
 from xling_tf.corpora.split import normalised
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
-from xling_tf.search.same_meaning import (
-    calibration_error,
-    fit_line,
-    probabilities,
-    translation_cosines,
-)
+from xling_tf.search.same_meaning import calibration_error, translation_cosines
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import (
     BatchGraphs,
