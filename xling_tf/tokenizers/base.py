@@ -76,6 +76,10 @@ class Tokenizer(tf.Module, ABC):
         """Maps `[n]` tokens to `[n]` int32 rows of the word table; by default, they are rows."""
         return tokens
 
+    def is_unknown(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Returns `[n]` bool: which of `[n]` tokens stand for text that it cannot read."""
+        return tf.zeros(tf.shape(tokens), tf.bool)
+
     @abstractmethod
     def rules(self) -> dict[str, Any]:
         """Returns the settings, as JSON values, from which other runtimes compute the same ids."""

@@ -82,6 +82,7 @@ class SentencePieceTokenizer(Tokenizer):
                 "with them"
             )
         unknown = next(row for row, piece in enumerate(pieces) if piece.type == UNKNOWN)
+        self._unknown = unknown
         # Without marks, the end of a sentence, which no text contains, stands for an empty
         # sentence. Between marks, it is the unknown piece in the published encoders, where that is
         # the first piece.
@@ -118,6 +119,10 @@ class SentencePieceTokenizer(Tokenizer):
         """See `Tokenizer.files`."""
         (name,) = self.file_names
         return {name: self._serialized}
+
+    def is_unknown(self, tokens: tf.Tensor) -> tf.Tensor:
+        """See `Tokenizer.is_unknown`."""
+        return tf.equal(tokens, self._unknown)
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""

@@ -64,7 +64,8 @@ class WordPieceTokenizer(VocabularyTokenizer):
                 f"a WordPiece vocabulary must have {', '.join(required)}, but this one of "
                 f"{len(rows)} pieces lacks {', '.join(missing)}; use the vocab.txt of a BERT"
             )
-        self._frame = Frame((), (), rows[UNKNOWN])
+        self._unknown = rows[UNKNOWN]
+        self._frame = Frame((), (), self._unknown)
         if config.sentence_marks:
             self._frame = Frame((rows[BEGIN],), (rows[END],), None)
         initializer = tf.lookup.KeyValueTensorInitializer(
@@ -96,6 +97,10 @@ class WordPieceTokenizer(VocabularyTokenizer):
         pieces = tf.gather(self._splitter.tokenize(tf.where(is_long, UNKNOWN, distinct)), positions)
         rows = tf.cast(words.with_values(pieces).merge_dims(1, 2), tf.int32)
         return self._frame.put_around(rows, max_tokens)
+
+    def is_unknown(self, tokens: tf.Tensor) -> tf.Tensor:
+        """See `Tokenizer.is_unknown`."""
+        return tf.equal(tokens, self._unknown)
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""

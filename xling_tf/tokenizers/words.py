@@ -88,6 +88,13 @@ class WordTokenizer(VocabularyTokenizer):
         """See `Tokenizer.word_ids`."""
         return tf.cast(self._table.lookup(tokens), tf.int32)
 
+    def is_unknown(self, tokens: tf.Tensor) -> tf.Tensor:
+        """See `Tokenizer.is_unknown`: words outside the vocabulary, and without a known n-gram."""
+        is_new = self.word_ids(tokens) >= len(self.vocabulary)
+        if self.ngram_rows is None:
+            return is_new
+        return is_new & ~tf.reduce_any(self.ngrams(tokens) > 0, axis=1)
+
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""
         config = self.config
