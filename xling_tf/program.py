@@ -61,6 +61,7 @@ _MODULES = {
     "bulk": "pyarrow fsspec zstandard",
     "beam": "apache_beam",
     "export": "onnx tf2onnx onnxruntime tokenizers",
+    "xlsx": "openpyxl",
 }
 
 
