@@ -19,7 +19,7 @@ _GROUPS = {
         "translate": "data/translate.py",
         "convert": "data/convert.py",
     },
-    "training": {"train": "training/main.py"},
+    "training": {"train": "training/main.py", "fine-tune": "training/fine_tune.py"},
     "evaluation": {
         "evaluate": "evaluation/main.py",
         "report": "evaluation/report.py",

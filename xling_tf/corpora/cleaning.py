@@ -43,6 +43,9 @@ _MIN_PROBABILITY = 0.9
 _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
+# Of a language's texts, so many are looked at, and so many of them together.
+_CHUNKS, _TEXTS_TOGETHER = 40, 8
+
 _WHITE_SPACE = re.compile(r"\s+")
 # In the scripts from Arabic to Burmese, joiners spell words, such as Persian plurals.
 _INVISIBLE = re.compile(
@@ -167,6 +170,27 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
     if probability < _MIN_PROBABILITY or num_letters(text) < shortest:
         return None
     return str(language)
+
+
+def main_language(texts: Sequence[str]) -> str | None:
+    """Returns the language of most texts, of all that py3langid knows; None if it is uncertain.
+
+    Several texts are looked at together, because short ones say little.
+
+    Examples:
+        >>> main_language(["Non dago geltokia?", "Bihar euria egingo du.", "Eskerrik asko."])
+        'eu'
+    """
+    step = max(1, len(texts) // (_CHUNKS * _TEXTS_TOGETHER))
+    sample = texts[::step]
+    counts = Counter[str]()
+    for begin in range(0, len(sample), _TEXTS_TOGETHER):
+        together = " ".join(sample[begin : begin + _TEXTS_TOGETHER])
+        language, probability = _model().classify(together)
+        if probability >= _MIN_PROBABILITY:
+            counts[str(language)] += 1
+    language, count = counts.most_common(1)[0] if counts else (None, 0)
+    return language if 2 * count > counts.total() else None
 
 
 @cache
