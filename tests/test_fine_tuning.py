@@ -262,7 +262,10 @@ def test_the_log_says_which_label_means_alike(caplog):
 
 
 SHEET = [
-    (f"¿Dónde está el número {n}?", f"It is in room {n}; go upstairs, then left.")
+    (
+        f"Perdone, ¿dónde está la habitación número {n}?",
+        f"It is in room {n}; go upstairs, then left.",
+    )
     for n in range(40)
 ]
 
@@ -319,7 +322,7 @@ def looks_at(pairs, caplog, languages=("source", "target")):
 def test_what_was_understood_is_shown_and_what_seems_wrong_is_a_warning(caplog):
     caplog.set_level("INFO", logger="absl")
     log = looks_at(SHEET, caplog)
-    assert "text:  ¿Dónde está el número 0?" in log
+    assert "text:  Perdone, ¿dónde está la habitación 0?" in log
     assert "right: It is in room 0; go upstairs, then left." in log
     assert "text: es, " in log
     assert "right: en, " in log

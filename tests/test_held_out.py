@@ -44,7 +44,7 @@ def test_any_right_text_is_found_among_those_of_all_pairs():
     assert before.tolist() == [1 / 2, 1 / 2, 1]
     assert after.tolist() == [1, 1, 1]
     assert PAIRS.score(before) == pytest.approx(2 / 3)
-    # Wilson 1927 with z = 1.96 (z² = 3.8415) for 1 of 3: centre (1/3 + z²/6) / (1 + z²/3) = 0.426916, width
+    # Wilson 1927 for 1 of 3 with z² = 3.8415: centre (1/3 + z²/6) / (1 + z²/3) = 0.426916, width
     # z sqrt(1/3 2/3 / 3 + z²/36) / (1 + z²/3) = 0.365424.
     metrics = PAIRS.metrics(before)
     ends = metrics["precision_at_1_low"], metrics["precision_at_1_high"]

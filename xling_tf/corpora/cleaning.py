@@ -187,10 +187,9 @@ def main_language(texts: Sequence[str]) -> str | None:
     for begin in range(0, len(sample), _TEXTS_TOGETHER):
         together = " ".join(sample[begin : begin + _TEXTS_TOGETHER])
         language, probability = _model().classify(together)
-        if probability >= _MIN_PROBABILITY:
-            counts[str(language)] += 1
+        counts[str(language)] += probability > 0.5
     language, count = counts.most_common(1)[0] if counts else (None, 0)
-    return language if 2 * count > counts.total() else None
+    return language if 2 * count > len(sample) / _TEXTS_TOGETHER else None
 
 
 @cache

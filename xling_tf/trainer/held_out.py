@@ -181,7 +181,7 @@ class HeldOutScores:
             rows = rng.integers(count, size=count)
             scores = self._scores[rows]
             gains.append(_spearman(after[rows], scores) - _spearman(before[rows], scores))
-        chance = 2 * min(np.mean(np.array(gains) <= 0), np.mean(np.array(gains) >= 0))
+        chance = 2 * float(min(np.mean(np.array(gains) <= 0), np.mean(np.array(gains) >= 0)))
         gain = self.score(after) - self.score(before)
         return _sentence(
             self.title, self.described(before), self.described(after), gain, chance, count

@@ -90,8 +90,9 @@ def _warnings(
         yield "the sides look swapped: the right texts are questions, the others are not"
     if first and second and first != second:
         swapped = sum(
-            language_of(pair[0], recognised) == second and language_of(pair[1], recognised) == first
-            for pair in pairs
+            language_of(one, (first, second)) == second
+            and language_of(other, (first, second)) == first
+            for one, other in pairs
         )
         if swapped > _MANY_SWAPPED * len(pairs):
             yield f"{swapped / len(pairs):.0%} of the rows have their sides swapped"
