@@ -301,8 +301,9 @@ def looks_at(pairs, caplog, languages=("source", "target")):
     """The log of what is seen before a training, for a model that knows the words of `SHEET`."""
     caplog.clear()
     store = transient_store([PairCorpus.from_pairs(pairs, languages)])
-    vocabulary = [EMPTY_TOKEN, *{word for row in SHEET for text in row for word in text.split()}]
     config = WordsConfig(ngram_sizes=(), num_oov_buckets=1)
+    words = WordTokenizer([EMPTY_TOKEN], config).tokenize(tf.constant([*sum(SHEET, ())]))
+    vocabulary = [EMPTY_TOKEN, *{word.decode() for word in words.values.numpy()}]
 
     def encode(texts):  # numbers tell the meanings
         found = [re.findall(r"\d+", text) for text in texts]
@@ -323,7 +324,9 @@ def test_what_was_understood_is_shown_and_what_seems_wrong_is_a_warning(caplog):
     caplog.set_level("INFO", logger="absl")
     log = looks_at(SHEET, caplog)
     assert re.search(
-        "text:  Perdone, ¿dónde está la habitación (\\d+)\\?.*right: It is in room \\1;", log, re.S
+        "text:  Perdone, ¿dónde está la habitación número (\\d+)\\?.*right: It is in room \\1;",
+        log,
+        re.S,
     )
     assert "text: es, " in log
     assert "right: en, " in log
@@ -339,6 +342,6 @@ def test_what_was_understood_is_shown_and_what_seems_wrong_is_a_warning(caplog):
     assert "es-en is asked for" in looks_at(back, caplog, ("es", "en"))
     mixed = [row[:: 1 if n % 4 else -1] for n, row in enumerate(SHEET)]
     assert "of the rows have their sides swapped" in looks_at(mixed, caplog)
-    # A script that the tokenizer does not know.
+    # A script that the tokenizer does not know: three words of four, besides the numbers.
     unknown = [(one, f"ოთახი {n} ზემოთ მარცხნივ") for n, (one, _) in enumerate(SHEET)]
-    assert "right: the model does not know 100% of the tokens" in looks_at(unknown, caplog)
+    assert "right: the model does not know 75% of the tokens" in looks_at(unknown, caplog)
