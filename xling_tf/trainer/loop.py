@@ -171,8 +171,8 @@ class Trainer:
     def _agree(self, stop: bool) -> bool:
         """Sets `seconds` by the chief's clock in all workers; returns True if any must stop."""
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
-        is_over = self._validation is not None and self._validation.is_over
-        self.seconds, stops, overs = self._workers.add_up([seconds, float(stop), float(is_over)])
+        numbers = [seconds, float(stop), float(self._has_ended_early())]
+        self.seconds, stops, overs = self._workers.add_up(numbers)
         self._is_over = overs > 0
         return stops > 0
 
@@ -354,8 +354,10 @@ class Trainer:
             before = state.get("validation", {}) if state else {}
             self._validation.begin(before, self._progress(), self._config.budget)
             self._saved_best = self._validation.best_step
-        (over,) = self._workers.add_up([float(bool(self._validation and self._validation.is_over))])
-        self._is_over = over > 0
+        self._is_over = bool(self._workers.from_chief(self._has_ended_early))
+
+    def _has_ended_early(self) -> bool:
+        return self._validation is not None and self._validation.is_over
 
 
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:
