@@ -3,11 +3,14 @@
 import itertools
 import json
 import logging
+import re
 import signal
 import threading
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,12 +18,15 @@ import tensorflow as tf
 from scipy.stats import spearmanr
 from testing import TEXTS
 
+from xling_tf.config import WordsConfig
 from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError
 from xling_tf.evaluators.embedders import open_embedder
 from xling_tf.model import CONFIG, CONFIG_FORMAT, Model
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN
+from xling_tf.tokenizers.words import WordTokenizer
 from xling_tf.trainer import fine_tuning, loop
 from xling_tf.trainer.fine_tuning import PairCorpus, fine_tune
 from xling_tf.trainer.validation import check_scores
@@ -100,7 +106,7 @@ def describe(folder, description=None):
 def runs(monkeypatch):
     """The trainings that `fine_tune` starts, none of which runs."""
     runs = []
-    monkeypatch.setattr(fine_tuning, "run_experiment", runs.append)
+    monkeypatch.setattr(fine_tuning, "run_and_draw", runs.append)
     return runs
 
 
@@ -133,22 +139,30 @@ def test_of_many_wrong_texts_five_are_drawn_and_other_rows_stay_narrow(tmp_path,
 
 
 @pytest.mark.slow
-def test_each_call_trains_and_the_same_continues_what_was_stopped(
+def test_more_steps_go_on_and_no_other_call_deletes_what_was_stopped(
     headless, tmp_path, monkeypatch, caplog
 ):
     """Another one trains anew: with more pairs, or into a folder of the same name elsewhere."""
     monkeypatch.chdir(tmp_path)
-    tune(headless, Path("a"), pairs=PAIRS[:9], run_dir=None, steps=1)
+    few = PAIRS[:9]
+    tune(headless, Path("a"), pairs=few, run_dir=None, steps=1)
     (stop := threading.Event()).set()
     with monkeypatch.context() as patch:
         patch.setattr(loop, "_stop_requests", lambda: nullcontext(stop))
-        for folder, pairs in [("a", PAIRS[:9]), ("a", PAIRS), ("b", PAIRS)]:
-            assert tune(headless, Path(folder), pairs=pairs, run_dir=None, steps=2) is None
+        for folder, pairs in [("a", few), ("a", PAIRS), ("b", PAIRS)]:
+            assert tune(headless, Path(folder), pairs=pairs, run_dir=None, steps=3) is None
+    # The first one has gone on for a step.
     assert len(list(tmp_path.glob("a/.mine.*.run/checkpoints/step-000000001"))) == 2
+    assert len(list(tmp_path.glob("a/.mine.*.run/checkpoints/step-000000002"))) == 1
     with caplog.at_level(logging.INFO, logger="absl"):
-        tune(headless, Path("a"), run_dir=None, steps=2)
+        tune(headless, Path("a"), run_dir=None, steps=3)
     assert "continuing at step 1" in caplog.text
-    assert [path.name for path in tmp_path.glob("a/*")] == ["mine"]
+    # Its own state stays for more steps, and the other one because it was stopped.
+    assert len(list(tmp_path.glob("a/.mine.*.run"))) == 2
+    with caplog.at_level(logging.INFO, logger="absl"):
+        tune(headless, Path("a"), pairs=few, run_dir=None, steps=3)
+    assert "continuing at step 2" in caplog.text
+    assert len(list(tmp_path.glob("a/.mine.*.run"))) == 1
 
 
 @pytest.mark.slow
@@ -245,3 +259,89 @@ def test_the_log_says_which_label_means_alike(caplog):
         assert [record.levelname for record in caplog.records].count("WARNING") == (
             scores is labels
         )
+
+
+SHEET = [
+    (
+        f"Perdone, ¿dónde está la habitación número {n}?",
+        f"It is in room {n}; go upstairs, then left.",
+    )
+    for n in range(40)
+]
+
+
+def sheets(folder):
+    """The same pairs as users save and load them."""
+    frame = pd.DataFrame(SHEET, columns=["Pregunta", "Respuesta"])
+    for number, mark in enumerate(",;\t|"):
+        frame.to_csv(folder / f"{number}.csv", sep=mark, index=False)
+    frame.to_csv(folder / "excel.csv", sep=";", index=False, encoding="cp1252")
+    frame.to_csv(folder / "unicode.txt", sep="\t", index=False, encoding="utf-16")
+    frame.to_parquet(folder / "x.parquet")
+    frame.to_json(folder / "x.jsonl", orient="records", lines=True)
+    if find_spec("openpyxl"):
+        frame.to_excel(folder / "x.xlsx", index=False)
+    rows = [{"translation": {"es": one, "en": other}} for one, other in SHEET]
+    tables = [frame, datasets.Dataset.from_list(rows), SHEET]
+    return [*sorted(folder.iterdir()), *tables]
+
+
+def test_all_forms_of_a_table_are_trained_alike(tmp_path, runs):
+    describe(tmp_path)
+    (tmp_path / "sheets").mkdir()
+    for pairs in sheets(tmp_path / "sheets"):
+        assert fine_tune(tmp_path, pairs, output=tmp_path / "mine") is None
+    # A model depends on nothing else than these.
+    first, *others = [(run.config, run.corpora[0].version(), run.run_dir) for run in runs]
+    assert len(others) >= 10
+    assert others == [first] * len(others)
+
+
+def looks_at(pairs, caplog, languages=("source", "target")):
+    """The log of what is seen before a training, for a model that knows the words of `SHEET`."""
+    caplog.clear()
+    store = transient_store([PairCorpus.from_pairs(pairs, languages)])
+    config = WordsConfig(ngram_sizes=(), num_oov_buckets=1)
+    words = WordTokenizer([EMPTY_TOKEN], config).tokenize(tf.constant([*sum(SHEET, ())]))
+    vocabulary = [EMPTY_TOKEN, *{word.decode() for word in words.values.numpy()}]
+
+    def encode(texts):  # numbers tell the meanings
+        found = [re.findall(r"\d+", text) for text in texts]
+        vectors = np.zeros((len(texts), 100))
+        vectors[range(len(texts)), [int(numbers[0]) if numbers else 99 for numbers in found]] = 1
+        return tf.constant(vectors)
+
+    class Fake:
+        tokenizer = WordTokenizer(vocabulary, config)
+        __call__ = staticmethod(encode)
+
+    known = () if languages == ("source", "target") else languages
+    assert fine_tuning._inspect(Fake(), store, known)
+    return caplog.text
+
+
+def test_what_was_understood_is_shown_and_what_seems_wrong_is_a_warning(caplog):
+    caplog.set_level("INFO", logger="absl")
+    log = looks_at(SHEET, caplog)
+    assert re.search(
+        "text:  Perdone, ¿dónde está la habitación número (\\d+)\\?.*right: It is in room \\1;",
+        log,
+        re.S,
+    )
+    assert "text: es, " in log
+    assert "right: en, " in log
+    assert "100 (" in log
+    assert "little to learn" in log
+    assert "look" not in log.replace("little to learn", "")
+    # Answers of other questions.
+    shuffled = [(one, SHEET[n - 7][1]) for n, (one, _) in enumerate(SHEET)]
+    assert "rows are aligned" in looks_at(shuffled, caplog)
+    # Questions on the right, and languages in the other order.
+    back = [row[::-1] for row in SHEET]
+    assert "the right texts are questions" in looks_at(back, caplog)
+    assert "es-en is asked for" in looks_at(back, caplog, ("es", "en"))
+    mixed = [row[:: 1 if n % 4 else -1] for n, row in enumerate(SHEET)]
+    assert "of the rows have their sides swapped" in looks_at(mixed, caplog)
+    # A script that the tokenizer does not know: three words of four, besides the numbers.
+    unknown = [(one, f"ოთახი {n} ზემოთ მარცხნივ") for n, (one, _) in enumerate(SHEET)]
+    assert "right: the model does not know 75% of the tokens" in looks_at(unknown, caplog)

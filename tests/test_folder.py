@@ -1,5 +1,6 @@
 """Data folders: the corpora of some languages, their languages, and errors of missing files."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
         "parallel/other.en-fr.tsv": "Hello\tBonjour\n",
         "documents/d.es.txt": "d\ne\nf\n",
         "documents/d.fr.txt": "g\nh\ni\n",
-        "conversations/c.es.tsv": "m\tr\nc\n",
+        "conversations/c.es.tsv": "m\tr\n" * 10 + "c\n",
         "nli/n.en.train.tsv": "neutral\tp\th\n",
         "nli/n.es.train.tsv": "neutral\tp\th\n",
         "nli/n.en.dev.tsv.gz": "entailment\tp\th\n",
@@ -39,13 +40,25 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
     assert found == [
         ("parallel", "v1.2", "en-es", "", [TranslationPair("Hello", "Hola")]),
         ("documents", "d", "es", "", [SentenceTriplet("d", "e", "f")]),
-        ("conversations", "c", "es", "", [ResponsePair("m", "r")]),
+        ("conversations", "c", "es", "", 10 * [ResponsePair("m", "r")]),
         ("nli", "n", "en", "dev", [InferencePair("p", "h", 0)]),
         ("nli", "n", "en", "train", [InferencePair("p", "h", 1)]),
         ("nli", "multinli_1.0", "en", "dev_matched", [InferencePair("p", "h", 1)]),
     ]
     (malformed,) = caplog.messages
-    assert "1 not 2 columns (first: 2)" in malformed
+    assert "1 not 2 columns (first: 11)" in malformed
+
+
+def test_a_file_that_loses_a_tenth_of_its_lines_is_an_error(tmp_path):
+    # One of eleven lines is left out; of ten, it is a tenth. Pairs without a label are no fault.
+    for good, faults in ((10, nullcontext()), (9, pytest.raises(UserError, match="1 of 10 rows"))):
+        files = {"parallel/x.en-es.tsv": "a\tb\n" * good + "c\n"}
+        (corpus,) = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
+        with faults:
+            assert len([*corpus]) == good
+    files = {"nli/n.en.train.tsv": "-\tp\th\nneutral\tp\th\n"}
+    *_, corpus = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
+    assert len([*corpus]) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Pairs of texts in any form that users have: the meaning of columns, and what is refused."""
 
+import csv
+import io
 import json
 
 import datasets
@@ -102,8 +104,8 @@ def test_a_file_is_a_table(tmp_path):
     assert read_pairs(tmp_path / "named.csv") == SCORED
     assert read_pairs(str(tmp_path / "plain.tsv")) == TRIPLETS
     faults = {
-        "a\tb\nc\n": "line 2: not 2 columns",
-        "answer\tquery\ttext\nb\ta\tc\n": "answer, query, text",
+        "a\tb\nc\n": r"loses 1 of 2 rows: 1 not 2 columns \(first: 2\)",
+        "answer\tquery\tquestion\nb\ta\tc\n": "answer, query, question",
     }
     for content, message in faults.items():
         with pytest.raises(UserError, match=message):
@@ -154,8 +156,10 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         assert [pair.wrong for pair in read_pairs(pairs)] == wrong
     for missing in (None, float("nan"), "", "NaN", "inf", pd.NA):
         column = [*SCORES[:6], missing, *SCORES[7:]]
-        with pytest.raises(UserError, match=r"pair 7 must be .*finite number"):
-            read_pairs(table("sentence1", "sentence2", "score", column=column))
+        scored = table("sentence1", "sentence2", "score", column=column)
+        assert read_pairs(scored) == SCORED[:6] + SCORED[7:]
+        with pytest.raises(UserError, match=r"pair 2 must be .*finite number.* 1 of 7 rows"):
+            read_pairs(scored[5:])
 
 
 @pytest.mark.parametrize(
@@ -169,7 +173,7 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         ),
         (rows(["entailment", "contradiction", "neutral"] * 4), "column 3 has numbers or classes"),
         ([(*row, "another wrong text") for row in rows(WRONG)], "pair 1 is list"),
-        ([*TEXTS, ("a", "b", "c")], "pair 13 is list"),
+        ([*TEXTS[:9], ("a", "b", "c")], "pair 10 must be"),
         # The first line of a file.
         (
             [("number", "text", "note"), ("1", "hello", "x"), ("2", "dog", "y")],
@@ -184,9 +188,10 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
         (table("sentence1", "sentence2", "label", column=[0, 1, 2] * 4), "classes of inference"),
         (table("premise", "hypothesis", "label", column=[0, 1] * 6), "classes of inference"),
         (table("text1", "text2", "label", column=["entailment", "neutral"] * 6), "pair 2 must be"),
-        ([("a", "b"), None], "pair 2 must be"),
+        ([("a", "b"), None], "loses 1 of 2 rows"),
         ([{"translation": {"en": "a", "es": "b", "fr": "c"}}], "translation.en, translation.es"),
-        ([{"translation": "a", "id": 1}], "pair 1 is list"),
+        ([{"translation": "a", "id": 1}], "got translation, id"),
+        (datasets.DatasetDict(train=datasets.Dataset.from_dict({"en": ["a"]})), r'data\["train"\]'),
         (pd.DataFrame([("a", "b", "c")], columns=["en", "es", "fr"]), "en, es, fr"),
         ([], "there are none"),
         ({"hello": "hola"}, "expected pairs in a list"),
@@ -318,3 +323,84 @@ def test_bytes_are_utf8_in_every_form():
     row = (b"one", "a\u00f1o".encode(), [b"no", "two"])
     for pairs in forms(("anchor", "positive", "negatives"), row):
         assert read_pairs(pairs) == [Pair("one", "a\u00f1o", None, ("no", "two"))]
+
+
+FAQ = [
+    ("How do I reset\nmy password?", 'Press "Forgot it", then wait; it takes a minute, no more.'),
+    ("Where is the añejo rum?", "In the cellar, on the left; ask for the key."),
+    *((f"Where is number {n}, please?", f"It is in room {n}; go upstairs.") for n in range(20)),
+]
+
+
+def as_csv(separator, header=("question", "answer"), rows=FAQ):
+    file = io.StringIO()
+    csv.writer(file, delimiter=separator, lineterminator="\r\n").writerows([header, *rows])
+    return file.getvalue()
+
+
+def write_xlsx(path, rows):
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    book.create_sheet("notes").append(["not a pair"])
+    book.save(path)
+
+
+DIALECTS = {
+    **{f"{n}.csv": as_csv(mark).encode() for n, mark in enumerate(",;\t|")},
+    "marked.csv": as_csv(";").encode("utf-8-sig"),
+    "unicode_text.txt": as_csv("\t").encode("utf-16"),
+    "european.csv": as_csv(";").encode("cp1252"),
+    "bars.txt": as_csv("|").encode("utf-8"),
+    "lines.txt": "".join(json.dumps({"answer": b, "question": a}) + "\n" for a, b in FAQ).encode(),
+    "categories.csv": as_csv(
+        ";", ("id", "question", "answer", "kind"), [(n, *row, "faq") for n, row in enumerate(FAQ)]
+    ).encode(),
+    # Names in any language: known ones in any order, others by their being unlike the rows.
+    "reversed.csv": as_csv(",", ("Resposta", "Pergunta"), [row[::-1] for row in FAQ]).encode(),
+    "unknown.csv": as_csv(",", ("Tybivka", "Vidbul")).encode(),
+    "unknown_more.csv": as_csv(
+        ",", ("Nr", "Tybivka", "Vidbul", "Grupa"), [(f"Q-{n}", *r, "x") for n, r in enumerate(FAQ)]
+    ).encode(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_of_spreadsheets_has_the_same_pairs(name, tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    (tmp_path / name).write_bytes(DIALECTS[name])
+    expected = [Pair(*(text.replace("\n", " ") for text in row)) for row in FAQ]
+    assert read_pairs(tmp_path / name) == expected
+    left_out = {"categories.csv": "id, kind", "unknown_more.csv": "Nr, Grupa"}.get(name)
+    assert (f"columns left out: {left_out}" in caplog.text) == (left_out is not None)
+    assert ("names the columns" in caplog.text) == name.startswith("unknown")
+
+
+def test_an_excel_file_is_a_table(tmp_path, caplog):
+    write_xlsx(tmp_path / "x.xlsx", [("question", "answer", "n"), *((*r, 7) for r in FAQ), (None,)])
+    expected = [Pair(*(text.replace("\n", " ") for text in row)) for row in FAQ]
+    assert read_pairs(tmp_path / "x.xlsx") == expected
+    assert "left out: notes" in caplog.text
+    (tmp_path / "y.xlsx").write_bytes(b"PK no zip")
+    with pytest.raises(UserError, match=r"y\.xlsx cannot be read .*save it as \.csv"):
+        read_pairs(tmp_path / "y.xlsx")
+    with pytest.raises(UserError, match=r"save it as \.xlsx or \.csv"):
+        read_pairs(tmp_path / "y.xls")
+
+
+def test_a_first_pair_like_the_others_is_no_header(tmp_path):
+    pairs = [("Danke", "Thanks"), ("Guten Morgen", "Good morning")]
+    pairs += [(f"Wort {n}", f"word {n}") for n in range(20)]
+    path = tmp_path / "x.csv"
+    path.write_text(as_csv(",", pairs[0], pairs[1:]))
+    assert [pair[:2] for pair in read_pairs(path)] == pairs
+
+
+def test_names_that_stand_for_no_two_columns_are_asked_for(tmp_path):
+    rows = [(*pair, f"Another text of its own, number {n}") for n, pair in enumerate(FAQ * 3)]
+    (tmp_path / "x.csv").write_text(as_csv(",", ("Eins", "Zwei", "Drei", "Vier"), [
+        (*row, f"One more, {n * 7}") for n, row in enumerate(rows)
+    ]))  # fmt: skip
+    with pytest.raises(UserError, match="Eins, Zwei, Drei, Vier; choose two"):
+        read_pairs(tmp_path / "x.csv")

@@ -38,7 +38,7 @@ def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
     assert len(read(report)) == report.num_records == 2
     # Lines 2, 5, 6 and the last four (8 to 11) have another number of columns: 7 in all.
     assert report.malformed == {"not 2 columns": 7, "empty column": 1, "not UTF-8": 1}
-    assert report.first_lines["not 2 columns"] == (2, 5, 6, 8, 9)
+    assert report.malformed.first_rows["not 2 columns"] == (2, 5, 6, 8, 9)
     assert "7 not 2 columns (first: 2, 5, 6, 8, 9); 1 empty" in report.summary()
 
 
@@ -56,11 +56,22 @@ def test_what_shows_nothing_is_empty_in_every_kind_of_file(tmp_path):
 
 
 def test_another_encoding_is_named_as_the_cause(tmp_path):
-    for encoding in ("utf-16", "latin-1"):
-        path = write(tmp_path / "x.tsv", "añado\tmañana\nseñor\taño\n".encode(encoding))
-        reading = read_parallel(path)
+    texts = {"utf-16-le": "añado\tmañana\n", "cp1251": "Где вокзал?\tТам\n", "gbk": "车站\t在\n"}
+    for encoding, text in texts.items():
+        reading = read_parallel(write(tmp_path / "x.tsv", text.encode(encoding)))
         assert read(reading) == []
         assert "iconv" in str(reading.nothing_usable())
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"])
+def test_encodings_of_spreadsheets_are_read_alike(encoding, tmp_path, caplog):
+    # The mark of UTF-16 names it; Latin-1 is an assumption, and so is said.
+    text = "añado\tmañana\nseñor\taño\n" * 40_000  # 1.2 MB, more than the sample
+    path = write(tmp_path / "x.en-es.tsv.gz", text.encode(encoding))
+    rows = read(read_parallel(path))
+    assert {row[:2] for row in rows} == {("añado", "mañana"), ("señor", "año")}
+    assert len(rows) == 80_000
+    assert caplog.text.count("is not UTF-8") == (encoding in ("latin-1", "cp1252"))
 
 
 def test_nli_labels_are_indices(tmp_path):
@@ -97,7 +108,7 @@ def test_tables_have_a_context_or_not_and_rows_without_an_answer_are_counted(tmp
         QuestionAnswer("Where?", "Here.", "We sit. Here."),
         QuestionAnswer("How?", "So.", "So."),
     ]
-    assert reading.first_lines == {"empty column": (4, 5, 6), "not 2 or 3 columns": (7, 8)}
+    assert reading.malformed.first_rows == {"empty column": (4, 5, 6), "not 2 or 3 columns": (7, 8)}
 
 
 def test_answers_are_the_distinct_sentences_in_which_they_begin(tmp_path):
@@ -124,7 +135,7 @@ def test_questions_without_an_answer_are_counted_by_their_numbers(tmp_path):
     assert len(list(found)) == 1
     with pytest.raises(UserError, match="begins at 99, outside"):
         list(reading(squad(FOX, ("Who?", [99]))))
-    assert found.first_lines == {"question without an answer": (2, 3, 4)}
+    assert found.malformed.first_rows == {"question without an answer": (2, 3, 4)}
 
 
 def test_a_sentence_stands_between_its_neighbours():

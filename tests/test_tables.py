@@ -169,7 +169,7 @@ def test_rows_that_an_open_quote_takes_are_read_if_they_are_surely_rows(
     reading = read_parallel(path)
     assert [record[0] for record, _ in reading] == ["one", "two too", *sources]
     assert reading.malformed.total() == len(faulty)
-    assert [*reading.first_lines.values()] == [tuple(faulty[:5])]
+    assert [*reading.malformed.first_rows.values()] == [tuple(faulty[:5])]
     with pytest.raises(UserError, match="line 5: not CSV"):
         read_table(path, ("source", "target"))
 

@@ -21,6 +21,7 @@ _GROUPS = {
     "training": {
         "languages": "training/languages.py",
         "train": "training/main.py",
+        "fine-tune": "training/fine_tune.py",
         "distill": "training/distill.py",
     },
     "evaluation": {

@@ -17,7 +17,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
-from logging import ERROR, Formatter
+from logging import ERROR, INFO, NOTSET, Formatter, LogRecord, StreamHandler
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -62,6 +62,7 @@ _MODULES = {
     "bulk": "pyarrow fsspec zstandard",
     "beam": "apache_beam",
     "export": "onnx tf2onnx onnxruntime tokenizers",
+    "xlsx": "openpyxl",
 }
 
 
@@ -286,9 +287,33 @@ def set_up_logging() -> None:
     logging.set_verbosity(logging.INFO)
     handler = logging.get_absl_handler()
     handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
-    handler.addFilter(
-        lambda line: line.levelno >= ERROR or os.path.realpath(line.pathname).startswith(_LOGGED)
-    )
+    handler.addFilter(_is_ours)
+
+
+@contextmanager
+def visible_log() -> Iterator[None]:
+    """Shows this package's log lines while a block runs, unless the caller has set up logging."""
+    logger = logging.get_absl_logger()
+    if logger.level or logger.isEnabledFor(INFO):
+        yield
+        return
+    handler = StreamHandler()
+    handler.setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    has_handlers = logger.hasHandlers()  # they show all lines that the logger passes on
+    logger.setLevel(INFO)
+    logger.addFilter(_is_ours)
+    if not has_handlers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.setLevel(NOTSET)
+        logger.removeFilter(_is_ours)
+        logger.removeHandler(handler)
+
+
+def _is_ours(line: LogRecord) -> bool:
+    return line.levelno >= ERROR or os.path.realpath(line.pathname).startswith(_LOGGED)
 
 
 @contextmanager

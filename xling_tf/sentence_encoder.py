@@ -21,6 +21,7 @@ from xling_tf.client.runtimes import RuntimeModel, open_folder
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.client.texts import Texts, require_unused
 from xling_tf.errors import UserError, first_line
+from xling_tf.files import read_json_dict
 from xling_tf.models import IN_THE_BOX
 from xling_tf.processes import require_not_forked, start_tensorflow
 from xling_tf.savedmodel.backends import as_backend, string_tensor
@@ -63,7 +64,8 @@ class SentenceEncoder(client.SentenceEncoder):
     Attributes:
         prompts: The model's prompts by name, such as {"query": "query: "}.
         default_prompt_name: Name of the prompt that `encode` puts before texts; None for no prompt.
-        scores: Scores on held-out examples if `train` or `fine_tune` returned it; else {}.
+        scores: Scores on examples that `train` or `fine_tune` held out, by suite and metric; else
+            {}.
 
     Raises:
         UserError: There is no such model, it does not support `dtype`, or an option is not
@@ -88,15 +90,18 @@ class SentenceEncoder(client.SentenceEncoder):
     ) -> None:
         model: Any = model_name_or_path
         info: Mapping[str, Any] = {}
+        self.scores: Mapping[str, Mapping[str, float]] = {}
         if isinstance(model, str | os.PathLike):
-            model, info = _opened(find_folder(name := os.fsdecode(model)))
+            folder = find_folder(name := os.fsdecode(model))
+            model, info = _opened(folder)
+            scores = read_json_dict(folder / "results.json").get("scores")
+            self.scores = scores if isinstance(scores, dict) else {}
             # Absolute, for processes with another working folder.
             is_path = "://" not in name and os.path.exists(os.path.expanduser(name))
             path = os.path.abspath(os.path.expanduser(name)) if is_path else name
             self._arguments = (path, dtype)
         super().__init__(as_backend(model, info, dtype), truncate_dim=truncate_dim)
         require_unused(options, lambda: self.device, SentenceEncoder)
-        self.scores: Mapping[str, Mapping[str, float]] = {}  # set by `fine_tune`
 
     def __repr__(self) -> str:
         name = repr(self._arguments[0]) if self._arguments else repr(self._backend)

@@ -193,9 +193,14 @@ def _train(pairs: Sequence[tuple[str, str]], output: Path, *settings: str) -> di
     budget = ("training.minutes=0", f"training.steps={_WARM_UP_STEPS + _STEPS.value}")
     config = apply_overrides(get_preset(_PRESET.value), [*RANKING_ALONE, *data, *budget, *settings])
     with tempfile.TemporaryDirectory() as run_dir:
-        folders = {"run_dir": Path(run_dir), "output": output}
-        corpora = [PairCorpus.from_pairs(pairs, languages)]
-        results = run_experiment(Run(name=_PRESET.value, config=config, corpora=corpora, **folders))
+        run = Run(
+            name=_PRESET.value,
+            config=config,
+            corpora=[PairCorpus.from_pairs(pairs, languages)],
+            run_dir=Path(run_dir),
+            output=output,
+        )
+        results = run_experiment(run)
         lines = Path(run_dir, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     if not results:
         raise UserError("the training was stopped; the same command starts again")

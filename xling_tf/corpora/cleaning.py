@@ -49,6 +49,9 @@ _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 _MIN_LETTER_COUNT_OF_TEXTS = 200
 
+# Of a language's texts, so many are looked at, and so many of them together.
+_CHUNKS, _TEXTS_TOGETHER = 40, 8
+
 _WHITE_SPACE = re.compile(r"\s+")
 # In the scripts from Arabic to Burmese, joiners spell words, such as Persian plurals.
 _INVISIBLE = re.compile(
@@ -180,15 +183,30 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
 
 
 def language_of_texts(texts: Iterable[str]) -> str | None:
-    """Returns the language of some texts together, of all that py3langid knows, if it is certain.
+    """Returns `main_language` of the first texts, or None if they are too short to be certain."""
+    sample = [*islice(texts, SAMPLE_SIZE)]
+    is_long = num_letters(" ".join(sample)) >= _MIN_LETTER_COUNT_OF_TEXTS
+    return main_language(sample) if is_long else None
 
-    Many texts need no list of expected languages: those of one language are classified as one text.
+
+def main_language(texts: Sequence[str]) -> str | None:
+    """Returns the language of most texts, of all that py3langid knows; None if it is uncertain.
+
+    Several texts are looked at together, because short ones say little.
+
+    Examples:
+        >>> main_language(["Non dago geltokia?", "Bihar euria egingo du.", "Eskerrik asko."])
+        'eu'
     """
-    sample = " ".join(islice(texts, SAMPLE_SIZE))
-    if num_letters(sample) < _MIN_LETTER_COUNT_OF_TEXTS:
-        return None
-    language, probability = _model().classify(sample)
-    return str(language) if probability >= _MIN_PROBABILITY else None
+    step = max(1, len(texts) // (_CHUNKS * _TEXTS_TOGETHER))
+    sample = texts[::step]
+    counts = Counter[str]()
+    for begin in range(0, len(sample), _TEXTS_TOGETHER):
+        together = " ".join(sample[begin : begin + _TEXTS_TOGETHER])
+        language, probability = _model().classify(together)
+        counts[str(language)] += probability > 0.5
+    language, count = counts.most_common(1)[0] if counts else (None, 0)
+    return language if 2 * count > len(sample) / _TEXTS_TOGETHER else None
 
 
 @cache

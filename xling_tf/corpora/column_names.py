@@ -5,11 +5,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+# "Question", "answer" and "translation" in other languages.
+_QUESTION = (
+    "pregunta|pergunta|frage|domanda|vraag|fråga|spørgsmål|spørsmål|kysymys|pytanie|otázka|kérdés"
+    "|întrebare|galdera|soru|pertanyaan|câuhỏi|вопрос|питання|въпрос|ερώτηση|سؤال|שאלה|प्रश्न"
+    "|คำถาม|问题|問題|質問|질문"
+)
+_ANSWER = (
+    "respuesta|resposta|réponse|reponse|antwort|risposta|antwoord|svar|vastaus|odpowiedź|odpověď"
+    "|odpoveď|válasz|răspuns|erantzuna|cevap|yanıt|jawaban|trảlời|ответ|відповідь|отговор|απάντηση"
+    "|جواب|إجابة|תשובה|उत्तर|คำตอบ|答案|回答|答え|답변|traducción|traduccion|traduction"
+    "|tradução|traduzione|übersetzung|vertaling|перевод|翻译|翻訳"
+)
 # The roles of columns in pairs by their names, in lower case without spaces and punctuation.
 _ROLES = re.compile(
-    r"(?P<first>anchor|query|question|source|src|first|message|premise|(?:sentence|text|question)[1a])"
-    r"|(?P<second>pos|positive|answer|target|tgt|second|response|reply|hypothesis|document|passage"
-    r"|(?:sentence|text|question)[2b])"
+    "(?P<first>anchor|query|source|src|first|message|premise|(?:sentence|text|question)[1a]"
+    rf"|(?:question|{_QUESTION})s?)"
+    "|(?P<second>pos|positive|target|tgt|second|response|reply|hypothesis|document|passage"
+    rf"|(?:sentence|text|question)[2b]|(?:answer|{_ANSWER})s?)"
     r"|(?P<score>score|label|similarity|similarityscore|relatedness|relatednessscore|isduplicate)"
     r"|(?P<wrong>(?:(?:hard)?neg(?:ative)?|wrong)(?:text|answer)?s?\d*)"
 )
@@ -17,6 +30,9 @@ _ROLES = re.compile(
 _ROW_NUMBER = re.compile(
     r"(?:pair|sentence|question|row|example|q|gu|uu)?(?:id|idx|index)\d?|indexlevel\d|unnamed:\d+|"
 )
+# Of a first row that names columns in any language: see `is_unlike`.
+_NOT_A_NAME = re.compile(r"[.?!:;,¿¡。？！，、；：؟،।]|^[\d\s.,-]+$")
+_LONGEST_NAME, _ENOUGH_ROWS, _NEARLY_ALL = 40, 8, 0.9
 # Other names of columns in widespread data sets, the best first.
 _OTHER_NAMES = {
     "source": ("english",),
@@ -86,6 +102,40 @@ def is_header(cells: Iterable[Any]) -> bool:
     return all(
         role_of(c) or name_key(c) == "context" or (name_key(c) and is_row_number(c)) for c in cells
     )
+
+
+def names_columns(cells: Sequence[Any], languages: Sequence[str] = ()) -> bool:
+    """Returns True if a first row has known names of columns of pairs, perhaps among others."""
+    return any(roles_of(cells, languages)) or len(language_columns(cells)) > 2
+
+
+def is_unlike(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    """Returns True if a first row, in any language, surely names the columns of the other rows.
+
+    Its cells are short, without punctuation, and shorter than nearly all others in a column of
+    texts. There must be enough other rows of as many cells; columns of numbers and categories do
+    not matter.
+
+    Examples:
+        >>> rows = [("Wo kann ich parken?", "Vor dem Haus, den ganzen Tag.")] * 8
+        >>> is_unlike(("Frage", "Antwort"), rows), is_unlike(("Danke!", "Bitte sehr!"), rows)
+        (True, False)
+    """
+    texts = [cell.strip() for cell in first]
+    alike = [cells for cells in others if len(cells) == len(first)]
+    if (
+        len(alike) < _ENOUGH_ROWS
+        or len({*filter(None, texts)}) < max(2, sum(map(bool, texts)))
+        or any(_NOT_A_NAME.search(text) or len(text) > _LONGEST_NAME for text in texts)
+    ):
+        return False
+    columns = zip(texts, zip(*alike, strict=True), strict=True)
+    long = [
+        sum(len(cell) >= 2 * len(text) for cell in column) >= _NEARLY_ALL * len(column)
+        for text, column in columns
+        if text
+    ]
+    return sum(long) >= 2 and not {tuple(first)} & {*map(tuple, alike)}
 
 
 def roles_of(names: Sequence[Any], order: Sequence[str] = ()) -> list[str | None]:

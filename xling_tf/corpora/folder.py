@@ -96,6 +96,8 @@ class FileCorpus(Corpus):
                 logging.warning("%s", reading.summary())
         if not any(reading.num_records for reading in readings):
             raise readings[0].nothing_usable()
+        for reading in readings:
+            reading.require_few_left_out()
 
 
 def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[Corpus]:

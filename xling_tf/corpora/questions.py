@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from xling_tf.client.texts import is_blank
 from xling_tf.corpora.cleaning import normalise
-from xling_tf.corpora.readers import Reading, read_records
+from xling_tf.corpora.readers import NO_ANSWER, Reading, read_records
 from xling_tf.corpora.records import QuestionAnswer
 from xling_tf.corpora.sentences import sentence_spans, surroundings
 from xling_tf.errors import UserError
@@ -69,7 +69,7 @@ def read_squad(path: Path, languages: Sequence[str]) -> Reading[QuestionAnswer]:
                 number += 1
                 question = normalise(text)
                 if is_blank("".join(answers)) or is_blank(question):
-                    reading.leave_out("question without an answer", number)
+                    reading.malformed.add(NO_ANSWER, number)
                     continue
                 for answer in answers:
                     yield QuestionAnswer(question, normalise(answer), context), None

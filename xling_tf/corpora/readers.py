@@ -2,7 +2,6 @@
 
 import math
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,13 +19,14 @@ from xling_tf.corpora.records import (
     TranslationPair,
 )
 from xling_tf.corpora.split import text_hash
-from xling_tf.corpora.tables import read_columns
+from xling_tf.corpora.tables import LeftOut, read_columns
 from xling_tf.errors import UserError
 
 MINED_FOLDER = "hard_negatives"
 SNLI_COLUMNS = ("gold_label", "sentence1", "sentence2")
 SCORED_COLUMNS = ("sentence1", "sentence2", "score")
-_NUM_FIRST_LINES = 5
+NO_LABEL, NO_ANSWER = "no gold label", "question without an answer"
+_UNLABELLED = (NO_LABEL, NO_ANSWER)  # records that publishers left without either
 _MAX_DOCUMENT = 1 << 25  # bytes of sentences in memory
 
 R = TypeVar("R", bound=Record)
@@ -45,9 +45,7 @@ class Reading(Generic[R]):
     # Yields each record with the key of its document, or None; calls `leave_out` for other lines.
     rows: Callable[["Reading[R]"], Iterator[tuple[R, str | None]]]
     num_records: int = 0  # read so far
-    malformed: Counter[str] = field(default_factory=Counter)  # lines left out so far, by reason
-    # Numbers of the first lines left out, by reason.
-    first_lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    malformed: LeftOut = field(default_factory=LeftOut)  # lines left out so far, by reason
 
     def __iter__(self) -> Iterator[tuple[R, str | None]]:
         """Reads the file; raises a `UserError` if the file cannot be read to its end."""
@@ -64,15 +62,9 @@ class Reading(Generic[R]):
 
         return Reading(self.path, self.expected, rows)
 
-    def leave_out(self, reason: str, number: int) -> None:
-        """Counts a line that gives no record."""
-        self.malformed[reason] += 1
-        if self.malformed[reason] <= _NUM_FIRST_LINES:
-            self.first_lines[reason] = (*self.first_lines.get(reason, ()), number)
-
     def summary(self) -> str:
         """Returns the numbers of records and of lines left out, in one line."""
-        left_out = f"; left out: {self._left_out()}" if self.malformed else ""
+        left_out = f"; left out: {self.malformed}" if self.malformed else ""
         return f"{self.path}: {self.num_records} records{left_out}"
 
     def nothing_usable(self) -> UserError:
@@ -82,12 +74,12 @@ class Reading(Generic[R]):
             advice = "convert it with `iconv -f ENCODING -t UTF-8`"
         return UserError(
             f"{self.path} must hold {self.expected}, but has no usable record: "
-            f"{self._left_out() or 'it has none'}; {advice}"
+            f"{str(self.malformed) or 'it has none'}; {advice}"
         )
 
-    def _left_out(self) -> str:
-        first = {reason: ", ".join(map(str, lines)) for reason, lines in self.first_lines.items()}
-        return "; ".join(f"{n} {r} (first: {first[r]})" for r, n in self.malformed.items())
+    def require_few_left_out(self) -> None:
+        """Raises a `UserError` if a tenth of the lines is left out, and should not be."""
+        self.malformed.require_few(str(self.path), self.num_records, _UNLABELLED)
 
 
 def read_records(
@@ -106,14 +98,14 @@ def read_records(
     num_texts = len(columns) - optional
 
     def rows(reading: Reading[R]) -> Iterator[tuple[R, None]]:
-        read = read_columns(path, columns, reading.leave_out, others=others, optional=optional)
+        read = read_columns(path, columns, reading.malformed.add, others=others, optional=optional)
         for number, cells in read:
             try:
                 if any(map(is_blank, cells[:num_texts])):
                     raise MalformedLineError("empty column")
                 yield make(*cells), None
             except MalformedLineError as error:
-                reading.leave_out(str(error), number)
+                reading.malformed.add(str(error), number)
 
     first = path if isinstance(path, Path) else path[0]
     return Reading(first, f"rows of {', '.join(columns)}", rows)
@@ -143,7 +135,7 @@ def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
     # If annotators disagreed, the label is "-"; Bowman et al. 2015 (sec. 2.2) leave the pair out.
     if label not in NLI_LABELS:
         raise MalformedLineError(
-            "no gold label" if label == "-" else f"label not of {', '.join(NLI_LABELS)}"
+            NO_LABEL if label == "-" else f"label not of {', '.join(NLI_LABELS)}"
         )
     return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
 
@@ -227,7 +219,7 @@ def _documents(path: Path, reading: Reading[Any]) -> Iterator[tuple[str, list[st
     key, size = "", 0
     for number, line in read_lines(path):
         if isinstance(line, Unreadable):
-            reading.leave_out(str(line), number)
+            reading.malformed.add(str(line), number)
             document.append("")
         elif not is_blank(line):
             document.append(stripped(line))

@@ -51,6 +51,14 @@ listed in `SOURCES.md` in their folder below `data/prepared`. `config.json` desc
 `trained_on.npz` has hashes of the training texts, with which xling-tf evaluate detects texts that
 the model has seen.
 """
+_START = """
+It starts from `{name}`{licence}.
+"""
+_EXAMPLES = """
+Two of the pairs that it was trained on:
+
+{pairs}
+"""
 _COSINES = """
 ## Cosines with "{sentence}"
 
@@ -174,12 +182,20 @@ def training_card(results: Mapping[str, Any]) -> str:
     batches = (f"{task['examples_per_batch']} of {name}" for name, task in tasks if task["weight"])
     corpora = "\n    ".join(f"{name} {count}" for name, count in results["corpora"].items())
     parts = [_TRAINING.format(run=results, batches=", ".join(batches), corpora=corpora)]
+    if start := results.get("start"):
+        licence = f", whose licence is {start['licence']}" if start["licence"] else ""
+        parts.append(_START.format(name=start["name"], licence=licence))
+    if examples := results.get("examples"):
+        pairs = "\n".join(f"    {first}\n    {second}\n" for first, second in examples)
+        parts.append(_EXAMPLES.format(pairs=pairs.rstrip()))
     if results["cosines"]:
         (sentence, _), *others = results["cosines"].items()
         lines = (f"{cosine:5.2f}  {text}" for text, cosine in others)
         parts.append(_COSINES.format(sentence=sentence, cosines="\n    ".join(lines)))
     if results["scores"]:
         parts.append(_SCORES.format(scores=format_table(results["scores"]).replace("\n", "\n    ")))
+    if comparison := results.get("comparison"):
+        parts.append(f"\n{comparison}.\n")
     return "".join([*parts, _CITATION])
 
 

@@ -1,6 +1,6 @@
 """What a run knows before its model is made: request, decisions, data and workers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,11 +10,13 @@ from xling_tf.corpora.records import Corpus
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_folder
+from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.savedmodel.module import require_replaceable
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Task
 from xling_tf.trainer.distribution import Workers
+from xling_tf.trainer.held_out import Validation
 from xling_tf.trainer.resolution import Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.start import copy_start
@@ -33,6 +35,11 @@ class Run:
     data: Path | None = None  # the data folder; None for the preset's default corpora
     corpora: Sequence[Corpus] | None = None  # in place of those of `data`
     cache: Path | None = None  # where runs share a teacher's vectors; None for the run folder
+    # Looks at the model and the corpora before the first step, in the chief, and returns what
+    # scores the model while it trains.
+    inspect: Callable[[Model, CorpusStore], Validation | None] | None = None
+    examples: Sequence[tuple[str, str]] = ()  # pairs that the card shows
+    is_check: bool = False  # ends after `inspect`
 
     @property
     def folder(self) -> RunFolder:

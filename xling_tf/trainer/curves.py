@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -22,8 +22,20 @@ polyline { fill: none; stroke: #1d4ed8; stroke-width: 1.5 }
   line { stroke: #3a4553 } .held-out { stroke: #f0a35e } polyline { stroke: #8ab4ff } }"""
 
 
-def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> None:
-    """Draws the losses of a run's `metrics.jsonl`, and the losses on held-out examples by task."""
+def write_curves(
+    metrics: Path,
+    held_out: Mapping[str, float],
+    path: Path,
+    scores: Sequence[tuple[int, float]] = (),
+) -> None:
+    """Draws the losses of a run's `metrics.jsonl`, and the losses on held-out examples by task.
+
+    Args:
+        metrics: The file of losses.
+        held_out: Losses on held-out examples, by task.
+        path: The picture.
+        scores: Steps and scores on held-out pairs, which get a chart of their own.
+    """
     losses = defaultdict[str, list[tuple[int, float]]](list)
     for step in map(json.loads, metrics.read_text("utf-8").splitlines()):
         losses[step["task"]].append((step["step"] + 1, step["loss"]))
@@ -32,6 +44,10 @@ def write_curves(metrics: Path, held_out: Mapping[str, float], path: Path) -> No
         _chart(number, task, np.array(steps), last_step, held_out.get(task))
         for number, (task, steps) in enumerate(losses.items())
     ]
+    if scores:
+        charts.append(
+            _chart(len(charts), "score_on_held-out_pairs", np.array(scores), last_step, None)
+        )
     width = (_WIDTH + _MARGIN) * _COLUMNS
     height = _MARGIN + (_HEIGHT + 2 * _MARGIN) * -(-len(charts) // _COLUMNS)
     ends = ", ".join(

@@ -6,8 +6,9 @@ What happens, in this order:
 2. `open_context` opens the starting model, the teachers and the corpora, and decides vocabulary and
    sizes;
 3. `build` makes the model with its first weights, its tasks and their examples;
-4. `fit` trains, stage by stage;
-5. `finish` exports the model, then scores it.
+4. `Run.inspect`, if there is one, looks at them and scores the model;
+5. `fit` trains, stage by stage;
+6. `finish` exports the model, then scores it.
 
 Started again, a run takes what it has decided from its folder, and continues at its newest
 checkpoint.
@@ -19,7 +20,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -40,7 +41,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators.cache import cached
 from xling_tf.evaluators.encoding import Embedder
 from xling_tf.files import locked, replacing
-from xling_tf.importers.base import read_base_model
+from xling_tf.importers.base import read_base_model, read_licence
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.program import STARTED, progress, provenance
@@ -53,6 +54,7 @@ from xling_tf.tasks.base import Heads, Task
 from xling_tf.tokenizers.coverage import warn_of_unknown
 from xling_tf.trainer.context import Run, RunContext, open_context, require_usable_folders
 from xling_tf.trainer.distribution import Workers, lost_workers, make_strategy, read_cluster
+from xling_tf.trainer.held_out import Validation
 from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.mining import Miner
@@ -91,7 +93,7 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
 
     Returns:
         The content of `results.json`, or {} in workers other than the first; None if a signal
-        stopped the training.
+        stopped the training, or after a check.
 
     Raises:
         UserError: The data, a folder or the config cannot be used.
@@ -111,11 +113,14 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
         workers = Workers(make_strategy(cluster), cluster)
         ctx = open_context(run, workers)
         trained = build(ctx)
-        trainer = fit(ctx, trained)
+        validation = None
+        if run.inspect and workers.is_chief:
+            validation = run.inspect(trained.model, ctx.store)
+        trainer = None if run.is_check else fit(ctx, trained, validation)
         if trainer is None:
             return None
         with progress("exporting and scoring"):
-            results = finish(ctx, trained, trainer) if workers.is_chief else {}
+            results = finish(ctx, trained, trainer, validation) if workers.is_chief else {}
         workers.gather(None)  # waits: the chief would consider a process that ends earlier as lost
         return results
 
@@ -226,7 +231,7 @@ def _is_extra(task: Task, source: str) -> bool:
     return task.record_type in ("parallel", "nli") and source not in task.languages.split("-")
 
 
-def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
+def fit(ctx: RunContext, trained: Trained, validation: Validation | None = None) -> Trainer | None:
     """Trains from the newest checkpoint to the end of the budget; None if a signal stopped it."""
     trainer = Trainer(
         model=trained.model,
@@ -243,6 +248,7 @@ def fit(ctx: RunContext, trained: Trained) -> Trainer | None:
             ctx.config.training.seed,
             ctx.workers,
         ),
+        validation=validation,
     )
     _begin(ctx, trained)
     if trainer.train():
@@ -280,7 +286,9 @@ def trained_on(config: ExperimentConfig, tasks: Sequence[Task], store: CorpusSto
     return TrainedOn.from_hashes(part.text_hashes for part in parts)
 
 
-def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any]:
+def finish(
+    ctx: RunContext, trained: Trained, trainer: Trainer, validation: Validation | None = None
+) -> dict[str, Any]:
     """Exports a trained model, then scores it; returns the content of `results.json`."""
     run, data, corpora, model = ctx.run, ctx.data, ctx.store.corpora, trained.model
     if share := ctx.config.initial.average:
@@ -309,12 +317,16 @@ def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any
         data.languages,
         encode,
         held_out=held_out,
-        corpora=corpora,
+        corpora=() if validation else corpora,  # whose pairs the validation scores
         data=run.data,
         seconds=seconds,
     )
     scores |= {"same_meaning": reliability} if line else {}
-    measured = {"scores": scores, "cosines": cosines}
+    measured: dict[str, Any] = {"scores": scores, "cosines": cosines}
+    if validation:
+        validated, measured["comparison"] = validation.result(encode)
+        measured |= {"scores": {**validated, **scores}, "curve": validation.curve}
+        logging.info("%s", measured["comparison"])
     results, files = _describe(ctx, trainer, module, model, measured)
     for name, content in files.items():
         with replacing(run.output / name) as temporary:
@@ -339,6 +351,8 @@ def _describe(
         "steps": trainer.step,
         "minutes": trainer.seconds / 60,
         **measured,
+        **({"start": _start(config.initial.model)} if config.initial.model else {}),
+        **({"examples": run.examples} if run.examples else {}),
         "corpora": {corpus.title: corpus.num_records for corpus in ctx.store.corpora},
         "config": to_dict(config),
     }
@@ -380,3 +394,11 @@ def _notice(ctx: RunContext) -> str:
             licence = ", ".join(read_front_matter(folder, "license")) or "not stated"
             parts.append(_LEARNED_VECTORS.format(name=folder.name, licence=licence, origin=origin))
     return "\n\n".join(parts) + "\n" if parts else ""
+
+
+def _start(model: str) -> dict[str, str]:
+    """Returns the name and the licence of the model that a training starts from; "" if unknown."""
+    licence = ""
+    with suppress(UserError):  # a training must not fail at its end because its start was moved
+        licence = read_licence(find_model(model))
+    return {"name": read_base_model(model) or Path(model).name, "licence": licence}

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,14 +74,10 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             "learning_rate": result.learning_rate,
             "sentences_per_second": rate,
         }
-        values = [_v1.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
-        event = _v1.Event(
-            wall_time=time.time(), step=result.step, summary=_v1.Summary(value=values)
-        )
         with self._despite_full_disk():
             self._lines.write(json.dumps(result._asdict()) + "\n")
             self._lines.flush()
-            self._events.write(event.SerializeToString())
+        self._write_scalars(result.step, scalars)
         before = self._losses.get(result.task, result.loss)
         self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
         # One loss says whether the training goes well; TensorBoard has all.
@@ -91,6 +87,16 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
             f"{100 * progress:.0f}%, {minutes_left:.0f} minutes left, step {result.step + 1}, "
             f"{rate:,.0f} sentences/s, loss of {name.replace('_', ' ')} {loss:.3g}"
         )
+
+    def report_score(self, step: int, score: float) -> None:
+        """Reports a score on held-out pairs to TensorBoard."""
+        self._write_scalars(step, {"held_out": score})
+
+    def _write_scalars(self, step: int, scalars: Mapping[str, float]) -> None:
+        values = [_v1.Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+        event = _v1.Event(wall_time=time.time(), step=step, summary=_v1.Summary(value=values))
+        with self._despite_full_disk():
+            self._events.write(event.SerializeToString())
 
     @contextmanager
     def _despite_full_disk(self) -> Iterator[None]:

@@ -21,12 +21,14 @@ from xling_tf.program import progress
 from xling_tf.tasks.base import Anchor, Batch, Task
 from xling_tf.trainer.checkpoints import CheckpointError, Checkpoints
 from xling_tf.trainer.distribution import Workers
+from xling_tf.trainer.held_out import Validation
 from xling_tf.trainer.input_pipeline import Examples
 from xling_tf.trainer.log import StepResult, TrainingLog
 from xling_tf.trainer.mining import Miner
 from xling_tf.trainer.optimizers import Optimizers
 from xling_tf.trainer.schedule import Budget, learning_rate_factor
 from xling_tf.trainer.stages import Stage, encoder_groups, make_stages
+from xling_tf.weights import arrays, assign_weights, read_weights, write_weights
 
 # From a batch and a factor of the learning rates to the sums of losses and hits, the numbers of
 # examples and tokens, and the norm of the gradients.
@@ -34,6 +36,7 @@ TrainStep = Callable[[Batch, Any], tf.Tensor]
 # Number of steps that are started before their measurements are read. Reading waits until the
 # device has finished them, so that a GPU with a single step would often be idle.
 _STEPS_TO_READ = {"CPU": 1, "GPU": 8}
+_BEST = "best-{:09d}.safetensors"  # the weights of the step with the best score, in the run folder
 
 
 class DispatchedStep(NamedTuple):
@@ -58,6 +61,8 @@ class Trainer:
         workers: All processes that train together.
         run_dir: Folder of checkpoints and logs.
         miner: Finds wrong answers for the tasks that have `miners`.
+        validation: Scores the model while it trains, in the chief; its best weights are taken at
+            the end. None for the last ones.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Trainer:
         workers: Workers,
         run_dir: Path,
         miner: Miner | None = None,
+        validation: Validation | None = None,
     ) -> None:
         self.step, self.seconds = 0, 0.0
         # On the monotonic clock, less the time that earlier processes have trained.
@@ -80,6 +86,9 @@ class Trainer:
         self._budget = Budget(training.steps or math.inf, 60 * training.minutes or math.inf)
         self._workers = workers
         self._run_dir, self._miner = run_dir, miner
+        self._model, self._validation = model, validation
+        self._saved_best = 0  # the best step of the newest checkpoint
+        self._is_over = False  # the validation has ended the training in all workers
         self._steps_ahead = _STEPS_TO_READ[
             "GPU" if tf.config.list_logical_devices("GPU") else "CPU"
         ]
@@ -93,9 +102,9 @@ class Trainer:
             variables = [*self._optimizers.tables, *model.encoder.dense_variables]
             weight = config.initial.anchor_weight
             self._anchor = Anchor(variables, weight) if weight else None
-        weights = {name: variable.value for name, variable in model.weights.items()}
+        self._weights = {name: variable.value for name, variable in model.weights.items()}
         self._checkpoints = Checkpoints(
-            run_dir / CHECKPOINTS, weights, self._optimizers.named_variables
+            run_dir / CHECKPOINTS, self._weights, self._optimizers.named_variables
         )
 
     def train(self) -> bool:
@@ -110,34 +119,48 @@ class Trainer:
             stop = stack.enter_context(_stop_requests())
             for stage in self._stages:
                 stack.callback(stage.close)
-            if self._progress() < 1:
+            if not self._is_finished():
                 with progress("making the graphs of training steps"):
                     self._run_graphs_once()
             log = None
             if self._workers.is_chief:
                 log = stack.enter_context(TrainingLog(self._run_dir, self.step))
-            saved = time.monotonic()
-            self._begin = saved - self.seconds
-            stopped = False
-            while not stopped and self._progress() < 1:
-                results = self._take_steps()
-                stopped = self._agree(stop.is_set())
-                if log:
-                    for result in results:
-                        log.report(result, self._progress())
-                if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
-                    try:
-                        self._save()
-                    except CheckpointError as error:  # the next one may succeed
-                        logging.warning("%s; training continues", error)
-                    saved = time.monotonic()
+            self._train_steps(stop, log)
         if self.step > first_step:
             self._save()
-        finished = self._progress() >= 1
+        finished = self._is_finished()
+        if finished:
+            self._take_best()
         for stage in self._stages if finished and self._tasks else ():
             if not stage.steps:
                 logging.warning("stage %s had no step: the budget was too small", stage.name)
         return finished
+
+    def _train_steps(self, stop: threading.Event, log: TrainingLog | None) -> None:
+        """Trains until the budget is used up, or until a worker is asked to stop."""
+        saved = time.monotonic()
+        self._begin = saved - self.seconds
+        stopped = False
+        while not stopped and not self._is_finished():
+            results = self._take_steps()
+            stopped = self._agree(stop.is_set())
+            if log:
+                for result in results:
+                    log.report(result, self._progress())
+                self._validate(log)
+            if time.monotonic() - saved > 60 * self._config.checkpoint_minutes:
+                try:
+                    self._save()
+                except CheckpointError as error:  # the next one may succeed
+                    logging.warning("%s; training continues", error)
+                saved = time.monotonic()
+
+    def _remove_worse(self, *steps: int) -> None:
+        """Removes the weights of steps that were the best once; a checkpoint may need some."""
+        kept = {_BEST.format(step) for step in steps}
+        for path in self._run_dir.glob("best-*.safetensors"):
+            if path.name not in kept:
+                path.unlink()
 
     def _take_steps(self) -> list[StepResult]:
         """Starts as many steps as are read together, fewer at the end, and waits for them."""
@@ -151,8 +174,36 @@ class Trainer:
     def _agree(self, stop: bool) -> bool:
         """Sets `seconds` by the chief's clock in all workers; returns True if any must stop."""
         seconds = time.monotonic() - self._begin if self._workers.is_chief else 0.0
-        self.seconds, stops = self._workers.add_up([seconds, float(stop)])
+        numbers = [seconds, float(stop), float(self._has_ended_early())]
+        self.seconds, stops, overs = self._workers.add_up(numbers)
+        self._is_over = overs > 0
         return stops > 0
+
+    def _is_finished(self) -> bool:
+        return self._is_over or self._progress() >= 1
+
+    def _validate(self, log: TrainingLog) -> None:
+        """Scores the model if it is due, and keeps its weights if they are the best so far."""
+        validation = self._validation
+        if validation is None or not validation.is_due(self._progress()):
+            return
+        begin = time.monotonic()
+        if validation.add(self.step, lambda texts: self._model(texts).numpy()):
+            write_weights(self._run_dir / _BEST.format(self.step), arrays(self._weights))
+            self._remove_worse(validation.best_step, self._saved_best)
+        log.report_score(*validation.curve[-1])
+        self._begin += time.monotonic() - begin  # the budget is for training alone
+
+    def _take_best(self) -> None:
+        """Assigns the weights of the step with the best score."""
+        validation = self._validation
+        if validation is None or validation.best_step in (0, self.step):
+            return
+        path = self._run_dir / _BEST.format(validation.best_step)
+        assign_weights(self._weights, read_weights(path), str(path))
+        logging.info(
+            "taking the weights of step %d, which has the best score", validation.best_step
+        )
 
     def _used(self, ahead: int = 0) -> Budget:
         """What is used of the budget, `ahead` steps from now: average ones, or of a second each."""
@@ -300,7 +351,12 @@ class Trainer:
         if self._workers.is_chief:
             stages = {stage.name: [stage.steps, *stage.begin] for stage in self._stages}
             state = {"step": self.step, "seconds": self.seconds, "stages": stages}
+            if self._validation:
+                state["validation"] = self._validation.state()
             self._checkpoints.save(self.step, state)
+            if self._validation:
+                self._saved_best = self._validation.best_step
+                self._remove_worse(self._saved_best)
 
     def _restore(self) -> None:
         """Restores the chief's newest checkpoint in all workers."""
@@ -312,6 +368,14 @@ class Trainer:
                 stage.steps, *begin = state["stages"][stage.name]
                 stage.begin = Budget(*begin)
             logging.info("continuing at step %d, after %.1f minutes", self.step, self.seconds / 60)
+        if self._validation:
+            before = state.get("validation", {}) if state else {}
+            self._validation.begin(before, self._progress(), self._config.budget)
+            self._saved_best = self._validation.best_step
+        self._is_over = bool(self._workers.from_chief(self._has_ended_early))
+
+    def _has_ended_early(self) -> bool:
+        return self._validation is not None and self._validation.is_over
 
 
 def _make_optimizers(model: Model, tasks: Sequence[Task], config: ExperimentConfig) -> Optimizers:

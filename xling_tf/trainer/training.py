@@ -103,12 +103,7 @@ def train(
         settings=settings,
     )
     run = prepare(name, config, data=data, run_dir=run_dir, output=output, cache=cache)
-    results = run_and_draw(run)
-    if not results:
-        return None
-    encoder = load(run.output)
-    encoder.scores = results["scores"]
-    return encoder
+    return load(run.output) if run_and_draw(run) else None
 
 
 def experiment(
@@ -284,17 +279,20 @@ def run_and_draw(run: "Run") -> dict[str, Any] | None:
     from xling_tf.trainer.experiment import run_experiment
 
     if results := run_experiment(run):
-        _add_curves(run.run_dir, run.output, results["scores"])
+        _add_curves(run.run_dir, run.output, results)
     return results
 
 
-def _add_curves(run_dir: Path, output: Path, scores: Mapping[str, Mapping[str, float]]) -> None:
+def _add_curves(run_dir: Path, output: Path, results: Mapping[str, Any]) -> None:
     """Draws the losses in the run folder and the export's, whose card shows them."""
     held_out = {
-        name[5:]: values["loss"] for name, values in scores.items() if name.startswith("task/")
+        name[5:]: values["loss"]
+        for name, values in results["scores"].items()
+        if name.startswith("task/")
     }
     for folder in (run_dir, output):
-        write_curves(run_dir / "metrics.jsonl", held_out, folder / CURVES)
+        path = folder / CURVES
+        write_curves(run_dir / "metrics.jsonl", held_out, path, results.get("curve", ()))
     card = output / "README.md"
     with replacing(card) as temporary:
         temporary.write_text(f"{card.read_text('utf-8')}\n![Losses by step]({CURVES})\n", "utf-8")
