@@ -191,6 +191,9 @@ class WordsConfig(TokenizerConfig):
 
     takes_vectors = True
 
+    # Whether pairs of neighbouring characters (Thai, Lao, Khmer and Burmese: syllables) are words in
+    # addition to the characters, in scripts without spaces between words.
+    bigrams: bool = False
     max_words: Count = 200_000  # 2019, sec. 3.2
     min_word_count: Count = 1
     # Number of each language's most frequent words to add to those of the corpora.
