@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ..errors import UserError, as_user_error
 from .settings import RUNTIME_SETTINGS
 
-RUNTIME_FORMAT = 3  # of runtime.json; raised whenever older versions would misread a folder
+RUNTIME_FORMAT = 4  # of runtime.json; raised whenever older versions would misread a folder
 
 
 class Backend(ABC):
