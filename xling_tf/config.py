@@ -191,8 +191,9 @@ class WordsConfig(TokenizerConfig):
 
     takes_vectors = True
 
-    # Whether pairs of neighbouring characters (Thai, Lao, Khmer and Burmese: syllables) are words in
-    # addition to the characters, in scripts without spaces between words.
+    # In scripts without spaces between words: whether pairs of neighbouring characters are words in
+    # addition to the characters. In Thai, Lao, Khmer and Burmese, consonants with their vowels are
+    # the characters.
     bigrams: bool = False
     max_words: Count = 200_000  # 2019, sec. 3.2
     min_word_count: Count = 1

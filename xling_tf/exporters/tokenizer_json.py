@@ -74,7 +74,7 @@ def require_no_bigrams(tokenizer: Tokenizer, languages: Iterable[str]) -> None:
     unspaced = sorted({*map(without_country, languages)} & _UNSPACED)
     if unspaced and getattr(tokenizer.config, "bigrams", False):
         raise UserError(
-            f"tokenizer.json cannot express bigrams, which the model has for {', '.join(unspaced)}; "
+            f"the format cannot express bigrams, and the model has them for {', '.join(unspaced)}; "
             "train with tokenizer.bigrams=false, or export to savedmodel, onnx, litert or wheel"
         )
 

@@ -17,8 +17,8 @@ from xling_tf.tokenizers.composition import lowercased, readable
 # over. The rules below split brackets from words, so that no text contains it.
 EMPTY_TOKEN = "<empty>"
 
-# Each rule is (pattern, replacement) in RE2 syntax, applied in order. Character classes stand inside
-# brackets, so that other runtimes can put ranges in their place.
+# A rule is (pattern, replacement) in RE2 syntax. Character classes stand inside brackets, so that
+# other runtimes can put ranges in their place.
 _Rules = tuple[tuple[str, str], ...]
 
 _SPACES: _Rules = (
@@ -40,7 +40,7 @@ _LETTERS = (
     f"\u1780-\u17b3\u17d7\u1000-\u102a\u103f{_BEFORE}"
 )
 _UNIT = f"[{_BEFORE}]*[{_LETTERS}](?:{_BELOW}|[{_AFTER}])*"
-# Three copies of each unit make "a a ab b bc c c" of "abc": at the ends, a unit is paired with none.
+# Three copies of each unit make "a a ab b bc c c" of "abc": at the ends, units have no neighbour.
 _PAIRED: _Rules = ((f"((?:{_UNIT})+)", r" \1 "), (f"({_UNIT})", r"\1 \1 \1"))
 
 # As the Penn Treebank tokenizer does (Chidambaram et al. 2019, sec. 3.2: "treebank style
