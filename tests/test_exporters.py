@@ -1,6 +1,8 @@
 """Exports with smaller tables, and to other libraries: the vectors are the SavedModel's."""
 
+import dataclasses
 import json
+import re
 import shutil
 from functools import cache
 from pathlib import Path
@@ -95,8 +97,9 @@ def folder_of(exports, tmp_path_factory):
     return make
 
 
+@pytest.mark.parametrize("bigrams", [False, True])
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_words_are_those_of_the_tokenizers_library(lowercase):
+def test_words_are_those_of_the_tokenizers_library(lowercase, bigrams):
     vocabulary = [
         EMPTY_TOKEN,
         "hola",
@@ -113,7 +116,8 @@ def test_words_are_those_of_the_tokenizers_library(lowercase):
         "...",
     ]
     inside = WordTokenizer(
-        vocabulary, WordsConfig(lowercase=lowercase, ngram_sizes=(), num_oov_buckets=1)
+        vocabulary,
+        WordsConfig(lowercase=lowercase, bigrams=bigrams, ngram_sizes=(), num_oov_buckets=1),
     )
     outside = tokenizers.Tokenizer.from_str(json.dumps(tokenizer_json(inside)))
     fragments = [fragment for fragment in FRAGMENTS if fragment != "\ud800"]
@@ -121,7 +125,14 @@ def test_words_are_those_of_the_tokenizers_library(lowercase):
     ids = inside.tokenize(tf.constant(texts))
     expected = ids.with_values(inside.word_ids(ids.values)).to_list()
     expected = [row if text else [] for text, row in zip(texts, expected, strict=True)]
-    assert [encoding.ids for encoding in outside.encode_batch(texts)] == expected
+    found = [encoding.ids for encoding in outside.encode_batch(texts)]
+    if bigrams:  # texts of Chinese, Japanese, Thai ... have unknown words
+        unspaced = re.compile("[\u0e00-\u17ff\u3040-\u9fff\uff66-\uff9f𠀀-𱍊]")
+        rows = list(zip(texts, found, expected, strict=True))
+        assert all(len(vocabulary) in ids for text, ids, _ in rows if unspaced.search(text))
+        _, found, expected = zip(*(row for row in rows if not unspaced.search(row[0])), strict=True)
+        assert len(found) > 100
+    assert found == expected
     assert outside.token_to_id(UNKNOWN_WORD) == len(vocabulary)
 
 
@@ -216,6 +227,14 @@ def test_what_a_format_cannot_express_is_refused(hub_folder, tmp_path):
     with pytest.raises(UserError, match="did you mean onnx"):
         export(hub_folder, "onxx", tmp_path / "output")
     assert not [*tmp_path.iterdir()]
+
+
+def test_bigrams_cannot_be_expressed_for_languages_that_need_them(tmp_path):
+    model = tiny_model(tiny_config(*STATIC, "tokenizer.bigrams=true"), [EMPTY_TOKEN, "a", "我爱"])
+    model.info = dataclasses.replace(model.info, languages=["en", "zh_TW"])
+    for module in (model2vec, sentence_transformers):
+        with pytest.raises(UserError, match="bigrams, and the model has them for zh"):
+            module.export(OriginalModel(tmp_path, model, model, None), tmp_path / "output")
 
 
 def test_marks_around_sentences_cannot_be_expressed(tmp_path):

@@ -65,6 +65,36 @@ def test_treebank_style():
     assert {text: " ".join(tokens(text)) for text in TOKENS} == TOKENS
 
 
+PAIRS = {
+    # Each character, each pair of neighbours, and the first and the last paired with nothing.
+    "我爱你。": "我 我 我爱 爱 爱你 你 你 。",
+    "我 a我b": "我 我 我 a 我 我 我 b",
+    "C语言": "C 语 语 语言 言 言",
+    "スーパー": "ス ス スー ー ーパ パ パー ー ー",
+    "ｶﾞｷ": "ｶﾞ ｶﾞ ｶﾞｷ ｷ ｷ",
+    "二〇年,3日": "二 二 二〇 〇 〇年 年 年 , 3 日 日 日",
+    # Consonants with their vowels and marks: pra-the-s-thai, tem, n-a-m with a tone.
+    "ประเทศไทย2566": "ป ป ประ ระ ระเท เท เทศ ศ ศไท ไท ไทย ย ย 2566",
+    "Thaiเต็มน้ำ": "Thai เต็ เต็ เต็ม ม มน้ำ น้ำ น้ำ",
+    "๑๒ ฯลฯ": "๑๒ ฯ ฯ ฯล ล ลฯ ฯ ฯ",
+    "ພາສາ": "ພາ ພາ ພາສາ ສາ ສາ",
+    "ខ្មែរ": "ខ្មែ ខ្មែ ខ្មែរ រ រ",
+    "မြန်မာ": "မြ မြ မြန် န် န်မာ မာ မာ",
+    # Vowels and marks without a consonant.
+    "xะ เ \u0e48": "xะ เ เ เ \u0e48",
+    # Other scripts are not divided.
+    "안녕 don't नमस्ते": "안녕 do n't नमस्ते",
+}
+
+
+def test_pairs_of_neighbours_are_words_in_scripts_without_spaces():
+    assert {text: " ".join(tokens(text, bigrams=True)) for text in PAIRS} == PAIRS
+    # 200 characters, 199 pairs, and the two at the ends; a decomposed one is composed first.
+    assert len(tokens("我爱" * 100, bigrams=True, max_tokens=1000)) == 401
+    assert tokens("我爱你", bigrams=True, max_tokens=4) == ["我", "我", "我爱", "爱"]
+    assert tokens("\u304b\u3099", bigrams=True) == ["が"] * 3
+
+
 def test_lowercase():
     expected = ["ñandú", "àé", "do", "n't", "world", "ωmega"]
     assert tokens("Ñandú ÀÉ Don't WORLD Ωmega", lowercase=True) == expected
@@ -182,6 +212,8 @@ def test_common_words_of_each_language_join_those_of_the_texts():
     assert words.index("que") < words.index("pero")
     assert {"of", "que", "的"} <= set(words)
     assert not {"the", "don't", "我们"} & set(words)
+    pairs = common_words(["zh"], [EMPTY_TOKEN], dataclasses.replace(config, bigrams=True))
+    assert {"的", "我们"} <= set(pairs)
     assert len(set(words)) == len(words)
     # The corpora's words come first, and fill the room.
     texts = {"en": ["zebra", "the zebra"], "es": ["okapi"]}

@@ -191,6 +191,10 @@ class WordsConfig(TokenizerConfig):
 
     takes_vectors = True
 
+    # In scripts without spaces between words: whether pairs of neighbouring characters are words in
+    # addition to the characters. In Thai, Lao, Khmer and Burmese, consonants with their vowels are
+    # the characters.
+    bigrams: bool = False
     max_words: Count = 200_000  # 2019, sec. 3.2
     min_word_count: Count = 1
     # Number of each language's most frequent words to add to those of the corpora.

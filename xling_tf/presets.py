@@ -108,6 +108,8 @@ _MULTI_TASK = ExperimentConfig(
 _STATIC = replace(
     _MULTI_TASK,
     description="the average of words, for speed",
+    # A Chinese text of n characters has 2n + 1 tokens.
+    tokenizer=replace(_WORDS, bigrams=True, max_tokens=128),
     encoder=StaticConfig(),
     similarity=replace(_MULTI_TASK.similarity, matryoshka_dims=(64, 128, 256)),
     tasks={

@@ -29,8 +29,9 @@ def ngrams_of(word: str, settings: Mapping[str, Any]) -> list[str]:
 class WordSplitter:
     """Splits texts into words as `xling_tf.tokenizers.words` does in the graph.
 
-    The rules change nothing across spaces, and nothing in letters and digits alone, once Chinese
-    and Japanese are split; so the words of each run of other characters are kept.
+    After the first of the rules ("text_rules"), which split scripts without spaces, the others
+    change nothing across spaces, and nothing in letters and digits alone; so the words of each run
+    of characters are kept.
 
     Args:
         settings: The tokenizer's `rules`.
@@ -45,12 +46,10 @@ class WordSplitter:
             )
             for name, pairs in settings["classes"].items()
         }
-        # The first rule puts spaces in place of separators and control characters; a later one puts
-        # them around Chinese and Japanese characters.
-        self._separators = _compiled(r"[\pZ\pC]+", ranges)
-        self._ideographs = _compiled(r"([\p{Han}\p{Hiragana}\p{Katakana}])", ranges)
-        self._either = _compiled(r"[\pZ\pC\p{Han}\p{Hiragana}\p{Katakana}]", ranges)
-        self._rules = [(_compiled(pattern, ranges), new) for pattern, new in settings["rules"][1:]]
+        rules = [(_compiled(pattern, ranges), new) for pattern, new in settings["rules"]]
+        self._text_rules = rules[: settings["text_rules"]]
+        self._rules = rules[settings["text_rules"] :]
+        self._changed = _compiled(rf"[\pZ\pC{settings['unspaced']}]", ranges)
         self._words: dict[str, list[str]] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
@@ -76,8 +75,9 @@ class WordSplitter:
         if self._settings["lowercase"]:
             text = text.lower()
         is_simple = text.isascii() and text.isprintable()
-        if not is_simple and self._either.search(text.replace(" ", "")):
-            text = self._ideographs.sub(r" \1 ", self._separators.sub(" ", text))
+        if not is_simple and self._changed.search(text.replace(" ", "")):
+            for pattern, replacement in self._text_rules:
+                text = pattern.sub(replacement, text)
         return text.split()
 
 

@@ -12,7 +12,7 @@ from xling_tf.client.batches import Encode
 from xling_tf.errors import library
 from xling_tf.exporters.base import OriginalModel, compare_unknown_words, reject
 from xling_tf.exporters.sentence_transformers import vocabulary_rows, write_modules
-from xling_tf.exporters.tokenizer_json import tokenizer_json
+from xling_tf.exporters.tokenizer_json import require_no_bigrams, tokenizer_json
 from xling_tf.files import write_json
 from xling_tf.weights import read_weights, write_weights
 
@@ -35,6 +35,7 @@ def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     rules = model.tokenizer.rules()
     if rules.get("begin") or rules.get("end"):
         reject(source, "model2vec", "no special tokens around sentences")
+    require_no_bigrams(model.tokenizer, model.info.languages)
     description = tokenizer_json(model.tokenizer)
     if model.tokenizer.known_words:
         rows = vocabulary_rows(model)

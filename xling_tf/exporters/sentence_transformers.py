@@ -17,7 +17,7 @@ from xling_tf.errors import library
 from xling_tf.exporters.base import PROBES, OriginalModel, compare_unknown_words
 from xling_tf.exporters.litert_onnx import TOKENS, embed_ids, ids_and_lengths, to_onnx
 from xling_tf.exporters.onnx_8bit import quantize
-from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, tokenizer_json
+from xling_tf.exporters.tokenizer_json import UNKNOWN_WORD, require_no_bigrams, tokenizer_json
 from xling_tf.files import write_json
 from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, Family, tensor_names
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
@@ -62,6 +62,7 @@ _SPECIAL = {
 def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes ONNX model, tokenizer, settings; for a `transformers_family` also torch's weights."""
     model, encoder = source.model, source.model.encoder
+    require_no_bigrams(model.tokenizer, model.info.languages)
     config = {
         "model_type": "bert",
         "architectures": ["BertModel"],

@@ -1,20 +1,23 @@
 """Export of a tokenizer as the tokenizer.json of Hugging Face's `tokenizers`."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from xling_tf.client import piece_models as sp
 from xling_tf.client.runtimes import wordpiece
-from xling_tf.errors import library, require_known
+from xling_tf.corpora.line_files import without_country
+from xling_tf.errors import UserError, library, require_known
 from xling_tf.tokenizers.base import Tokenizer
-from xling_tf.tokenizers.treebank import EMPTY_TOKEN, character_classes
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN
 from xling_tf.tokenizers.wordpiece import SPECIAL
 
 UNKNOWN_WORD = "[UNK]"
-# `treebank.RULES` as insertions of a space between what is before and what is after it: the
+# Languages whose writers put no spaces between words, in the scripts of `treebank`.
+_UNSPACED = {"ja", "km", "lo", "my", "th", "zh"}
+# The rules of `treebank` as insertions of a space between what is before and what is after it: the
 # library's rules have no groups. Only `\p{..}`, literals and look-around of fixed length are used,
-# which JavaScript has too. Rule 1 of `treebank.RULES` leaves no other white space than single
+# which JavaScript has too. The first rule of `treebank` leaves no other white space than single
 # spaces.
 _SPACES = (
     r"[\p{Z}\p{Cc}\p{Cf}\p{Co}]{2,}",
@@ -25,7 +28,7 @@ _END = r"(?!\S)"
 _INSERTED = (
     # Runs of dots and hyphens, and characters that are words of their own.
     r"(?<!\.)(?=\.\.\.)|(?<=\.\.\.)(?!\.)|(?<!-)(?=--)|(?<=--)(?!-)",
-    r"(?=[…{SCRIPTS}])|(?<=[…{SCRIPTS}])|(?=[^\p{L}\p{M}\p{N}\s.,:'_-])|(?<=[^\p{L}\p{M}\p{N}\s.,:'_-])",
+    r"(?=[…{UNSPACED}])|(?<=[…{UNSPACED}])|(?=[^\p{L}\p{M}\p{N}\s.,:'_-])|(?<=[^\p{L}\p{M}\p{N}\s.,:'_-])",
     r"(?=[,:])|(?<=[,:])",
 )
 _REMOVED = r"(?<=\p{N}) (?=[,:] \p{N})|(?<=\p{N} [,:]) (?=\p{N})"
@@ -64,6 +67,16 @@ def tokenizer_json(tokenizer: Tokenizer) -> dict[str, Any]:
             special_tokens=[(tokens[row], row) for row in marks],
         )
     return json.loads(built.to_str())
+
+
+def require_no_bigrams(tokenizer: Tokenizer, languages: Iterable[str]) -> None:
+    """Raises a `UserError` if a tokenizer has bigrams and the model's languages need them."""
+    unspaced = sorted({*map(without_country, languages)} & _UNSPACED)
+    if unspaced and getattr(tokenizer.config, "bigrams", False):
+        raise UserError(
+            f"the format cannot express bigrams, and the model has them for {', '.join(unspaced)}; "
+            "train with tokenizer.bigrams=false, or export to savedmodel, onnx, litert or wheel"
+        )
 
 
 def _wordpiece(tokenizers: Any, tokenizer: Any) -> _Parts:
@@ -123,18 +136,20 @@ def _bpe(models: Any, pieces: Sequence[Any]) -> Any:
 
 def _words(tokenizers: Any, tokenizer: Any) -> _Parts:
     """Words outside the vocabulary are `UNKNOWN_WORD`, whose id is the first hash bucket's."""
-    scripts = "".join(
-        f"{chr(first)}-{chr(last)}"
-        for name in (r"\p{Han}", r"\p{Hiragana}", r"\p{Katakana}")
-        for first, last in character_classes()[name]
-    )
+    rules = tokenizer.rules()
+    unspaced = rules["unspaced"]
+    for name, ranges in rules["classes"].items():
+        unspaced = unspaced.replace(name, "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges))
+    # The library cannot repeat characters, so bigrams, and the characters beside them, are unknown.
+    lost = [(f"[{unspaced}]", f" {UNKNOWN_WORD} ")] if tokenizer.config.bigrams else []
     replaced = [
         *((pattern, " ") for pattern in _SPACES),
         ("[‘’ʼ`´]", "'"),
         ("[“”„«»″]", '"'),
-        *((pattern.replace("{SCRIPTS}", scripts), " ") for pattern in _INSERTED),
+        *((pattern.replace("{UNSPACED}", unspaced), " ") for pattern in _INSERTED),
         (_REMOVED, ""),
         *((pattern, " ") for pattern in _SENTENCE_ENDS),
+        *lost,
         (r"^\s*$", EMPTY_TOKEN),
     ]
     words, normalizers = [*tokenizer.known_words, UNKNOWN_WORD], tokenizers.normalizers

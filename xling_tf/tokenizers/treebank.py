@@ -5,6 +5,7 @@ A process that has nothing but TensorFlow can then load the exported model.
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -16,17 +17,39 @@ from xling_tf.tokenizers.composition import lowercased, readable
 # over. The rules below split brackets from words, so that no text contains it.
 EMPTY_TOKEN = "<empty>"
 
-# Each rule is (pattern, replacement) in RE2 syntax, applied in order; they follow the Penn Treebank
-# tokenizer (Chidambaram et al. 2019, sec. 3.2: "treebank style tokenized") for punctuation and
-# English contractions, extended to the punctuation of the other languages. In Chinese and Japanese,
-# each character is a token. Character classes stand inside brackets, so that other runtimes can put
-# ranges in their place.
-RULES = (
+# A rule is (pattern, replacement) in RE2 syntax. Character classes stand inside brackets, so that
+# other runtimes can put ranges in their place.
+_Rules = tuple[tuple[str, str], ...]
+
+_SPACES: _Rules = (
     # Single plain spaces do not match: replacing them by themselves took a tenth of the time.
     ("[\\pZ\\pC]{2,}|[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\\pC]", " "),
+)
+
+# In Chinese and Japanese, each character is a token.
+_CHARACTERS = r"\p{Han}\p{Hiragana}\p{Katakana}"
+_SINGLE: _Rules = ((f"([{_CHARACTERS}])", r" \1 "),)
+
+# With bigrams, a unit is a character of Chinese or Japanese, or a consonant of Thai, Lao, Khmer or
+# Burmese with its vowels and marks.
+_BEFORE = "\u0e40-\u0e44\u0ec0-\u0ec4"  # vowels before their consonant
+_AFTER = "\\pM\uff9e\uff9f\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3\u0ebd"
+_BELOW = "[\u17d2\u1039][\u1780-\u17b3\u1000-\u102a]"  # consonants below another
+_LETTERS = (
+    f"{_CHARACTERS}\u30fc\uff70\u0e01-\u0e2f\u0e46\u0e81-\u0eaf\u0ec6\u0edc-\u0edf"
+    f"\u1780-\u17b3\u17d7\u1000-\u102a\u103f{_BEFORE}"
+)
+_UNIT = f"[{_BEFORE}]*[{_LETTERS}](?:{_BELOW}|[{_AFTER}])*"
+# Three copies of each unit make "a a ab b bc c c" of "abc": at the ends, units have no neighbour.
+_PAIRED: _Rules = ((f"((?:{_UNIT})+)", r" \1 "), (f"({_UNIT})", r"\1 \1 \1"))
+
+# As the Penn Treebank tokenizer does (Chidambaram et al. 2019, sec. 3.2: "treebank style
+# tokenized") with punctuation and English contractions, extended to the punctuation of the other
+# languages.
+_PUNCTUATION: _Rules = (
     (r"[‘’ʼ`´]", "'"),
     (r"[“”„«»″]", '"'),
-    (r"(\.\.\.+|…|--+|[\p{Han}\p{Hiragana}\p{Katakana}]|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
+    (r"(\.\.\.+|…|--+|[^\pL\pM\pN\s.,:'_-])", r" \1 "),
     # Every comma and colon is a token, except inside numbers ("1,234", "10:30"), where the next
     # rule undoes the split. It runs twice because matches do not overlap, and "1,2,3" has two that
     # share a digit.
@@ -43,6 +66,27 @@ RULES = (
 )
 
 
+def rules(config: WordsConfig) -> dict[str, Any]:
+    """Returns what other runtimes need to split texts.
+
+    Args:
+        config: `bigrams`.
+
+    Returns:
+        "rules", which split a text if they are applied in order; "text_rules", the number of the
+        first of them after which each run of characters without spaces can be split alone;
+        "unspaced", the characters that these change beside spaces; and "classes", see
+        `character_classes`.
+    """
+    text_rules = _SPACES + (_PAIRED if config.bigrams else _SINGLE)
+    return {
+        "rules": text_rules + _PUNCTUATION,
+        "text_rules": len(text_rules),
+        "unspaced": _LETTERS if config.bigrams else _CHARACTERS,
+        "classes": character_classes(),
+    }
+
+
 def tokenize(
     sentences: tf.Tensor, config: WordsConfig, max_tokens: int | None = None
 ) -> tf.RaggedTensor:
@@ -50,7 +94,7 @@ def tokenize(
 
     Args:
         sentences: The strings.
-        config: `max_tokens` and `lowercase`.
+        config: `max_tokens`, `lowercase` and `bigrams`.
         max_tokens: Maximum number of tokens of a sentence in place of that of `config`.
 
     Returns:
@@ -64,7 +108,7 @@ def tokenize(
     text = readable(sentences, max_tokens)
     if config.lowercase:
         text = lowercased(text)
-    for pattern, replacement in RULES:
+    for pattern, replacement in rules(config)["rules"]:
         text = tf.strings.regex_replace(text, pattern, replacement)
     text = tf.strings.strip(text)
     text = tf.where(tf.equal(text, ""), EMPTY_TOKEN, text)
@@ -77,7 +121,7 @@ _CLASSES = (r"\pL", r"\pM", r"\pN", r"\pZ", r"\pC", r"\p{Han}", r"\p{Hiragana}",
 
 @cache
 def character_classes() -> Mapping[str, Sequence[tuple[int, int]]]:
-    """Returns the code points' ranges of each class in `RULES`, in TensorFlow's Unicode."""
+    """Returns the code points' ranges of each class in the rules, in TensorFlow's Unicode."""
     points = np.array([*range(0xD800), *range(0xE000, 0x110000)], np.int32)
     characters = tf.strings.unicode_encode(points[:, None], "UTF-8")
     ranges = {}

@@ -17,7 +17,7 @@ from xling_tf.config import WordsConfig
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import library
 from xling_tf.tokenizers.base import SpelledWords, VocabularyTokenizer
-from xling_tf.tokenizers.treebank import EMPTY_TOKEN, RULES, character_classes, tokenize
+from xling_tf.tokenizers.treebank import EMPTY_TOKEN, rules, tokenize
 
 # Words are clipped to this length before n-grams are taken, which bounds the memory for "aaaa...".
 MAX_WORD_CHARACTERS = 50
@@ -111,8 +111,7 @@ class WordTokenizer(VocabularyTokenizer):
             "empty": EMPTY_TOKEN,
             "num_buckets": config.num_oov_buckets,
             "ngrams": ngrams if config.ngram_sizes else None,
-            "rules": RULES,
-            "classes": character_classes(),
+            **rules(config),
         }
 
     def word_features(self, tokens: tf.Tensor) -> Any:
@@ -196,7 +195,9 @@ def common_words(
     ranked = dict.fromkeys(word for w in zip_longest(*lists) for word in w if word is not None)
     present = set(vocabulary)
     new = [word for word in ranked if word not in present]
-    # The tokenizer splits some of them: "don't", and Chinese words.
-    whole = tf.equal(tokenize(tf.constant(new, tf.string), config).row_lengths(), 1).numpy()
+    # The tokenizer splits some of them: "don't", and Chinese words of more than two characters, or
+    # without bigrams of more than one.
+    tokens = tokenize(tf.constant(new, tf.string), config)
+    whole = tf.reduce_any(tf.equal(tokens, tf.constant(new, tf.string)[:, None]), axis=1).numpy()
     room = max(0, config.max_words + 1 - len(vocabulary))
     return [word for word, is_whole in zip(new, whole, strict=True) if is_whole][:room]
