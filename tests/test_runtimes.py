@@ -199,7 +199,7 @@ def test_what_cannot_be_loaded_is_told(spelt, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"model\.onnx must be an exported model"):
         load(folder)
     (folder / "runtime.json").write_text('{"format": 99}')
-    with pytest.raises(UserError, match="in format 3, but is in 99"):
+    with pytest.raises(UserError, match="in format 4, but is in 99"):
         load(folder)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # importing it fails
     with pytest.raises(UserError, match=r"needs onnxruntime, .*'xling_tf\[runtime\]'"):
