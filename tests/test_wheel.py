@@ -7,7 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -140,7 +140,8 @@ def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(m
     # known of the other one.
     known = SimpleNamespace(
         available_languages=lambda: {"es": "", "en": ""},
-        get_frequency_dict=lambda code: {"que": 0.5},
+        get_frequency_dict=cache(lambda code: {"que": 0.5}),
+        get_frequency_list=cache(list),
     )
     monkeypatch.setattr(wheel, "library", lambda *names: known)
     importance = wheel.word_importance(["the", "x", "que"], ["es_MX", "tlh"])

@@ -368,6 +368,9 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
     for code in {*map(without_country, languages)} & wordfreq.available_languages().keys():
         shares = wordfreq.get_frequency_dict(code)
         importance += np.array([shares.get(word, 0) for word in words]) / len(languages)
+        # It keeps every language that was read, a hundred megabytes each.
+        wordfreq.get_frequency_dict.cache_clear()
+        wordfreq.get_frequency_list.cache_clear()
     return importance
 
 

@@ -63,12 +63,7 @@ class Servable:
                 "question_encoder": client.encode_query,
                 "response_encoder": client.encode_document,
             }
-        texts, vectors = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, backend.dim])
-        signature = SignatureDef(
-            inputs={"inputs": _tensor_info("inputs", texts)},
-            outputs={"outputs": _tensor_info("outputs", vectors)},
-        )
-        self.signatures = dict.fromkeys(functions, signature)
+        self.signatures = {key: _signature(key, backend.dim) for key in functions}
         self.queues = {
             key: SignatureQueue(name, partial(_encode, function), batched=True)
             for key, function in functions.items()
@@ -245,13 +240,22 @@ def _call(function: Any, inputs: Tensors) -> Tensors:
 
 
 def _encode(function: Any, inputs: Tensors) -> Tensors:
-    texts = [text.decode("utf-8", "replace") for text in inputs["inputs"].tolist()]
-    return {"outputs": function(texts)}
+    (texts,) = inputs.values()
+    return {"outputs": function([text.decode("utf-8", "replace") for text in texts.tolist()])}
 
 
-def _tensor_info(name: str, spec: tf.TensorSpec) -> TensorInfo:
-    shape = spec.shape.as_proto()
-    return TensorInfo(name=name, dtype=spec.dtype.as_datatype_enum, tensor_shape=shape)
+def _signature(key: str, dim: int) -> SignatureDef:
+    """Describes a signature as a SavedModel of this package does."""
+    name = "inputs" if key == "serving_default" else "input"
+
+    def info(name: str, shape: list[int | None], dtype: tf.DType) -> TensorInfo:
+        form = tf.TensorShape(shape).as_proto()
+        return TensorInfo(name=name, dtype=dtype.as_datatype_enum, tensor_shape=form)
+
+    return SignatureDef(
+        inputs={name: info(name, [None], tf.string)},
+        outputs={"outputs": info("outputs", [None, dim], tf.float32)},
+    )
 
 
 def _max_tokens(folder: Path) -> int | None:
