@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -62,7 +61,7 @@ class Trained(NamedTuple):
     tasks: list[Task]  # those that have examples
     examples: dict[str, TaskExamples]  # by task
     new_heads: dict[str, Heads]  # by task, the heads that are not the starting model's
-    miners: Mapping[str, Teacher] = MappingProxyType({})  # models that find wrong answers, by name
+    miners: dict[str, Teacher]  # by name, models that find wrong answers, until the last stage
 
 
 def scoring_seconds(training_seconds: float) -> float:
@@ -129,7 +128,7 @@ def _make(ctx: RunContext) -> Trained:
     if workers.is_chief:
         ctx.folder.write("config.json", model.description_files()["config.json"])
     initial_weights(config, ctx.run.run_dir, workers, model, new_heads)
-    return Trained(model, tasks, examples, new_heads)
+    return Trained(model, tasks, examples, new_heads, miners={})
 
 
 def _with_teacher(ctx: RunContext, trained: Trained, name: str, teacher: Teacher) -> Trained:
