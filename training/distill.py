@@ -16,9 +16,9 @@ from absl import flags
 
 from xling_tf.program import quiet_start, run, ways_to_try
 
-_MODEL = flags.DEFINE_string("model", None, "The encoder, as for xling-tf evaluate.")
-_LANGUAGES = flags.DEFINE_list("languages", None, "Languages, such as es,de.")
-_OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model.")
+_MODEL = flags.DEFINE_string("model", None, "The encoder, as for xling-tf evaluate.", required=True)
+_LANGUAGES = flags.DEFINE_list("languages", None, "Languages, such as es,de.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model.", required=True)
 _MINUTES = flags.DEFINE_float(
     "minutes", 0.0, "Minutes of training on translations; 0 for none.", lower_bound=0.0
 )
@@ -38,5 +38,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["model", "languages", "output"])
     run(main, "the same command starts again", extra="data")

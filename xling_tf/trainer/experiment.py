@@ -24,7 +24,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -80,7 +79,7 @@ class Trained(NamedTuple):
     tasks: list[Task]  # those that have examples
     examples: dict[str, TaskExamples]  # by task
     new_heads: dict[str, Heads]  # by task, the heads that are not the starting model's
-    miners: Mapping[str, Teacher] = MappingProxyType({})  # models that find wrong answers, by name
+    miners: dict[str, Teacher]  # by name, models that find wrong answers, until the last stage
 
 
 def scoring_seconds(training_seconds: float) -> float:
@@ -152,7 +151,7 @@ def _make(ctx: RunContext) -> Trained:
     if workers.is_chief:
         ctx.folder.write("config.json", model.description_files()["config.json"])
     initial_weights(config, ctx.run.run_dir, workers, model, new_heads)
-    return Trained(model, tasks, examples, new_heads)
+    return Trained(model, tasks, examples, new_heads, miners={})
 
 
 def _warn_of_languages(ctx: RunContext, model: Model) -> None:

@@ -245,7 +245,7 @@ class Trainer:
         for name, part in learners.items():
             miner.mine(stage.name, part, stage.most_batches(name, self._budget))
         if stage is self._stages[-1]:
-            self._miner = None  # frees the memory of its models
+            miner.close()
         self._begin += time.monotonic() - begin
 
     def _run_graphs_once(self) -> None:

@@ -1,7 +1,7 @@
 """Mines wrong answers when a stage of the training begins; the run folder keeps them."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ class Miner:
 
     Args:
         model: The model in training.
-        teachers: Models that search, by their names in `miner`.
+        teachers: Models that search, by their names in `miner`; `close` takes them out.
         caches: Where a teacher's vectors are kept.
         folder: The run folder; it has a file for each stage and task.
         seed: Of the draws.
@@ -41,7 +41,7 @@ class Miner:
     def __init__(
         self,
         model: Model,
-        teachers: Mapping[str, Teacher],
+        teachers: dict[str, Teacher],
         caches: Callable[[Teacher], Path | None],
         folder: Path,
         seed: int,
@@ -59,6 +59,10 @@ class Miner:
         rows = part.drawn(num_batches)
         find = partial(self._wrong_answers, stage, part, rows)
         part.use_wrong_answers(self._workers.from_chief(find))
+
+    def close(self) -> None:
+        """Frees the memory of the models."""
+        self._teachers.clear()
 
     def _wrong_answers(
         self, stage: str, part: TrainingInput, rows: NDArray[np.int64]

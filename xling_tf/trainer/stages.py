@@ -84,7 +84,7 @@ class Stage:
         if math.isinf(whole.steps):
             return math.inf
         limit = round(self._end * whole.steps - self.begin.steps, 6)
-        steps = min(whole.steps, max(math.ceil(limit), self._min_steps))
+        steps = min(int(whole.steps), max(math.ceil(limit), self._min_steps))
         return self._schedule.count(name, steps)
 
     def next_batch(self, name: str) -> Any:
