@@ -3,8 +3,8 @@
     xling-tf align book.de.txt book.fr.txt --model exported/use-multilingual --output pairs.tsv
 
 The output has the format of its name: .tsv, .jsonl, .tmx or .parquet. Texts are plain (a sentence a
-line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML or Markdown. Two folders
-are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
+line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML, Markdown, EPUB, PO or XLIFF.
+Two folders are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
 
     xling-tf align german french --model exported/use-multilingual --output 'aligned/*.tsv'
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import logging
+import re
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -94,9 +95,6 @@ def test_lines_are_sentences_and_paragraphs_are_split(tmp_path):
     assert read_document(packed).texts == ["One. Two.", "Three."]
     with pytest.raises(UserError, match="has none"):
         read_document(write(tmp_path / "empty.en.txt", ["", " "]))
-    (tmp_path / "latin.fr.txt").write_bytes("été".encode("latin-1"))
-    with pytest.raises(UserError, match="UTF-8"):
-        read_document(tmp_path / "latin.fr.txt")
 
 
 def test_subtitles_keep_their_times(tmp_path):
@@ -127,6 +125,78 @@ def test_pages_and_markdown_have_their_text_alone(tmp_path):
     text = "# A head\n\nIt is **very**\nlate. We go.\n\n```\nno()\n```\n\n- An item\n- é\n"
     (tmp_path / "a.en.md").write_text(text, encoding="utf-8")
     assert read_document(tmp_path / "a.en.md").texts == expected
+
+
+def test_encodings_that_files_name_or_that_are_assumed(tmp_path, caplog):
+    texts = ["Été à Zürich.", "L'année a été belle."]
+    for encoding, warnings in (("utf-16", 0), ("utf-8-sig", 0), ("latin-1", 1)):
+        caplog.clear()
+        (tmp_path / "a.fr.txt").write_bytes("\r\n".join(texts).encode(encoding))
+        assert read_document(tmp_path / "a.fr.txt").texts == texts
+        assert caplog.text.count("Windows-1252") == warnings
+    page = '<html><meta charset="windows-1250"><p>Žluťoučký kůň.</p></html>'
+    (tmp_path / "a.cs.html").write_bytes(page.encode("cp1250"))
+    assert read_document(tmp_path / "a.cs.html").texts == ["Žluťoučký kůň."]
+    (tmp_path / "a.fr.txt").write_bytes(b"\xff\0\x81")
+    with pytest.raises(UserError, match="UTF-8"):
+        read_document(tmp_path / "a.fr.txt")
+
+
+def write_book(path, chapters, spine="cb"):
+    container = '<container xmlns="urn:c"><rootfiles><rootfile full-path="a/b.opf"/></rootfiles>'
+    items = "".join(f'<item id="{n}" href="text%20{n}.xhtml"/>' for n in chapters)
+    refs = "".join(f'<itemref idref="{n}"/>' for n in spine)
+    package = f'<package xmlns="urn:p"><manifest>{items}</manifest><spine>{refs}</spine></package>'
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("META-INF/container.xml", container + "</container>")
+        book.writestr("a/b.opf", package)
+        for name, body in chapters.items():
+            head = '<html xmlns="http://www.w3.org/1999/xhtml"><head><title/></head>'
+            book.writestr(f"a/text {name}.xhtml", f"{head}<body>{body}</body></html>")
+    return path
+
+
+def test_books_are_read_in_the_order_of_their_spine(tmp_path):
+    chapters = {"b": "<p>Then <i>it</i> ended.</p>", "c": "<h1>One</h1><p>It&#160;began. Well.</p>"}
+    book = write_book(tmp_path / "a.en.epub", chapters)
+    assert read_document(book).texts == ["One", "It began.", "Well.", "Then it ended."]
+    with pytest.raises(UserError, match="cannot be read as EPUB"):
+        read_document(write_book(tmp_path / "b.en.epub", chapters, spine="cd"))
+    with pytest.raises(UserError, match="cannot be read as EPUB"):
+        read_document(write(tmp_path / "c.en.epub", ["no archive"]))
+
+
+def test_catalogues_have_their_translations_alone(tmp_path):
+    header = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+    message = 'msgid "Open the file."\nmsgstr "Abre el archivo."\n\nmsgid "Quit."\nmsgstr ""\n'
+    write(tmp_path / "a.es.po", [header + message])
+    assert read_document(tmp_path / "a.es.po").texts == ["Abre el archivo."]
+    write(tmp_path / "a.en.po", [header + message.replace("Abre el archivo.", "")])
+    assert read_document(tmp_path / "a.en.po").texts == ["Open the file.", "Quit."]
+    write(tmp_path / "b.en.po", ["no catalogue"])
+    with pytest.raises(UserError, match="cannot be read as PO"):
+        read_document(tmp_path / "b.en.po")
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        '<trans-unit id="1"><source>Open <ph id="1">&lt;b&gt;</ph>it.</source>'
+        "<target>Abre<g>lo.</g></target><alt-trans><target>no</target></alt-trans></trans-unit>",
+        '<unit id="1"><segment><source>Open <ph id="1"/>it.</source><target>Abrelo.</target>'
+        "</segment></unit>",
+    ],
+)
+def test_xliff_has_its_translations_or_its_sources(tmp_path, units):
+    text = f'<xliff xmlns="urn:oasis:names:tc:xliff"><file>{units}</file></xliff>'
+    write(tmp_path / "a.es.xlf", [text])
+    assert read_document(tmp_path / "a.es.xlf").texts == ["Abrelo."]
+    untranslated = re.sub("<target>.*?</target>", "", text)
+    write(tmp_path / "a.en.xliff", [untranslated])
+    assert read_document(tmp_path / "a.en.xliff").texts == ["Open it."]
+    write(tmp_path / "b.en.xlf", ["<xliff>"])
+    with pytest.raises(UserError, match="cannot be read as XLIFF"):
+        read_document(tmp_path / "b.en.xlf")
 
 
 def test_pairs_as_a_table_are_read_as_a_corpus(two_files, tmp_path):
