@@ -29,6 +29,9 @@ _OUTPUT = flags.DEFINE_string(
 _REVIEW = flags.DEFINE_string(
     "review", None, "Page that shows both texts side by side: review.html, or 'review/*.html'."
 )
+_MIN_PROBABILITY = flags.DEFINE_float(
+    "min_probability", 0.0, "Leaves out groups less likely right, such as 0.9.", 0, 1
+)
 
 
 def main(*files: str) -> None:
@@ -45,6 +48,7 @@ def main(*files: str) -> None:
             Path(files[1]),
             Path(_OUTPUT.value),
             review=Path(_REVIEW.value) if _REVIEW.value else None,
+            min_probability=_MIN_PROBABILITY.value,
             report=report,
         )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")

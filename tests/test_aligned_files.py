@@ -211,6 +211,7 @@ def test_rows_and_scores_as_json_lines_and_parquet(two_files, tmp_path):
         align_files(lambda: model, *two_files, tmp_path / name)
     lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
+    assert 0.5 < rows[2].pop("probability") <= 1
     assert rows[2] == {
         "source": GERMAN[2],
         "source_rows": [2],
@@ -220,7 +221,23 @@ def test_rows_and_scores_as_json_lines_and_parquet(two_files, tmp_path):
     }
     assert (rows[3]["source_rows"], rows[3]["target_rows"]) == ([3], [2])
     assert rows[3]["score"] > 0.99
-    assert parquet.read_table(tmp_path / "out.parquet").to_pylist() == rows
+    columns = parquet.read_table(tmp_path / "out.parquet").drop_columns("probability")
+    assert columns.to_pylist() == [
+        {name: value for name, value in row.items() if name != "probability"} for row in rows
+    ]
+
+
+def test_groups_that_may_be_wrong_are_left_out(two_files, tmp_path):
+    arguments = lambda: model, *two_files
+    everything = align_files(*arguments, tmp_path / "a.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").splitlines()]
+    least = sorted(row["probability"] for row in rows if row["source"] and row["target"])[1]
+    page = tmp_path / "page.html"
+    counts = align_files(*arguments, tmp_path / "b.tsv", review=page, min_probability=least - 1e-4)
+    assert counts["groups"] == everything["groups"] - 1
+    assert len((tmp_path / "b.tsv").read_text("utf-8").splitlines()) == counts["groups"] + 1
+    whole = page.read_text("utf-8").split("The whole text")[1]
+    assert whole.count("<li") == len(rows)
 
 
 def test_a_translation_memory_is_well_formed(two_files, tmp_path):
