@@ -256,6 +256,14 @@ def test_a_translation_memory_is_well_formed(two_files, tmp_path):
     assert any("gekauft. & <Brot> !" in unit["de"] for unit in units)
 
 
+def test_a_translation_memory_is_read_by_another_program(two_files, tmp_path):
+    tmx = pytest.importorskip("translate.storage.tmx", reason="needs: translate-toolkit")
+    align_files(lambda: model, *two_files, tmp_path / "out.tmx")
+    with (tmp_path / "out.tmx").open("rb") as file:
+        units = tmx.tmxfile(file, sourcelanguage="de", targetlanguage="fr").units
+    assert [(unit.source, unit.target) for unit in units] == EXPECTED
+
+
 def test_the_page_shows_both_texts_and_loads_nothing(two_files, tmp_path):
     two_files[0].write_text(
         two_files[0].read_text(encoding="utf-8").replace("ab.", "ab. <script>"), encoding="utf-8"

@@ -246,6 +246,7 @@ def _write_parquet(output: Path, documents: _Documents, groups: Sequence[Aligned
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif }
 body { margin: 0 auto; max-width: 72rem; padding: 0.5rem }
+h1 { font-size: 1.4rem; overflow-wrap: anywhere }
 ol { list-style: none; padding: 0 }
 li { border-left: 0.5rem solid hsl(var(--hue) 65% 48%); display: grid; gap: 0 1rem;
   grid-template-columns: 3rem 1fr 1fr; margin: 0.25rem 0; padding: 0.25rem 0.5rem;
