@@ -3,8 +3,8 @@
     xling-tf align book.de.txt book.fr.txt --model exported/use-multilingual --output pairs.tsv
 
 The output has the format of its name: .tsv, .jsonl, .tmx or .parquet. Texts are plain (a sentence a
-line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML or Markdown. Two folders
-are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
+line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML, Markdown, EPUB, PO or XLIFF.
+Two folders are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
 
     xling-tf align german french --model exported/use-multilingual --output 'aligned/*.tsv'
 
@@ -30,6 +30,9 @@ _OUTPUT = flags.DEFINE_string(
 _REVIEW = flags.DEFINE_string(
     "review", None, "Page that shows both texts side by side: review.html, or 'review/*.html'."
 )
+_MIN_PROBABILITY = flags.DEFINE_float(
+    "min_probability", 0.0, "Leaves out groups less likely right, such as 0.9.", 0, 1
+)
 
 
 def main(*files: str) -> None:
@@ -47,6 +50,7 @@ def main(*files: str) -> None:
             Path(files[1]),
             Path(_OUTPUT.value),
             review=Path(_REVIEW.value) if _REVIEW.value else None,
+            min_probability=_MIN_PROBABILITY.value,
             report=report,
         )
     print(f"{_OUTPUT.value}: {', '.join(f'{count} {name}' for name, count in counts.items())}")

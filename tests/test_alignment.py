@@ -104,25 +104,70 @@ def cost_of(path, costs):
     return total
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
-def test_the_path_is_the_cheapest_of_all(num_rows, num_columns, seed):
-    texts = random_vectors(num_rows, 4, seed), random_vectors(num_columns, 4, seed + 1)
+def costs_of(source, target, seed):
+    """The costs of random texts with lengths at random."""
     rng = np.random.default_rng(seed)
     sides = [
         alignment._Side(
             sums_of_groups(text, 3),
             alignment._sums(rng.integers(10, 90, len(text)).astype(np.float32), 3),
-            other.mean(axis=0),
+            sums_of_groups(other, 1)[0, 1:].mean(axis=0),
         )
-        for text, other in zip(texts, texts[::-1], strict=True)
+        for text, other in ((source, target), (target, source))
     ]
-    costs = alignment._Costs(*sides)
+    return alignment._Costs(*sides)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 1000))
+def test_the_path_is_the_cheapest_of_all(num_rows, num_columns, seed):
+    texts = random_vectors(num_rows, 4, seed), random_vectors(num_columns, 4, seed + 1)
+    costs = costs_of(*texts, seed)
     path = alignment._search(costs, alignment._band([], num_rows, num_columns, 1))
     assert (path[0], path[-1]) == ((0, 0), (num_rows, num_columns))
     assert cost_of(path, costs) == pytest.approx(
         cheapest_by_trying(costs, num_rows, num_columns), rel=1e-5
     )
+
+
+def all_paths(num_rows, num_columns, sizes):
+    """Yields every path as its steps (i, j, k, m)."""
+    if not num_rows and not num_columns:
+        yield []
+    for a, b in [*sizes, (1, 0), (0, 1)]:
+        if num_rows >= a and num_columns >= b:
+            i, j = num_rows - a, num_columns - b
+            for steps in all_paths(i, j, sizes):
+                yield [*steps, (i, j, num_rows, num_columns)]
+
+
+@pytest.mark.parametrize(("num_rows", "num_columns"), [(1, 1), (3, 4), (4, 2)])
+def test_probabilities_are_shares_of_all_paths(num_rows, num_columns):
+    costs = costs_of(random_vectors(num_rows, 4, 1), random_vectors(num_columns, 4, 2), seed=3)
+    band = alignment._band([], num_rows, num_columns, 1)
+    path = alignment._search(costs, band)
+    weights = {}
+    for steps in all_paths(num_rows, num_columns, costs.sizes):
+        several = alignment._SEVERAL * sum(k - i > 1 and m - j > 1 for i, j, k, m in steps)
+        points = [(0, 0), *((k, m) for *_, k, m in steps)]
+        weights[tuple(steps)] = np.exp(-cost_of(points, costs) / alignment._TEMPERATURE - several)
+    total = sum(weights.values())
+    expected = [
+        sum(weight for steps, weight in weights.items() if (*before, *after) in steps) / total
+        for before, after in pairwise(path)
+    ]
+    assert alignment._probabilities(costs, band, path) == pytest.approx(expected, rel=1e-4)
+
+
+def test_probabilities_of_a_long_text_are_those_of_its_groups():
+    # Pairs of equal vectors are sure; a group whose two halves fit the neighbours as well is not.
+    vectors = random_vectors(400)
+    sure = aligned(vectors, noisy(vectors))
+    assert min(group.probability for group in sure) > 0.7
+    vectors[200] = vectors[201] = vectors[202]
+    doubtful = aligned(vectors, noisy(np.delete(vectors, 201, axis=0)))
+    assert min(doubtful, key=lambda group: group.probability).source.start in (199, 200, 201, 202)
+    assert all(0 <= group.probability <= 1 for group in doubtful)
 
 
 @settings(deadline=None, max_examples=40)

@@ -3,7 +3,7 @@
 python evaluation/benchmarks/alignment.py --model exported/use-multilingual --data DIR
 
 Sentences are merged, split, dropped and swapped with their neighbours at random. With --gold, a
-folder with dev.de, dev.fr and dev.defr of Text+Berg, it is aligned too.
+folder with dev.de, dev.fr and dev.defr of Text+Berg, it is aligned too. --model is repeatable.
 """
 
 import re
@@ -83,6 +83,15 @@ def strict_scores(aligned: Sequence[AlignedGroup], gold: Sequence[Group]) -> dic
     return {"precision": precision, "recall": recall, "f1": f1}
 
 
+def calibration_error(aligned: Sequence[AlignedGroup], gold: Sequence[Group]) -> float:
+    """Computes the mean difference of probability and share of right groups in ten bins."""
+    right = np.array([(tuple(group.source), tuple(group.target)) in gold for group in aligned])
+    probabilities = np.array([group.probability for group in aligned])
+    bins = np.minimum((10 * probabilities).astype(int), 9)
+    differences = np.bincount(bins, probabilities - right)
+    return float(np.abs(differences).sum() / len(aligned))
+
+
 def documents(data: Path) -> dict[str, tuple[list[str], list[str], list[Group]]]:
     """Returns the noisy documents of the manuals in a folder by their names."""
     made = {}
@@ -108,31 +117,39 @@ def text_and_berg(folder: Path) -> tuple[list[str], list[str], list[Group]]:
 
 
 def measure() -> dict[str, Any]:
-    """Returns the scores of every document, and their mean by language."""
+    """Returns the scores of every model and document, and their means over the manuals."""
     from xling_tf.sentence_encoder import SentenceEncoder
 
     values = flags.FLAGS
-    model = SentenceEncoder(values.model)
-    figures: dict[str, dict[str, dict[str, float]]] = {}
     sets = documents(Path(values.data))
     if values.gold:
         sets["text+berg.de-fr"] = text_and_berg(Path(values.gold))
+    return {Path(name).name: _figures(SentenceEncoder(name), sets) for name in values.model}
+
+
+def _figures(model: Any, sets: dict[str, tuple[list[str], list[str], list[Group]]]) -> Any:
+    figures: dict[str, dict[str, dict[str, float]]] = {}
     for name, (source, target, gold) in sets.items():
         for encode_groups in (True, False):
             begin = time.perf_counter()
             aligned = align(source, target, model, encode_groups=encode_groups)
             seconds = time.perf_counter() - begin
             kind = "encoded" if encode_groups else "sums"
-            scores = {**strict_scores(aligned, gold), "seconds": seconds}
+            scores = {
+                **strict_scores(aligned, gold),
+                "calibration_error": calibration_error(aligned, gold),
+                "seconds": seconds,
+            }
             figures.setdefault(kind, {})[name] = {k: round(v, 4) for k, v in scores.items()}
     for by_document in figures.values():
-        made = [row["f1"] for name, row in by_document.items() if "text+berg" not in name]
-        by_document["mean"] = {"f1": round(float(np.mean(made)), 4)}
-    return {"model": Path(values.model).name, **figures}
+        made = [row for name, row in by_document.items() if "text+berg" not in name]
+        means = {k: float(np.mean([row[k] for row in made])) for k in ("f1", "calibration_error")}
+        by_document["mean"] = {k: round(v, 4) for k, v in means.items()}
+    return figures
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model", None, "The exported model.", required=True)
+    flags.DEFINE_multi_string("model", None, "Exported model. Repeatable.", required=True)
     flags.DEFINE_string("data", None, "Folder of corpora.", required=True)
     flags.DEFINE_string("gold", None, "Folder of Text+Berg's development part.")
     flags.DEFINE_string("output", "evaluation/results/alignment.json", "Results file.")

@@ -37,6 +37,7 @@ def align_files(
     output: Path,
     *,
     review: Path | None = None,
+    min_probability: float = 0.0,
     report: Callable[[str], None] = lambda state: None,
 ) -> dict[str, int]:
     """Aligns two files, or the files of two folders that share their names without the language.
@@ -50,10 +51,13 @@ def align_files(
         output: File to write, .tsv, .jsonl, .tmx or .parquet; for folders with a `*` in its name,
             which stands for the name of each pair.
         review: A page to write that shows both texts side by side, .html; for folders with a `*`.
+        min_probability: Groups of translations that are less likely right are written to no output
+            but the page.
         report: Called with the state, for logs.
 
     Returns:
-        The numbers of texts, groups of translations, and sentences left out on both sides.
+        The numbers of texts, groups of translations that were written, and sentences without a
+        translation on both sides.
 
     Raises:
         UserError: A file cannot be read or written, or folders have no pair of texts.
@@ -86,11 +90,16 @@ def align_files(
         _warn_of_scores(documents, groups)
         for page in results[1:]:
             write_lines(page, _page(documents, groups))
-        write(results[0], documents, groups)
+        sure = [group for group in groups if group.probability >= min_probability]
+        write(results[0], documents, sure)
         counts["texts"] += 1
-        counts["groups"] += sum(bool(group.source and group.target) for group in groups)
-        counts["omitted sentences"] += sum(not (group.source and group.target) for group in groups)
+        counts["groups"] += sum(map(_is_translated, sure))
+        counts["omitted sentences"] += sum(not _is_translated(group) for group in groups)
     return counts
+
+
+def _is_translated(group: AlignedGroup) -> bool:
+    return bool(group.source and group.target)
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
@@ -137,7 +146,7 @@ def _warn_of_languages(source: Document, target: Document) -> None:
 
 
 def _warn_of_scores(documents: Sequence[Document], groups: Sequence[AlignedGroup]) -> None:
-    translated = [group for group in groups if group.source and group.target]
+    translated = [group for group in groups if _is_translated(group)]
     omitted = len(groups) - len(translated)
     total = sum(len(document.texts) for document in documents)
     mean = sum(group.score for group in translated) / max(len(translated), 1)
@@ -174,7 +183,7 @@ def _rows(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[dic
             if document.times:
                 times = document.times[rows.start : rows.stop]
                 row[f"{side}_times"] = [times[0][0], times[-1][1]] if times else []
-        yield {**row, "score": round(group.score, 4)}
+        yield {**row, "score": round(group.score, 4), "probability": round(group.probability, 4)}
 
 
 def _translated(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[dict[str, Any]]:
@@ -182,9 +191,10 @@ def _translated(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterat
 
 
 def _tsv(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]:
-    yield "source\ttarget\tscore"
+    yield "source\ttarget\tscore\tprobability"
     for row in _translated(documents, groups):
-        yield f"{as_cell(row['source'])}\t{as_cell(row['target'])}\t{row['score']:.4f}"
+        cells = as_cell(row["source"]), as_cell(row["target"])
+        yield "\t".join((*cells, f"{row['score']:.4f}", f"{row['probability']:.4f}"))
 
 
 def _json_lines(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]:
@@ -202,7 +212,9 @@ def _tmx(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str]
     )
     yield "<body>"
     for row in _translated(documents, groups):
-        yield f'<tu><prop type="score">{row["score"]:.4f}</prop>'
+        yield "<tu>"
+        for name in ("score", "probability"):
+            yield f'<prop type="{name}">{row[name]:.4f}</prop>'
         for side, code in zip(("source", "target"), codes, strict=True):
             text = escape(_CONTROLS.sub(" ", row[side]))
             yield f"<tuv xml:lang={code}><seg>{text}</seg></tuv>"
@@ -221,6 +233,7 @@ def _write_parquet(output: Path, documents: _Documents, groups: Sequence[Aligned
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif }
 body { margin: 0 auto; max-width: 72rem; padding: 0.5rem }
+h1 { font-size: 1.4rem; overflow-wrap: anywhere }
 ol { list-style: none; padding: 0 }
 li { border-left: 0.5rem solid hsl(var(--hue) 65% 48%); display: grid; gap: 0 1rem;
   grid-template-columns: 3rem 1fr 1fr; margin: 0.25rem 0; padding: 0.25rem 0.5rem;
@@ -240,29 +253,27 @@ def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str
     """Yields the lines of a page with both texts side by side, the doubtful groups first."""
     names = [html.escape(document.path.name) for document in documents]
     codes = [html.escape(document.language.replace("_", "-"), quote=True) for document in documents]
-    translated = [n for n, group in enumerate(groups) if group.source and group.target]
-    doubtful = sorted(translated, key=lambda n: groups[n].score)[:_DOUBTFUL]
+    translated = [n for n, group in enumerate(groups) if _is_translated(group)]
+    doubtful = sorted(translated, key=lambda n: groups[n].probability)[:_DOUBTFUL]
 
     def item(number: int, name: str) -> str:
         group = groups[number]
-        is_pair = bool(group.source and group.target)
-        hue = round(120 * min(max(group.score, 0), 1))
-        score = f"{group.score:.2f}" if is_pair else "&mdash;"
+        hue = round(120 * group.probability)
         cells = [
             f'<p lang="{code}">' + "<br>".join(map(html.escape, document.texts[r.start : r.stop]))
             for document, code, r in zip(documents, codes, group[:2], strict=True)
         ]
-        kind = "" if is_pair else ' class="omitted"'
-        return f'<li{kind} {name} style="--hue: {hue}"><a href="#g{number}">{score}</a>' + (
-            "</p>".join(cells) + "</p></li>"
-        )
+        kind = "" if _is_translated(group) else ' class="omitted"'
+        link = f'<a href="#g{number}">{group.probability:.0%}</a>'
+        return f'<li{kind} {name} style="--hue: {hue}">{link}{"</p>".join(cells)}</p></li>'
 
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield f"<title>{names[0]} - {names[1]}</title><style>{_STYLE}</style></head><body>"
     yield f"<h1>{names[0]} &ndash; {names[1]}</h1>"
     omitted = len(groups) - len(translated)
-    yield f"<p>{len(translated)} groups of translations; {omitted} sentences without one.</p>"
+    yield f"<p>{len(translated)} groups of translations, {omitted} sentences without one. "
+    yield "The figure beside a group is the probability that it is right.</p>"
     yield f"<h2>The {len(doubtful)} most doubtful groups</h2><ol>"
     yield from (item(number, "") for number in doubtful)
     yield "</ol><h2>The whole text</h2><ol>"

@@ -1,18 +1,25 @@
-"""Reads a text as sentences in order: plain text, subtitles, HTML and Markdown."""
+"""Reads a text as sentences in order.
+
+Plain text, subtitles, HTML, Markdown, books (EPUB) and catalogues of translations (PO, XLIFF).
+"""
 
 import re
+import unicodedata
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import unquote, urljoin
 
 from absl import logging
 
 from xling_tf.client.texts import is_blank
 from xling_tf.compressed import PACKED, unpacked
 from xling_tf.corpora.cleaning import language_of, normalise
-from xling_tf.corpora.line_files import LANGUAGE, read_every_line, stripped, without_country
+from xling_tf.corpora.encodings import as_utf8
+from xling_tf.corpora.line_files import LANGUAGE, Unreadable, decoded, stripped, without_country
 from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError, as_user_error, library
 
@@ -27,6 +34,9 @@ _VTT_BLOCKS = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)\b")
 _INLINE = "a abbr b bdi bdo cite code data del dfn em font i img ins kbd mark q ruby s samp small"
 _INLINE_TAGS = frozenset(f"{_INLINE} span strong sub sup time tt u var wbr".split())
 _WITHOUT_TEXT = ("script", "style", "head", "template", "noscript", "pre", "svg", "math")
+# Elements of XLIFF that hold the codes of the original format.
+_XLIFF_CODES = ("ph", "bpt", "ept", "it")
+_MAX_BOOK = 1 << 28  # bytes, unpacked
 _RECOGNISED = 100  # sentences whose language is recognised
 _MIN_RECOGNISED = 5
 
@@ -47,8 +57,11 @@ def read_document(path: Path) -> Document:
     A plain text with empty lines has paragraphs, which are split into sentences; without, each line
     is a sentence. A subtitle is a sentence.
 
+    A file is in the encoding that it names, else UTF-8, else Windows-1252, which a warning says.
+
     Args:
-        path: A file that ends in .srt, .vtt, .html, .htm, .xhtml or .md, or a plain text.
+        path: A file that ends in .srt, .vtt, .html, .htm, .xhtml, .md, .epub, .po, .xlf or .xliff,
+            or a plain text.
 
     Returns:
         The sentences that are not blank.
@@ -60,7 +73,7 @@ def read_document(path: Path) -> Document:
     named = language_of_name(path)
     times: list[tuple[str, str]] = []
     if ending in SUBTITLES:
-        cues = [*_cues(line for _, line in read_every_line(path))]
+        cues = [*_cues(_lines(path))]
         texts, times = [text for _, text in cues], [time for time, _ in cues]
         language = named or recognised_language(texts) or "und"
     else:
@@ -153,14 +166,27 @@ def warn_of_languages(paths: Sequence[Path], recognised: Sequence[str | None]) -
         logging.warning("%s and %s are both in %s", *paths, recognised[0])
 
 
+def _lines(path: Path) -> list[str]:
+    return [stripped(line) for line in _text(path).split("\n")]
+
+
+def _text(path: Path) -> str:
+    text = decoded(_content(path))
+    if isinstance(text, Unreadable):
+        raise UserError(
+            f"{path} must be a text, but is {text}; convert it with `iconv -f ENCODING -t UTF-8`"
+        )
+    return unicodedata.normalize("NFC", text)
+
+
 def _plain_parts(path: Path) -> str | list[str]:
     """Returns the text if it has paragraphs; else its lines."""
-    lines = [stripped(line) for _, line in read_every_line(path)]
+    lines = _lines(path)
     text = "\n".join(lines).strip("\n")
     return text if "\n\n" in text else [line for line in lines if not is_blank(line)]
 
 
-def _cues(lines: Iterator[str]) -> Iterator[tuple[tuple[str, str], str]]:
+def _cues(lines: Iterable[str]) -> Iterator[tuple[tuple[str, str], str]]:
     """Yields the times and the text of each subtitle of SubRip or WebVTT."""
     block: list[str] = []
     for line in (*lines, ""):
@@ -185,29 +211,76 @@ def _html_parts(path: Path) -> str:
 
 def _markdown_parts(path: Path) -> str:
     markdown = library("markdown", "Markdown, for .md files,", "align")
-    text = "\n".join(line for _, line in read_every_line(path))
-    body = markdown.markdown(text, extensions=["tables", "fenced_code"])
+    body = markdown.markdown("\n".join(_lines(path)), extensions=["tables", "fenced_code"])
     return _text_of_html(path, body.encode())
 
 
+def _epub_parts(path: Path) -> str:
+    """Returns the text of a book in reading order: that of the spine (EPUB 3.3, sec. 5.7)."""
+    etree = library("lxml.etree", "lxml, for EPUB,", "align")
+    message = f"{path} cannot be read as EPUB: {{error}}; correct it"
+    errors = OSError, zipfile.BadZipFile, KeyError, ValueError, SyntaxError, RuntimeError
+    with as_user_error(message, *errors), zipfile.ZipFile(path) as book:
+        if sum(file.file_size for file in book.infolist()) > _MAX_BOOK:
+            raise ValueError("it has more than 256 MiB")
+        container = etree.fromstring(book.read("META-INF/container.xml"))
+        place = next(container.iter("{*}rootfile")).attrib["full-path"]
+        package = etree.fromstring(book.read(place))
+        items = {item.attrib["id"]: item.attrib["href"] for item in package.iter("{*}item")}
+        chapters = [items[item.attrib["idref"]] for item in package.iter("{*}itemref")]
+        pages = [book.read(unquote(urljoin(place, chapter))) for chapter in chapters]
+    return "\n\n".join(_text_of_html(path, b"".join(as_utf8([page], path))) for page in pages)
+
+
+def _catalogue_parts(path: Path) -> str:
+    """Returns the translations of a gettext catalogue, or its messages if it has none."""
+    polib = library("polib", "polib, for .po files,", "align")
+    with as_user_error(f"{path} cannot be read as PO: {{error}}; correct it", OSError, ValueError):
+        entries = [entry for entry in polib.pofile(_text(path)) if not entry.obsolete]
+    messages = [entry.msgid for entry in entries]
+    translations = [entry.msgstr or entry.msgstr_plural.get(0, "") for entry in entries]
+    return "\n\n".join(filter(None, translations) if any(translations) else messages)
+
+
+def _xliff_parts(path: Path) -> str:
+    """Returns the translations of XLIFF 1.2 or 2, or its sources if it has none."""
+    etree = library("lxml.etree", "lxml, for XLIFF,", "align")
+    parser = etree.XMLParser(encoding="utf-8", resolve_entities=False)
+    with as_user_error(f"{path} cannot be read as XLIFF: {{error}}; correct it", SyntaxError):
+        root = etree.fromstring(_content(path), parser)
+    etree.strip_elements(root, *(f"{{*}}{code}" for code in _XLIFF_CODES), with_tail=False)
+    units = [*root.iter("{*}trans-unit", "{*}segment")]
+    sides = (
+        ["".join(text.itertext()) for unit in units for text in unit.findall(f"{{*}}{side}")]
+        for side in ("target", "source")
+    )
+    return "\n\n".join(next((texts for texts in sides if any(texts)), []))
+
+
 def _content(path: Path) -> bytes:
+    """Returns a file's content, unpacked, in UTF-8 if it is a text."""
     message = f"{path} cannot be read: {{error}}; correct the path"
     with as_user_error(message, OSError), path.open("rb") as file:
-        return b"".join(unpacked(file, path))
+        return b"".join(as_utf8([b"".join(unpacked(file, path))], path))
 
 
 def _text_of_html(path: Path, content: bytes) -> str:
     """Returns the paragraphs of a page, with empty lines between them."""
     html: Any = library("lxml.html", "lxml, for HTML and Markdown,", "align")
-    parser = html.HTMLParser(encoding=None if b"charset" in content[:2048] else "utf-8")
+    etree = library("lxml.etree", "lxml, for HTML and Markdown,", "align")
     message = f"{path} cannot be read as HTML: {{error}}; correct it"
     with as_user_error(message, ValueError, SyntaxError):
-        page = html.document_fromstring(content or b"<p>", parser=parser)
+        try:
+            # As XML where it is XML, where <title/> has no text.
+            page = etree.fromstring(content, html.XHTMLParser(encoding="utf-8"))
+            html.xhtml_to_html(page)
+        except SyntaxError:
+            parser = html.HTMLParser(encoding="utf-8")
+            page = html.document_fromstring(content or b"<p>", parser=parser)
     for element in [*page.iter(*_WITHOUT_TEXT)]:
         if element.getparent() is not None:
             element.drop_tree()
     pieces: list[str] = []
-    etree = library("lxml.etree", "lxml, for HTML and Markdown,", "align")
     for event, element in etree.iterwalk(page, events=("start", "end", "comment", "pi")):
         is_element = event in ("start", "end")
         border = "\n\n" if is_element and element.tag not in _INLINE_TAGS else ""
@@ -222,4 +295,8 @@ _PARTS: dict[str, Callable[[Path], str | list[str]]] = {
     ".htm": _html_parts,
     ".xhtml": _html_parts,
     ".md": _markdown_parts,
+    ".epub": _epub_parts,
+    ".po": _catalogue_parts,
+    ".xlf": _xliff_parts,
+    ".xliff": _xliff_parts,
 }

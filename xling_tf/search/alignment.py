@@ -5,7 +5,7 @@ Alignment in Linear Time and Space", sec. 3) with a term for lengths (Gale and C
 Program for Aligning Sentences in Bilingual Corpora", sec. 3).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -26,6 +26,9 @@ _LEAST_OMISSION = 0.9
 _SHORTEST_OMISSION = 0.5  # cost of leaving out an empty sentence, by that of a long one
 _VARIANCE = 6.8  # of the difference of lengths, for each character (Gale and Church 1993, sec. 3.1)
 
+# For probabilities, chosen there as well. A path counts exp(-cost / temperature); for each group of
+# several sentences on both sides, whose parts often are groups, times exp(-several).
+_TEMPERATURE, _SEVERAL = 0.15, 2.0
 _LEAST_COST = 0.05  # of a group; smaller differences do not make two pairs a group of 2 and 2
 
 _COARSE_ROWS = 256  # texts of more sentences are first searched in coarser steps
@@ -41,12 +44,13 @@ class AlignedGroup(NamedTuple):
     """Neighbouring sentences of two texts that are translations, or a sentence without one.
 
     The score is 1 for equal vectors, and 0 for the mean of sentences at random. Where one side has
-    no sentence, it is 0.
+    no sentence, it is 0. The probability is that this group, with these borders, is right.
     """
 
     source: range  # rows
     target: range
     score: float
+    probability: float
 
 
 def align(
@@ -197,8 +201,8 @@ def align_vectors(
         require_same_dim(source[0], target[0], "source", "target")
     else:
         return [
-            *(AlignedGroup(range(i, i + 1), range(0), 0.0) for i in range(num_sources)),
-            *(AlignedGroup(range(0), range(j, j + 1), 0.0) for j in range(num_targets)),
+            *(AlignedGroup(range(i, i + 1), range(0), 0.0, 1.0) for i in range(num_sources)),
+            *(AlignedGroup(range(0), range(j, j + 1), 0.0, 1.0) for j in range(num_targets)),
         ]
     coarse_path = _coarse_path(source[0, 1:], target[0, 1:])
     lengths = [np.asarray(side, np.float32) for side in (source_lengths, target_lengths)]
@@ -208,10 +212,13 @@ def align_vectors(
         for vectors, side, other in zip((source, target), lengths, (target, source), strict=True)
     ]
     costs = _Costs(*sides)
-    path = _search(costs, _band(coarse_path, num_sources, num_targets, 1))
+    band = _band(coarse_path, num_sources, num_targets, 1)
+    path = _search(costs, band)
     return [
-        AlignedGroup(range(i, k), range(j, m), costs.score(k, k - i, m, m - j))
-        for (i, j), (k, m) in pairwise(path)
+        AlignedGroup(range(i, k), range(j, m), costs.score(k, k - i, m, m - j), probability)
+        for ((i, j), (k, m)), probability in zip(
+            pairwise(path), _probabilities(costs, band, path), strict=True
+        )
     ]
 
 
@@ -358,40 +365,112 @@ def _band(path: _Path, num_rows: int, num_columns: int, step: int) -> _Band:
 _SOURCE_OMITTED, _TARGET_OMITTED = -1, -2  # moves; others are numbers of `_Costs.sizes`
 
 
+def _rows(
+    costs: _Costs, band: _Band, backward: bool = False
+) -> Iterator[tuple[int, slice, NDArray[np.float32]]]:
+    """Yields each row, its columns, and `[kinds, columns]`, the costs of groups that end there."""
+    num_rows = len(costs.source) + 1
+    order = slice(None, None, -1 if backward else 1)
+    for start in range(0, num_rows, _ROWS_AT_ONCE)[order]:
+        last = min(start + _ROWS_AT_ONCE, num_rows)
+        first = int(band.begin[start])
+        block = costs.block(slice(start, last), slice(first, int(band.end[last - 1])))
+        for row in range(start, last)[order]:
+            begin, end = int(band.begin[row]), int(band.end[row])
+            yield row, slice(begin, end), block[:, row - start, begin - first : end - first]
+
+
 def _search(costs: _Costs, band: _Band) -> _Path:
     """Finds the cheapest path by dynamic programming in a band."""
-    num_rows, num_columns = len(costs.source), len(costs.target)
+    num_columns = len(costs.target)
     most_rows, most_columns = costs.sizes[-1]
     # The costs up to the last rows; columns before the first one are never reached.
     totals = np.full((most_rows + 1, most_columns + num_columns + 1), np.inf)
     omitted = np.append(0, np.cumsum(costs.omissions[1]))
     moves: list[NDArray[np.int8]] = []
-    for row in range(num_rows + 1):
-        begin, end = int(band.begin[row]), int(band.end[row])
-        if row % _ROWS_AT_ONCE == 0:
-            last = min(row + _ROWS_AT_ONCE, num_rows + 1)
-            block = costs.block(slice(row, last), slice(begin, band.end[last - 1]))
-            first_row, first_column = row, begin
+    for row, columns, groups in _rows(costs, band):
+        begin, end = columns.start, columns.stop
         ways = np.empty((len(costs.sizes) + 1, end - begin))
-        for way, group, (a, b) in zip(ways, block, costs.sizes, strict=False):
+        for way, group, (a, b) in zip(ways, groups, costs.sizes, strict=False):
             before = totals[(row - a) % len(totals), most_columns - b + begin :][: end - begin]
-            np.add(before, group[row - first_row, begin - first_column : end - first_column], way)
+            np.add(before, group, way)
         here = totals[row % len(totals), most_columns:]
         above = totals[(row - 1) % len(totals), most_columns:]
         if row:
-            ways[-1] = above[begin:end] + costs.omissions[0][row - 1]
+            ways[-1] = above[columns] + costs.omissions[0][row - 1]
         else:
             ways[-1] = np.where(np.arange(begin, end), np.inf, 0)
         move = ways.argmin(axis=0).astype(np.int8)
         move[move == len(costs.sizes)] = _SOURCE_OMITTED
         # A column is reached from any one before it by omissions of the target.
-        best = ways.min(axis=0) - omitted[begin:end]
+        best = ways.min(axis=0) - omitted[columns]
         least = np.minimum.accumulate(best)
         move[best > least] = _TARGET_OMITTED
         here[:] = np.inf
-        here[begin:end] = least + omitted[begin:end]
+        here[columns] = least + omitted[columns]
         moves.append(move)
     return _path_back(moves, band, costs.sizes)
+
+
+def _probabilities(costs: _Costs, band: _Band, path: _Path) -> list[float]:
+    """Returns the share of all paths that have each step of a path, by what a path counts.
+
+    Sums forward and backward (Rabiner 1989, "A Tutorial on Hidden Markov Models", sec. III A).
+    """
+    most_rows, most_columns = costs.sizes[-1]
+    omitted = np.append(0, np.cumsum(costs.omissions[1])) / _TEMPERATURE
+    priors = [_SEVERAL if min(size) > 1 else 0.0 for size in costs.sizes]
+    shape = most_rows + 1, most_columns + len(omitted)
+    sums = np.full(shape, -np.inf)  # logarithms
+    before: list[NDArray[np.float64]] = []
+    for row, columns, groups in _rows(costs, band):
+        begin, count = columns.start, columns.stop - columns.start
+        ways = [
+            sums[(row - a) % len(sums), most_columns - b + begin :][:count]
+            - group / _TEMPERATURE
+            - prior
+            for group, prior, (a, b) in zip(groups, priors, costs.sizes, strict=True)
+        ]
+        here = sums[row % len(sums), most_columns:]
+        if row:
+            above = sums[(row - 1) % len(sums), most_columns:]
+            ways.append(above[columns] - costs.omissions[0][row - 1] / _TEMPERATURE)
+        else:
+            ways.append(np.where(np.arange(columns.start, columns.stop), -np.inf, 0))
+        total = np.logaddexp.reduce(ways) + omitted[columns]
+        here[:] = -np.inf
+        here[columns] = np.logaddexp.accumulate(total) - omitted[columns]
+        before.append(here[columns].copy())
+    sums = np.full(shape, -np.inf)
+    sums[(len(before) - 1) % len(sums), -1] = 0
+    ends: dict[int, list[tuple[int, int, int, int]]] = {}
+    for number, ((i, j), (k, m)) in enumerate(pairwise(path)):
+        ends.setdefault(k, []).append((number, i, j, m))
+    probabilities = [0.0] * (len(path) - 1)
+    for row, columns, groups in _rows(costs, band, backward=True):
+        begin, count = columns.start, columns.stop - columns.start
+        slot = sums[row % len(sums)]
+        here = slot[most_columns:][columns]
+        after = np.logaddexp.accumulate((here - omitted[columns])[::-1])[::-1] + omitted[columns]
+        slot[:] = -np.inf
+        omission = costs.omissions[0][row - 1] / _TEMPERATURE if row else np.inf
+        for number, i, j, m in ends.get(row, ()):
+            if i == row:
+                cost = omitted[m] - omitted[j]
+            elif j == m:
+                cost = omission
+            else:
+                kind = costs.sizes.index((row - i, m - j))
+                cost = groups[kind, m - begin] / _TEMPERATURE + priors[kind]
+            share = before[i][j - band.begin[i]] - cost + after[m - begin] - before[-1][-1]
+            probabilities[number] = min(float(np.exp(share)), 1.0)
+        weighed = (
+            group / _TEMPERATURE + prior for group, prior in zip(groups, priors, strict=True)
+        )
+        for cost, (a, b) in zip((*weighed, omission), (*costs.sizes, (1, 0)), strict=True):
+            earlier = sums[(row - a) % len(sums), most_columns - b + begin :][:count]
+            np.logaddexp(earlier, after - cost, out=earlier)
+    return probabilities
 
 
 def _path_back(
