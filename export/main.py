@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.client.match import KINDS
 from xling_tf.errors import UserError
 from xling_tf.exporters import FORMATS, require_format
 from xling_tf.files import folder_bytes
@@ -63,11 +64,11 @@ _MEGABYTES = flags.DEFINE_float(
     "Maximum size of the words, with --to wheel; the rarest are left out.",
     lower_bound=0.1,
 )
-_SAME_MEANING = flags.DEFINE_string(
-    "same_meaning",
+_MATCH = flags.DEFINE_string(
+    "match",
     None,
-    "Table of pairs for --to savedmodel, to calibrate the probability that two sentences mean the "
-    "same. Columns: two texts and, unless all rows are translations, a label or score.",
+    "KIND=TABLE of pairs on which to fit the probability of a match, with --to savedmodel. KIND is "
+    "same_meaning or answer. Columns: two texts and, unless all rows match, a label or score.",
 )
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."
@@ -103,8 +104,13 @@ def main() -> None:
         raise UserError(f"{given} needs {missing}, which --help describes")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
-    options = {flag.name: flag.value for flag in (_TABLES, _SAME_MEANING, _MEGABYTES, _DATA)}
+    options = {flag.name: flag.value for flag in (_TABLES, _MATCH, _MEGABYTES, _DATA)}
     options = {name: value for name, value in options.items() if flags.FLAGS[name].present}
+    if "match" in options:
+        kind, equals, table = _MATCH.value.partition("=")
+        if not equals or kind not in KINDS:
+            raise UserError(f"--match must be {' or '.join(f'{k}=TABLE' for k in KINDS)}")
+        options["match"] = {kind: table}
     if options and not _TO.value:
         raise UserError(f"--{next(iter(options))} needs --to")
     if _TO.value == "wheel" or not _SERVING.value:

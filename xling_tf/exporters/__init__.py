@@ -23,7 +23,7 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 # For each option of an export, its format; other options are for all formats.
 _FORMAT_OF = {
     "tables": "savedmodel",
-    "same_meaning": "savedmodel",
+    "match": "savedmodel",
     "name": "wheel",
     "version": "wheel",
     "megabytes": "wheel",

@@ -77,8 +77,8 @@ _CARD = """# {name}
 """
 # The methods of the encoder that a wheel has as functions.
 _METHODS = (
-    "encode encode_query encode_document similarity similarity_pairwise semantic_search "
-    "paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
+    "encode encode_query encode_document similarity similarity_pairwise probability "
+    "semantic_search paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
 ).split()
 # The NOTICE of a wheel, before those of the model.
 _NOTICE = """{name} {version}
@@ -140,7 +140,7 @@ def export(
         settings = {
             "format": RUNTIME_FORMAT,
             "dim": about_model["dim"],
-            **source.prompts,
+            **source.client_settings,
             **about_model.pop("settings"),
         }
         write_json(package / RUNTIME_SETTINGS, settings)

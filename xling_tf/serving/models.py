@@ -16,6 +16,7 @@ from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
+from xling_tf.client.match import as_lines
 from xling_tf.errors import UserError, as_user_error, first_line
 from xling_tf.files import SAVED_MODEL, read_json_dict
 from xling_tf.savedmodel.saved_models import load_saved_model, read_info, release_resources
@@ -43,7 +44,7 @@ class Servable:
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         info = read_info(folder)
         self.languages: Any = info.get("languages", [])
-        self.same_meaning_from = _same_meaning_from(info)
+        self.match = as_lines(info.get("match"))
         self.max_tokens = _max_tokens(folder)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
@@ -214,14 +215,6 @@ def _max_tokens(folder: Path) -> int | None:
     tokenizer = read_json_dict(folder / "config.json").get("tokenizer")
     tokens = tokenizer.get("max_tokens") if isinstance(tokenizer, dict) else None
     return tokens if isinstance(tokens, int) else None
-
-
-def _same_meaning_from(info: Mapping[str, Any]) -> float | None:
-    """The cosine from which on two sentences mean the same with a probability above one half."""
-    match info.get("same_meaning"):
-        case [float(slope), float(intercept)] if slope > 0:
-            return -intercept / slope
-    return None
 
 
 def _release(model: list[Any]) -> None:

@@ -50,7 +50,7 @@ from xling_tf.trainer.input_pipeline import TaskExamples, task_examples
 from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.start import average_with_start, initial_weights
 from xling_tf.trainer.teacher import Teacher, with_negatives, with_vectors, words_from_teacher
-from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
+from xling_tf.trainer.validation import check_scores, evaluate, fit_match
 
 
 class Trained(NamedTuple):
@@ -255,10 +255,9 @@ def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any
     encoder = SentenceEncoder(module, "bfloat16" if in_bfloat16 else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
-    line, reliability = ((), {}) if run.corpora else fit_same_meaning(encode, corpora)
-    if line:
-        model.info = replace(model.info, same_meaning=line)
-        module.calibrate(line)
+    # The pairs of a fine-tuning may be of any kind.
+    lines, reliability = fit_match(encoder, encode, () if run.corpora else corpora, data.source)
+    model.info = replace(model.info, match=lines)
     cosines = example_cosines(encode, data.languages)
     _, files = _describe(ctx, trainer, module, model, {"scores": {}, "cosines": cosines})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
@@ -276,7 +275,7 @@ def finish(ctx: RunContext, trained: Trained, trainer: Trainer) -> dict[str, Any
         data=run.data,
         seconds=seconds,
     )
-    scores |= {"same_meaning": reliability} if line else {}
+    scores |= {"same_meaning": reliability} if reliability else {}
     measured = {"scores": scores, "cosines": cosines}
     results, files = _describe(ctx, trainer, module, model, measured)
     for name, content in files.items():

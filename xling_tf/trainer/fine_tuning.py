@@ -64,9 +64,9 @@ def fine_tune(
     (Chidambaram et al. 2019, sec. 2.2) and over texts that are known to be wrong. If pairs have
     scores, the model learns cosines that correlate with them. A tenth of the pairs is held out for
     evaluation: their texts are not trained on, except for second texts that many pairs share, such
-    as answers, or one of two texts with a score. The exported model keeps all signatures, except
-    for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds it
-    again. The same call continues a training that was stopped.
+    as answers, or one of two texts with a score. The exported model keeps all signatures. Its
+    probabilities of a match are fitted on the built-in sample; `xling_tf.calibrate` fits them on
+    your own pairs. The same call continues a training that was stopped.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run
