@@ -104,12 +104,14 @@ def main() -> None:
         raise UserError(f"{given} needs {missing}, which --help describes")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
-    options = {flag.name: flag.value for flag in (_TABLES, _MATCH, _MEGABYTES, _DATA)}
+    chosen = (_TABLES, _MATCH, _MEGABYTES, _DATA)
+    options: dict[str, Any] = {flag.name: flag.value for flag in chosen}
     options = {name: value for name, value in options.items() if flags.FLAGS[name].present}
-    if "match" in options:
+    if _MATCH.value is not None:
         kind, equals, table = _MATCH.value.partition("=")
         if not equals or kind not in KINDS:
-            raise UserError(f"--match must be {' or '.join(f'{k}=TABLE' for k in KINDS)}")
+            kinds = " or ".join(f"{name}=TABLE" for name in KINDS)
+            raise UserError(f"--match must be {kinds}, got {_MATCH.value!r}")
         options["match"] = {kind: table}
     if options and not _TO.value:
         raise UserError(f"--{next(iter(options))} needs --to")

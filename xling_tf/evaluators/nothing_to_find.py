@@ -82,9 +82,9 @@ class NothingToFind:
             # A search gives documents no context but themselves.
             documents = _units(encode_checked(embedder.encode_responses, texts, texts))
             rows: defaultdict[str, list[int]] = defaultdict(list)
-            for row, names in enumerate(groups.values()):
+            for index, names in enumerate(groups.values()):
                 for name in names:
-                    rows[name].append(row)
+                    rows[name].append(index)
             nearest, removed, is_found = [], [], []
             for row, own in zip(inner_products(questions, documents), self._own, strict=True):
                 right = [index for name in own for index in rows[name]]

@@ -43,6 +43,17 @@ class MatchExamples(NamedTuple):
     weights: NDArray[np.floating]
 
 
+def selected(examples: MatchExamples, rows: slice) -> MatchExamples:
+    """Returns some of the examples."""
+    cosines, is_match, num_candidates, weights = examples
+    return MatchExamples(cosines[rows], is_match[rows], num_candidates[rows], weights[rows])
+
+
+def joined(parts: Sequence[MatchExamples]) -> MatchExamples:
+    """Returns the examples of several corpora as one."""
+    return MatchExamples(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 def balanced(cosines: NDArray[np.floating], is_match: NDArray[np.bool_]) -> MatchExamples:
     """Returns pairs alone as examples, of which both classes count equally."""
     counts = np.maximum([np.sum(~is_match), np.sum(is_match)], 1)
@@ -226,7 +237,7 @@ def fit_parts(parts: dict[str, list[MatchExamples]]) -> dict[str, Line]:
     lines = {}
     for kind, examples in parts.items():
         if examples:
-            line = fit_line(MatchExamples(*map(np.concatenate, zip(*examples, strict=True))))
+            line = fit_line(joined(examples))
             if round(line[0], 3) > 0:
                 lines[kind] = line
     return lines

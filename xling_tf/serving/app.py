@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
@@ -314,7 +315,7 @@ class _Api:
         hits = protocol.to_hits(question[0], answers)
         if minimum is not None:
             line = self._model(request, document.get("model")).servable().match.get("answer")
-            has_text = answers.any(axis=1) & question.any()
+            has_text = np.logical_and(answers.any(axis=1), question.any())
             hits = protocol.likely_hits(hits, line, minimum, has_text)
         more = [{"text": text} if returns_text else {} for text in texts]
         return protocol.dump([hit | more[hit["index"]] for hit in hits])

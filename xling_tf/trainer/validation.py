@@ -29,6 +29,8 @@ from xling_tf.search.calibration import (
     fit_parts,
     fit_sample,
     foreign_texts,
+    joined,
+    selected,
     translation_examples,
 )
 from xling_tf.tasks.base import Batch, Task
@@ -157,11 +159,11 @@ def fit_match(
         the same meaning, which are empty if the built-in sample serves.
     """
     parts: dict[str, list[MatchExamples]] = defaultdict(list)
-    halves = []
+    others = []
     for corpus in _fitted_corpora(corpora, "parallel"):
         examples = translation_examples(encode, _pairs(_drawn([corpus.held_out], _FITTED)))
-        halves.append([MatchExamples(*(column[half::2] for column in examples)) for half in (0, 1)])
-        parts["same_meaning"].append(halves[-1][0])
+        parts["same_meaning"].append(selected(examples, slice(0, None, 2)))
+        others.append(selected(examples, slice(1, None, 2)))
     for corpus in _fitted_corpora(corpora, "questions"):
         pairs = _pairs(_drawn([corpus.held_out], _FITTED), "question", "answer")
         parts["answer"].append(answer_examples(encoder, pairs, foreign_texts([corpus.languages])))
@@ -170,15 +172,12 @@ def fit_match(
     lines |= fit_sample(encoder, languages, KINDS.keys() - parts.keys())
     if missing := KINDS.keys() - lines.keys():
         logging.warning("no probability of the kind %s: no pairs fit", ", ".join(sorted(missing)))
-    if "same_meaning" not in lines or not halves:
+    if "same_meaning" not in lines or not others:
         return lines, {}
-    others = MatchExamples(*map(np.concatenate, zip(*(half for _, half in halves), strict=True)))
-    predicted = probabilities(others.cosines, lines["same_meaning"])
-    error = calibration_error(predicted, others.is_match)
-    return lines, {
-        "expected_calibration_error": error,
-        "num_pairs": 2.0 * len(others.cosines),
-    }
+    scored = joined(others)
+    predicted = probabilities(scored.cosines, lines["same_meaning"])
+    error = calibration_error(predicted, scored.is_match)
+    return lines, {"expected_calibration_error": error, "num_pairs": 2.0 * len(scored.cosines)}
 
 
 def _fitted_corpora(corpora: Sequence[StoredCorpus], record_type: str) -> list[StoredCorpus]:
