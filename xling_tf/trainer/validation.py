@@ -171,7 +171,8 @@ def fit_match(
     languages = [source, *chain(*(corpus.languages.split("-") for corpus in corpora))]
     lines |= fit_sample(encoder, languages, KINDS.keys() - parts.keys())
     if missing := KINDS.keys() - lines.keys():
-        logging.warning("no probability of the kind %s: no pairs fit", ", ".join(sorted(missing)))
+        names = " and ".join(sorted(missing))
+        logging.warning("no pairs to fit the probability %s; xling_tf.calibrate adds it", names)
     if "same_meaning" not in lines or not others:
         return lines, {}
     scored = joined(others)
