@@ -236,7 +236,8 @@ def fit_parts(parts: dict[str, list[MatchExamples]]) -> dict[str, Line]:
     """Fits a line for each kind of match on examples of several corpora, which count equally."""
     lines = {}
     for kind, examples in parts.items():
-        if examples:
+        classes = {*chain(*(part.is_match.tolist() for part in examples))}
+        if len(classes) == 2:
             line = fit_line(joined(examples))
             if round(line[0], 3) > 0:
                 lines[kind] = line
