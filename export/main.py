@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.client.match import KINDS
 from xling_tf.errors import UserError
 from xling_tf.exporters import FORMATS, require_format
 from xling_tf.files import folder_bytes
@@ -70,16 +71,16 @@ _DIM = flags.DEFINE_integer(
     "dim", 256, "Maximum numbers in a vector, with --to numpy, wheel or npm.", lower_bound=2
 )
 _BITS = flags.DEFINE_integer("bits", 8, "Of a number, 8 or 4, with --to numpy, wheel or npm.")
-_SAME_MEANING = flags.DEFINE_string(
-    "same_meaning",
+_MATCH = flags.DEFINE_string(
+    "match",
     None,
-    "Table of pairs for --to savedmodel, to calibrate the probability that two sentences mean the "
-    "same. Columns: two texts and, unless all rows are translations, a label or score.",
+    "KIND=TABLE of pairs on which to fit the probability of a match, with --to savedmodel. KIND is "
+    "same_meaning or answer. Columns: two texts and, unless all rows match, a label or score.",
 )
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."
 )
-_OPTIONS = (_TABLES, _SAME_MEANING, _DIM, _BITS, _MEGABYTES, _DATA)
+_OPTIONS = (_TABLES, _MATCH, _DIM, _BITS, _MEGABYTES, _DATA)
 define_import()
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has
@@ -116,8 +117,14 @@ def main() -> None:
         raise UserError(f"{given} needs {missing}, which --help describes")
     if not (_SERVING.value or _TO.value):
         raise UserError("expected --serving, or --to and --output")
-    options = {flag.name: flag.value for flag in _OPTIONS}
+    options: dict[str, Any] = {flag.name: flag.value for flag in _OPTIONS}
     options = {name: value for name, value in options.items() if flags.FLAGS[name].present}
+    if _MATCH.value is not None:
+        kind, equals, table = _MATCH.value.partition("=")
+        if not equals or kind not in KINDS:
+            kinds = " or ".join(f"{name}=TABLE" for name in KINDS)
+            raise UserError(f"--match must be {kinds}, got {_MATCH.value!r}")
+        options["match"] = {kind: table}
     if options and not _TO.value:
         raise UserError(f"--{next(iter(options))} needs --to")
     if _TO.value in ("wheel", "npm") or not _SERVING.value:

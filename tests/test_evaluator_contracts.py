@@ -34,6 +34,7 @@ KNOWN: Mapping[str, tuple[float, tuple[float, float]]] = {
     "classification": (1.0, (0.1, 0.65)),
     "semantic_retrieval": (1.0, (0.0, 0.2)),
     "reqa": (1.0, (0.0, 0.1)),
+    "nothing_to_find": (1.0, (0.0, 0.3)),
     "documents": (1.0, (0.2, 0.8)),
     "argument": (1.0, (0.15, 0.6)),
     "eigen_similarity": (0.0, (0.2, 2.0)),

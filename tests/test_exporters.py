@@ -289,8 +289,8 @@ def test_flags_that_do_not_fit_are_refused(tmp_path):
         (
             "--to=onnx",
             "--output=out",
-            "--same_meaning=x.tsv",
-        ): "--same_meaning needs --to savedmodel",
+            "--match=answer=x.tsv",
+        ): "--match needs --to savedmodel",
     }.items():
         run = run_python(tmp_path, str(ROOT / "export" / "main.py"), "--model=m", *flags)
         assert message in the_error(run)

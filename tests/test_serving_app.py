@@ -269,7 +269,7 @@ def test_the_page_underlines_what_means_the_same(hub_folder, tmp_path):
     api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     folder = shutil.copytree(hub_folder, tmp_path / "m")
     config = json.loads((folder / "config.json").read_text("utf-8"))
-    config["info"]["same_meaning"] = [100.0, -99.9]  # from a cosine of 0.999 on
+    config["info"]["match"] = {"same_meaning": [100.0, -99.9]}  # from a cosine of 0.999 on
     (folder / "config.json").write_text(json.dumps(config), "utf-8")
     with server_in_thread({"m": folder}) as server, api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
@@ -282,7 +282,13 @@ def test_the_page_underlines_what_means_the_same(hub_folder, tmp_path):
         tab.get_by_text("2 × 2 sentences compared").wait_for()
         assert tab.locator("#map td.match").all_inner_texts() == ["1.00", "1.00"]
         assert tab.locator("#map tr:nth-of-type(2) td.match").count() == 1
-        assert "From 1.00 on" in tab.locator("#map caption").inner_text()
+        assert "with a probability of one half or more" in tab.locator("#map caption").inner_text()
+        # 1 / (1 + exp(-0.1)) at a cosine of 1.
+        assert tab.locator("#map td.match").first.get_attribute("title") == "probability 0.52"
+        tab.locator("#query").fill("the cat")
+        tab.get_by_role("button", name="Search").click()
+        tab.get_by_text("1 of them matches with a probability").wait_for()
+        assert tab.locator("#neighbours li.match small").all_inner_texts() == ["probability 0.52"]
         browser.close()
 
 

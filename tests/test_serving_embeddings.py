@@ -36,7 +36,7 @@ def server(tmp_path_factory):
         "mean": (lambda inputs: {"outputs": vectors(inputs)["outputs"][:1]}, texts),
     }
     save(tf.Module(), signatures, folder / "1")
-    config = {"tokenizer": {"max_tokens": 20}, "info": {"same_meaning": [10.0, -6.0]}}
+    config = {"tokenizer": {"max_tokens": 20}, "info": {"match": {"answer": [0.5, 0.0]}}}
     (folder / "1" / "config.json").write_text(json.dumps(config))
     access = {"api_key": "secret", "origins": ["https://a.example"]}
     with server_in_thread({"m": folder}, **access) as server:
@@ -231,6 +231,24 @@ def test_texts_are_ranked_by_questions_and_responses(server):
     assert [each["score"] for each in ranked] == pytest.approx([0, -1, -1])
 
 
+def test_unlikely_and_blank_texts_are_left_out_of_a_ranking(server):
+    key = {"Authorization": "Bearer secret"}
+    body = {"query": "Hola", "texts": ["one", "", "two"]}
+
+    def ranked(**fields):
+        return server.ask("/rerank", json.dumps(body | fields), **key)
+
+    # Log odds of -0.5 - log(3) / 2 are odds of exp(-0.5) / sqrt(3).
+    odds = math.exp(-0.5) / math.sqrt(3)
+    likely = ranked(min_probability=0.2).json
+    assert [each["index"] for each in likely] == [0, 2]
+    assert likely[0]["probability"] == pytest.approx(odds / (1 + odds))
+    assert ranked(min_probability=0.3).json == []
+    assert ranked(min_probability=1.5).status == 400
+    # A blank query has no answer.
+    assert ranked(min_probability=0, query=" ").json == []
+
+
 def test_openais_errors_have_codes(server, client):
     for call in (
         lambda: client.models.retrieve("nope"),
@@ -245,8 +263,7 @@ def test_openais_errors_have_codes(server, client):
     reply = server.ask("/v1/models/m:predict", Authorization="Bearer secret")
     assert (reply.status, reply.headers["Allow"]) == (405, "POST")
     info = server.ask("/info", Authorization="Bearer secret").json
-    # Log odds of 10 * cosine - 6 are zero at 0.6.
-    assert (info["max_input_length"], info["same_meaning_from"]) == (20, 0.6)
+    assert (info["max_input_length"], info["match"]) == (20, {"answer": [0.5, 0.0]})
 
 
 def test_the_examples_of_the_openapi_document_work(server):

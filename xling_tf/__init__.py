@@ -17,7 +17,7 @@ Make a model:
 
 Check and ship it:
     evaluate             scores a model by the papers' protocols
-    calibrate            adds the probability that two sentences mean the same
+    calibrate            fits the probabilities of a match on your own pairs
     export               writes it for another library or runtime, or smaller
 
 In your own code:

@@ -548,8 +548,9 @@ class ModelInfo:
     prompts: Mapping[str, str] = field(default_factory=dict)
     # Prompt of inputs that are not known to be queries or documents.
     default_prompt_name: str | None = None
-    # If calibrated, slope and intercept, by the cosine, of the log odds of the same meaning.
-    same_meaning: tuple[float, ...] = ()
+    # Slope and intercept of the log odds as a function of the cosine, by the kind of match:
+    # "same_meaning" and "answer" (`client/match.py`).
+    match: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.default_prompt_name not in (None, *self.prompts):

@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from xling_tf import __version__
+from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.client.texts import Texts, as_texts
 from xling_tf.config import ENCODERS, TASKS, TOKENIZERS, ModelInfo
@@ -30,6 +31,7 @@ from xling_tf.importers.base import read_any, read_model
 from xling_tf.importers.published import require_same_vectors
 from xling_tf.layers.pooling import unit_length
 from xling_tf.processes import require_not_forked, start_tensorflow
+from xling_tf.savedmodel.backends import as_backend
 from xling_tf.savedmodel.card import model_card
 from xling_tf.savedmodel.encoder import ExportedEncoder, restored_tables
 from xling_tf.savedmodel.module import ExportedModule, require_replaceable
@@ -40,6 +42,7 @@ from xling_tf.savedmodel.saved_models import (
     licence_files,
     model_name,
 )
+from xling_tf.search.calibration import fit_sample
 from xling_tf.settings import from_mapping, kind_from_dict, kind_to_dict, require_types
 from xling_tf.tasks.base import Heads
 from xling_tf.tokenizers.base import Tokenizer
@@ -170,7 +173,10 @@ class Model:
                         f"the tokenizer has {size}={actual}, but the encoder expects {expected}: "
                         "take both from one model"
                     )
-            info = from_mapping(ModelInfo, config["info"])
+            # Exports made before `match` have the line of one kind, "same_meaning".
+            info = from_mapping(
+                ModelInfo, {k: v for k, v in config["info"].items() if k != "same_meaning"}
+            )
             model = cls(tokenizer, encoder, info)
             for task, layers in config["heads"].items():
                 TASKS.implementation(task)  # its module registers the layers with Keras
@@ -331,6 +337,8 @@ def import_model(source: str | PathLike[str] | None, output: str | PathLike[str]
             require_same_vectors(model, folder)
         files = {file.name: file.read_bytes() for file in licence_files(folder)}
     module = model.module()
+    encoder = SentenceEncoder(as_backend(module, {}, "float32"))
+    model.info = dataclasses.replace(model.info, match=fit_sample(encoder, model.info.languages))
     card = model_card(
         path.name,
         f"Imported by xling_tf {__version__}; nothing was trained here.",

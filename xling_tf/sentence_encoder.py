@@ -172,34 +172,6 @@ class SentenceEncoder(client.SentenceEncoder):
         results = {name: rows[0] for name, rows in results.items()} if is_one else results
         return results if len(results) > 1 else next(iter(results.values()))
 
-    def probability(
-        self, sentences1: Texts, sentences2: Texts, *, batch_size: int = _BATCH_SIZE
-    ) -> Any:
-        """The probability that two sentences mean the same, assuming that half of all pairs do.
-
-        It is calibrated on translations, at the end of a training, or on your own pairs by
-        `xling_tf.calibrate`, which makes it reliable for pairs of that kind.
-
-        Args:
-            sentences1: Texts; a single one is compared with each of the others.
-            sentences2: Texts.
-            batch_size: Number of pairs in one call of the model.
-
-        Returns:
-            `[pairs]` float32; a number if both are single texts.
-
-        Raises:
-            UserError: The model is not calibrated, or the numbers of texts differ.
-        """
-        if "same_meaning" not in self._signatures:
-            raise UserError(
-                "expected a calibrated model, with the signature same_meaning; calibrate it with "
-                "xling_tf.calibrate(model, pairs, output=...)"
-            )
-        return self.call(
-            "same_meaning", batch_size=batch_size, sentence1=sentences1, sentence2=sentences2
-        )
-
     @property
     def _signatures(self) -> Mapping[str, Any]:
         return getattr(self._backend, "signatures", {})

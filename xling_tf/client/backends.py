@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from ..errors import UserError, as_user_error
+from .match import Line, as_lines
 from .settings import RUNTIME_SETTINGS
 
 RUNTIME_FORMAT = 4  # of runtime.json; raised whenever older versions would misread a folder
@@ -30,6 +31,7 @@ class Backend(ABC):
             a role before texts itself. For others, `SentenceEncoder` does, and the role is "".
         takes_contexts: True if documents have contexts.
         has_units: True if vectors have unit length.
+        match: The probability's slope and intercept by kind of match, see `match.probabilities`.
         device: Where the model runs, "cpu" or "cuda".
     """
 
@@ -40,6 +42,7 @@ class Backend(ABC):
     roles: Collection[str] = ()
     takes_contexts: bool = False
     has_units: bool = True
+    match: Mapping[str, Line] = {}
     device: str = "cpu"
 
     @abstractmethod
@@ -95,6 +98,7 @@ class RuntimeFolder(Backend):
                 str(name): prompt + "" for name, prompt in self.settings["prompts"].items()
             }
             self.default_prompt_name = self.settings["default_prompt_name"]
+        self.match = as_lines(self.settings.get("match"))
 
     def reading(self) -> Any:
         """Makes a block's errors, which settings of another form cause, a `UserError`."""

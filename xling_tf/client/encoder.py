@@ -11,7 +11,9 @@ from ..errors import UserError, library, require_known
 from . import search
 from .backends import Backend, Function
 from .batches import compute_in_batches
+from .match import KINDS, Line, line_of, probabilities, require_probability
 from .neighbours import (
+    as_array,
     cosine_similarity,
     pairwise_similarity,
     require_positive,
@@ -52,6 +54,7 @@ _UNSETTABLE = (
     "modules",
 )
 
+_SIDES = ("texts1", "texts2")
 _NO_COLUMNS = (Mapping, Set, bytearray, memoryview)
 
 
@@ -332,23 +335,96 @@ class SentenceEncoder:
             self._vectors(embeddings2, "default"),
         )
 
-    def semantic_search(self, queries: Any, corpus: Any, top_k: int = 10) -> list[list[search.Hit]]:
+    def probability(
+        self,
+        texts1: Any,
+        texts2: Any,
+        *,
+        kind: str = "same_meaning",
+        num_candidates: int = 1,
+    ) -> Any:
+        """Computes the probability that pairs of texts match, assuming that half of them do.
+
+        It is fitted at the end of a training or an import, or on your own pairs by
+        `xling_tf.calibrate`, which makes it reliable for pairs of that kind.
+
+        Args:
+            texts1: Texts or their vectors; a single one is compared with each of the others.
+            texts2: Texts or their vectors.
+            kind: "same_meaning", or "answer" if `texts1` are queries and `texts2` documents.
+            num_candidates: Number of texts with which the first text of a pair was compared, such
+                as the size of the corpus that a search went through; 1 for a pair alone.
+
+        Returns:
+            `[pairs]` float32; a number if both are single texts or vectors. Blank texts have the
+            probability 0.
+
+        Raises:
+            UserError: The model has no such probability, or the numbers of texts differ.
+        """
+        require_known("kind", kind, KINDS)
+        require_positive(num_candidates, "num_candidates")
+        line, sides = self._matched(kind, texts1, texts2)
+        arrays = [unit_vectors(side, name) for side, name in zip(sides, _SIDES, strict=True)]
+        are_one = [
+            is_single(texts) or (side.ndim == 1 and side.size > 0)
+            for texts, side in zip((texts1, texts2), sides, strict=True)
+        ]
+        rows = [len(array) for array, is_one in zip(arrays, are_one, strict=True) if not is_one]
+        arrays = [
+            np.broadcast_to(array, (rows[0] if rows else 1, array.shape[1])) if is_one else array
+            for array, is_one in zip(arrays, are_one, strict=True)
+        ]
+        likely = probabilities(pairwise_similarity(*arrays), line, num_candidates)
+        has_text = np.all([array.any(axis=1) for array in arrays], axis=0)
+        result = np.where(has_text, likely, 0).astype(np.float32)
+        return float(result[0]) if all(are_one) else result
+
+    def semantic_search(
+        self, queries: Any, corpus: Any, top_k: int = 10, min_probability: float | None = None
+    ) -> list[list[search.Hit]]:
         """Finds the texts of a corpus with the highest cosines to each query, by exact search.
 
         Args:
             queries: Texts, or their vectors.
             corpus: Texts, or their vectors, such as those of `encode_document`.
             top_k: Maximum number of hits for each query.
+            min_probability: Smallest probability that a hit answers the query, see `probability`.
+                A query without an answer in the corpus then has few hits or none, and hits have a
+                "probability" beside the score. None: all hits, without it.
 
         Returns:
             The hits of each query, such as `{"corpus_id": 3, "score": 0.8}`, the best first. Blank
             texts are in no result, and a blank query has none.
+
+        Raises:
+            UserError: The model has no probability of answers, or `min_probability` is no number
+                from 0 to 1.
         """
-        return search.semantic_search(
-            self._vectors(queries, "query"),
-            self._vectors(corpus, "document"),
-            top_k=top_k,
+        if min_probability is None:
+            vectors = self._vectors(queries, "query"), self._vectors(corpus, "document")
+            return search.semantic_search(*vectors, top_k=top_k)
+        require_probability(min_probability, "min_probability")
+        line, vectors = self._matched("answer", queries, corpus)
+        hits = search.semantic_search(*vectors, top_k=top_k)
+        return search.with_probability(hits, line, len(np.atleast_2d(vectors[1])), min_probability)
+
+    def _matched(
+        self, kind: str, texts1: Any, texts2: Any
+    ) -> tuple[Line, tuple[NDArray[Any], NDArray[Any]]]:
+        """Returns the line of a kind of match, and the whole vectors of texts or vectors."""
+        line, roles = line_of(self._backend.match, kind), KINDS[kind]
+        first, second = (
+            as_array(self._vectors(texts, role), name)
+            for texts, role, name in zip((texts1, texts2), roles, _SIDES, strict=True)
         )
+        for array in (first, second):
+            if self._truncate_dim is not None or (array.size and array.shape[-1] != self.dim):
+                raise UserError(
+                    "a probability needs all numbers of the model's vectors, as floats or int8, "
+                    f"got {array.shape[-1]} of {self.dim}; leave out `truncate_dim`, and bits"
+                )
+        return line, (first, second)
 
     def paraphrase_mining(self, sentences: Texts, **options: Any) -> list[search.ScoredPair]:
         """Finds the most similar pairs; takes the options of the function `paraphrase_mining`."""
@@ -389,6 +465,11 @@ class SentenceEncoder:
         return self.dim
 
     get_sentence_embedding_dimension = get_embedding_dimension  # the name in older versions
+
+    @property
+    def match(self) -> Mapping[str, Line]:
+        """Slope and intercept by the kind of match, from which `probability` is computed."""
+        return self._backend.match
 
     @property
     def device(self) -> str:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from .known_translations import (
     choose_margin,
     require_precision,
 )
+from .match import Line, probabilities
 from .neighbours import (
     Neighbours,
     as_array,
@@ -38,10 +39,11 @@ _MIN_MEAN = 1e-3
 
 
 class Hit(TypedDict):
-    """A search result: the row of the corpus, and its cosine."""
+    """A search result: the row of the corpus, its cosine and, on request, its probability."""
 
     corpus_id: int
     score: float
+    probability: NotRequired[float]
 
 
 class ScoredPair(NamedTuple):
@@ -103,6 +105,35 @@ def semantic_search(
         [Hit(corpus_id=i, score=score) for score, i in zip(*row, strict=True) if i >= 0]
         for row in rows
     ]
+
+
+def with_probability(
+    hits: list[list[Hit]], line: Line, num_candidates: int, minimum: float
+) -> list[list[Hit]]:
+    """Adds to hits their probability, and leaves out those below the minimum.
+
+    Args:
+        hits: The hits of each query.
+        line: See `match.probabilities`.
+        num_candidates: Number of texts in the corpus.
+        minimum: Smallest probability.
+
+    Examples:
+        >>> hits = [[{"corpus_id": 7, "score": 0.5}, {"corpus_id": 2, "score": 0.1}]]
+        >>> with_probability(hits, (10.0, -5.0), num_candidates=1, minimum=0.2)
+        [[{'corpus_id': 7, 'score': 0.5, 'probability': 0.5}]]
+    """
+    results: list[list[Hit]] = []
+    for row in hits:
+        likely = probabilities([hit["score"] for hit in row], line, num_candidates).tolist()
+        results.append(
+            [
+                Hit(**hit, probability=probability)
+                for hit, probability in zip(row, likely, strict=True)
+                if probability >= minimum
+            ]
+        )
+    return results
 
 
 def _require_chunks(query_chunk_size: int, corpus_chunk_size: int) -> None:

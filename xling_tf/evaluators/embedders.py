@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import urllib3
 
+from xling_tf.client.match import as_lines
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error, one_line
 from xling_tf.evaluators.encoding import BatchLimits, Embedder, encode_checked
 from xling_tf.files import SAVED_MODEL, read_json
-from xling_tf.savedmodel.saved_models import checksum, load_saved_model, model_name
+from xling_tf.savedmodel.saved_models import checksum, load_saved_model, model_name, read_info
 from xling_tf.sentence_encoder import find_folder, load
 
 # Half a megabyte of JSON comes back, in well under a second from most servers.
@@ -83,6 +84,7 @@ def _open_saved_model(specification: str) -> Embedder:
         checksum=checksum(folder),
         description=description,
         trained_on=TrainedOn.read(folder),
+        match=as_lines(read_info(folder).get("match")),
     )
     try:
         encode_checked(embedder, ["one", "two"])
@@ -105,6 +107,7 @@ def _open_client(specification: str, folder: Path) -> Embedder:
         checksum=checksum(folder),
         description={"kind": "exported model", "folder": model_name(specification)},
         trained_on=TrainedOn.read(folder),
+        match=encoder.match,
     )
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from xling_tf.client.batches import Encode as Encode  # for evaluators to import from here
 from xling_tf.client.batches import encode_in_batches
+from xling_tf.client.match import Line
 from xling_tf.client.texts import Texts, as_texts, is_single, require_as_many
 from xling_tf.corpora.trained_on import TrainedOn
 from xling_tf.errors import UserError, as_user_error
@@ -76,6 +77,7 @@ class Embedder:
     # Settings and origin, for result files.
     description: Mapping[str, Any] = field(default_factory=dict)
     trained_on: TrainedOn | None = None  # None: unknown
+    match: Mapping[str, Line] = field(default_factory=dict)  # see `client.match.probabilities`
 
     def __call__(self, texts: Texts) -> np.ndarray:
         """Encodes sentences: `[n, dim]`; a single text gives `[dim]`."""

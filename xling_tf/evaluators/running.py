@@ -36,6 +36,7 @@ _ROWS = {
     "classification": "classification:SUITE",
     "semantic_retrieval": "semantic_retrieval:SUITE",
     "reqa": "reqa:SUITE",
+    "nothing_to_find": "nothing_to_find:SUITE",
     "documents": "documents:SUITE",
     "eigen_similarity": "eigen_similarity:SUITE",
 }

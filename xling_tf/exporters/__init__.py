@@ -27,7 +27,7 @@ FORMATS: Mapping[str, tuple[str, str]] = {
 # For each option of an export, its formats; other options are for all formats.
 _FORMATS_OF = {
     "tables": ("savedmodel",),
-    "same_meaning": ("savedmodel",),
+    "match": ("savedmodel",),
     **dict.fromkeys(("name", "version"), ("wheel", "npm")),
     **dict.fromkeys(("dim", "bits", "megabytes"), ("numpy", "wheel", "npm")),
 }

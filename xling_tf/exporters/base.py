@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from xling_tf.client.batches import Encode
+from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.errors import UserError, missing_package
@@ -34,6 +35,7 @@ from xling_tf.savedmodel.saved_models import (
     load_saved_model,
     model_name,
 )
+from xling_tf.search.calibration import fit_sample
 
 
 class OriginalModel(NamedTuple):
@@ -55,6 +57,19 @@ class OriginalModel(NamedTuple):
         """What files of an export say of the model's prompts."""
         info = self.model.info
         return {"prompts": info.prompts, "default_prompt_name": info.default_prompt_name}
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What `runtime.json` says of the model's prompts and probabilities.
+
+        Runtimes have the vectors of sentences alone: if queries and documents have heads, the
+        probability of answers is fitted again without them.
+        """
+        info = self.model.info
+        match = dict(info.match)
+        if self.model.heads and "answer" in match:
+            match |= fit_sample(SentenceEncoder(self.encode), info.languages, ["answer"])
+        return {**self.prompts, "match": match}
 
     @property
     def about_prompts(self) -> str:
@@ -110,7 +125,7 @@ def export(
     *,
     data: str | PathLike[str] | None = None,
     tables: str | None = None,
-    same_meaning: Any = None,
+    match: Mapping[str, Any] | None = None,
     name: str | None = None,
     version: int | None = None,
     dim: int | None = None,
@@ -131,7 +146,8 @@ def export(
         data: Folder of corpora, to measure the effect of unknown words; None for the built-in
             sample.
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
-        same_meaning: Pairs on which "savedmodel" is calibrated, as `calibrate` takes them.
+        match: Pairs on which the probabilities of "savedmodel" are fitted, as `calibrate` takes
+            them, by the kind of match.
         name: Name of the package of "wheel" or "npm"; default the model's.
         version: Version of the package; default 1.
         dim: Maximum number of numbers in a vector, in "numpy", "wheel" and "npm"; default 256.
@@ -150,7 +166,7 @@ def export(
     """
     options = {
         "tables": tables,
-        "same_meaning": same_meaning,
+        "match": match,
         "name": name,
         "version": version,
         "dim": dim,
@@ -271,15 +287,21 @@ def encode_by(saved: Any) -> Encode:
     return lambda texts: saved(tf.constant(list(texts), tf.string)).numpy()
 
 
-def calibrate(model: str | PathLike[str], pairs: Any, output: str | PathLike[str]) -> Path:
-    """Exports a model with `SentenceEncoder.probability`, the signature `same_meaning`.
+def calibrate(
+    model: str | PathLike[str],
+    pairs: Any,
+    output: str | PathLike[str],
+    kind: str = "same_meaning",
+) -> Path:
+    """Exports a model whose `SentenceEncoder.probability` is fitted on your own pairs.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes.
-        pairs: Pairs of texts with scores or labels, the highest of which stand for the same
-            meaning; or translations, whose nearest wrong candidates serve as pairs of different
-            meaning. See `fine_tune` for their form.
+        pairs: Pairs of texts with scores or labels, the highest of which stand for a match; or
+            translations, or questions with answers, whose nearest wrong candidates serve as pairs
+            that do not match. See `fine_tune` for their form.
         output: Folder of the exported model, which may not be `model` itself.
+        kind: "same_meaning", or "answer" for pairs of a query and a document that answers it.
 
     Returns:
         The folder.
@@ -293,7 +315,7 @@ def calibrate(model: str | PathLike[str], pairs: Any, output: str | PathLike[str
         >>> model = xling_tf.load("exported/e5-calibrated")  # doctest: +SKIP
         >>> model.probability("Where is it?", "¿Cuándo es?")  # doctest: +SKIP
     """
-    return export(model, "savedmodel", output, same_meaning=pairs)
+    return export(model, "savedmodel", output, match={kind: pairs})
 
 
 def metadata(card: Path, library: str) -> str:

@@ -75,7 +75,7 @@ def _export(
         "model": MODEL_FILES[runtime],
         "vocabulary": name,
         "dim": source.model.encoder.hidden_dim,
-        **source.prompts,
+        **source.client_settings,
         "text": tokenizer.rules(),
     }
     write_json(folder / RUNTIME_SETTINGS, settings)

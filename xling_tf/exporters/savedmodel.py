@@ -1,15 +1,17 @@
-"""Modified copies of an exported model: smaller tables, calibrated."""
+"""Modified copies of an exported model: smaller tables, probabilities of own pairs."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from xling_tf.client.batches import Encode
+from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.exporters.base import PROBES, OriginalModel, encode_by
+from xling_tf.savedmodel.backends import as_backend
 from xling_tf.savedmodel.saved_models import load_saved_model
-from xling_tf.search.same_meaning import fit_pairs
+from xling_tf.search.calibration import fit_pairs
 
 _CARD = """
 ## Tables in fewer bytes
@@ -18,17 +20,18 @@ The word tables are stored as {tables}{scales}: the vectors are near those of th
 but not equal. The tables cannot be fine-tuned, except by a training with `--init`, which has them
 in float32 again.
 """
-_CALIBRATED = """
-## Calibrated
+_FITTED = """
+## Probabilities of a match
 
-The signature `same_meaning` takes `sentence1` and `sentence2`, and gives the probability that both
-mean the same, assuming that half of all pairs do:
-`xling_tf.load(".").probability("Hola", "Hello")`.
+Those of the kind {kinds} are fitted again, on own pairs.
 """
 
 
 def export(
-    source: OriginalModel, folder: Path, tables: str = "float32", same_meaning: Any = None
+    source: OriginalModel,
+    folder: Path,
+    tables: str = "float32",
+    match: Mapping[str, Any] | None = None,
 ) -> tuple[Sequence[str], Encode] | None:
     """Writes a modified SavedModel, usually with tables in float16, or int8 with a scale a row.
 
@@ -36,8 +39,8 @@ def export(
         source: The model.
         folder: Folder to write.
         tables: "float32", "float16" or "int8".
-        same_meaning: Pairs, as `fit_pairs` takes them, on which the signature `same_meaning` is
-            calibrated; None for the source's calibration, if it has one.
+        match: Pairs, as `fit_pairs` takes them, by the kind of match whose probability is fitted on
+            them; the others are the source's.
     """
     model = source.model
     card = source.folder / "README.md"
@@ -45,10 +48,12 @@ def export(
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)
-    if same_meaning is not None:
-        line = fit_pairs(source.encode, same_meaning)
-        model.info = dataclasses.replace(model.info, same_meaning=line)
-        text += _CALIBRATED
+    if match:
+        encoder = SentenceEncoder(as_backend(load_saved_model(source.folder), {}, "float32"))
+        languages = model.info.languages
+        lines = {kind: fit_pairs(encoder, kind, pairs, languages) for kind, pairs in match.items()}
+        model.info = dataclasses.replace(model.info, match={**model.info.match, **lines})
+        text += _FITTED.format(kinds=" and ".join(lines))
     files: dict[str, str | bytes] = {"README.md": text}
     if (source.folder / TRAINED_ON).is_file():
         files[TRAINED_ON] = (source.folder / TRAINED_ON).read_bytes()

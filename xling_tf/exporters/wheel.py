@@ -81,8 +81,8 @@ _CARD = """# {name}
 """
 # The methods of the encoder that a wheel has as functions.
 _METHODS = (
-    "encode encode_query encode_document similarity similarity_pairwise semantic_search "
-    "paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
+    "encode encode_query encode_document similarity similarity_pairwise probability "
+    "semantic_search paraphrase_mining embed_documents embed_query aembed_documents aembed_query"
 ).split()
 # The NOTICE of an export, before those of the model.
 _NOTICE = """{name}
@@ -228,7 +228,7 @@ def _write_folder(
     the source.
     """
     languages = source.model.info.languages
-    settings = {"format": RUNTIME_FORMAT, "languages": [*languages], **source.prompts}
+    settings = {"format": RUNTIME_FORMAT, "languages": [*languages], **source.client_settings}
     write_json(folder / RUNTIME_SETTINGS, settings | about["settings"])
     if about["settings"]["runtime"] == "numpy":
         write_conformance(folder)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.client.backends import Backend, Function
 from xling_tf.client.batches import BATCHES_AT_ONCE
+from xling_tf.client.match import as_lines
 from xling_tf.client.neighbours import unit_vectors
 from xling_tf.client.texts import describe
 from xling_tf.errors import UserError
@@ -23,7 +24,7 @@ ROLE_SIGNATURES = {"query": "question_encoder", "document": "response_encoder"}
 def as_backend(model: Any, info: Mapping[str, Any], dtype: str) -> Backend:
     """Returns a `Model`, a SavedModel, a TensorFlow module or layer, or a function as a backend.
 
-    `info` has the model's "prompts" and "default_prompt_name"; `dtype` is that of `load`.
+    `info` has the model's "prompts", "default_prompt_name" and "match"; `dtype` is that of `load`.
     """
     if isinstance(model, Backend):
         backend = model
@@ -75,6 +76,7 @@ class SavedModel(InTensorFlow):
         self._model = model
         self.prompts = info.get("prompts", {})
         self.default_prompt_name = info.get("default_prompt_name")
+        self.match = as_lines(info.get("match"))
         self.signatures: dict[str, Any] = {
             # The result of `Model.module` has not been traced.
             name: part.concrete_function() if hasattr(part, "concrete_function") else part
@@ -135,6 +137,7 @@ class LiveModel(InTensorFlow):
         self._model = model
         self.prompts = model.info.prompts
         self.default_prompt_name = model.info.default_prompt_name
+        self.match = as_lines(model.info.match)
         # The vectors of these may be those of heads.
         self.roles = [*ROLE_SIGNATURES] if model.heads else []
 

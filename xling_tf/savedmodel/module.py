@@ -1,6 +1,6 @@
 """The SavedModel, made from an encoder and its heads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from xling_tf.config import TASKS, ModelInfo
@@ -12,7 +12,6 @@ from xling_tf.tasks.base import Heads, scale_for_heads
 from xling_tf.tasks.signatures import (
     ExportedLayers,
     RawSignature,
-    SameMeaningSignature,
     SentenceSignature,
     Signature,
     SignatureDescription,
@@ -37,11 +36,6 @@ _RAW = SignatureDescription("raw", ("inputs",), "vectors of sentences, not norma
 # For models with a default prompt, which their other signatures put before texts.
 _UNPROMPTED = SignatureDescription(
     "unprompted", ("inputs",), "vectors of texts with their prompts, not normalised", role=""
-)
-_SAME_MEANING = SignatureDescription(
-    "same_meaning",
-    ("sentence1", "sentence2"),
-    "the probability that both mean the same, assuming that half of all pairs do",
 )
 
 
@@ -74,14 +68,7 @@ class ExportedModule(SentenceSignature):
         for name, part in parts.items():
             setattr(self, name, part)
         self._parts = untracked(parts)
-        if info.same_meaning:
-            self.calibrate(info.same_meaning)
         self.named_weights = weights
-
-    def calibrate(self, line: Sequence[float]) -> None:
-        """Adds the signature `same_meaning`; `line` is that of `ModelInfo.same_meaning`."""
-        signature = SameMeaningSignature(self._exported(), _SAME_MEANING, line)
-        self.same_meaning = self._parts()["same_meaning"] = signature
 
     @property
     def signatures(self) -> dict[str, Signature]:

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import prometheus_client
 import uvicorn
 from starlette.applications import Starlette
@@ -301,7 +302,8 @@ class _Api:
             raise ServingError(
                 "expected 'query', a text, and 'texts', a list; 'return_text' is true or false"
             )
-        own = ("query", "texts", "return_text")
+        minimum = protocol.to_probability(document)
+        own = ("query", "texts", "return_text", "min_probability")
         shared = {name: value for name, value in document.items() if name not in own}
         shared["normalize"] = True
         _, question = await self._encode(
@@ -310,10 +312,13 @@ class _Api:
         _, answers = await self._encode(
             request, shared | {"inputs": texts, "prompt_name": "passage"}, "/embed"
         )
-        scores = answers @ question[0]
-        best = sorted(range(len(texts)), key=lambda index: -scores[index])
+        hits = protocol.to_hits(question[0], answers)
+        if minimum is not None:
+            line = self._model(request, document.get("model")).servable().match.get("answer")
+            has_text = np.logical_and(answers.any(axis=1), question.any())
+            hits = protocol.likely_hits(hits, line, minimum, has_text)
         more = [{"text": text} if returns_text else {} for text in texts]
-        return protocol.dump([{"index": i, "score": float(scores[i])} | more[i] for i in best])
+        return protocol.dump([hit | more[hit["index"]] for hit in hits])
 
     async def _vectors(self, request: Request) -> tuple[Mapping[str, Any], Vectors]:
         """Returns a request for vectors, and its vectors."""
@@ -344,8 +349,8 @@ class _Api:
         info |= {"max_client_batch_size": self.scheduler.max_rows, "auto_truncate": True}
         if servable.max_tokens:
             info["max_input_length"] = servable.max_tokens
-        if servable.same_meaning_from is not None:
-            info["same_meaning_from"] = servable.same_meaning_from
+        if servable.match:
+            info["match"] = servable.match
         return protocol.dump(info | {"version": __version__, "languages": servable.languages})
 
     async def _describe(self, request: Request) -> bytes:

@@ -17,6 +17,7 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import prediction_log_pb2
 
 from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.match import as_lines
 from xling_tf.client.runtimes import open_folder
 from xling_tf.client.settings import RUNTIME_SETTINGS
 from xling_tf.errors import UserError, as_user_error, first_line
@@ -55,7 +56,7 @@ class Servable:
         client = SentenceEncoder(backend)
         self.created = int((folder / RUNTIME_SETTINGS).stat().st_mtime)
         self.languages: Any = backend.settings.get("languages", [])
-        self.same_meaning_from: float | None = None
+        self.match = as_lines(backend.settings.get("match"))
         self.max_tokens: int | None = backend.settings["text"].get("max_tokens")
         functions = {"serving_default": client.encode}
         if client.prompts:
@@ -73,7 +74,7 @@ class Servable:
         self.created = int((folder / SAVED_MODEL).stat().st_mtime)
         info = read_info(folder)
         self.languages = info.get("languages", [])
-        self.same_meaning_from = _same_meaning_from(info)
+        self.match = as_lines(info.get("match"))
         self.max_tokens = _max_tokens(folder)
         model = load_saved_model(folder)
         graphs = SavedModel.FromString((folder / SAVED_MODEL).read_bytes()).meta_graphs
@@ -263,14 +264,6 @@ def _max_tokens(folder: Path) -> int | None:
     tokenizer = read_json_dict(folder / "config.json").get("tokenizer")
     tokens = tokenizer.get("max_tokens") if isinstance(tokenizer, dict) else None
     return tokens if isinstance(tokens, int) else None
-
-
-def _same_meaning_from(info: Mapping[str, Any]) -> float | None:
-    """The cosine from which on two sentences mean the same with a probability above one half."""
-    match info.get("same_meaning"):
-        case [float(slope), float(intercept)] if slope > 0:
-            return -intercept / slope
-    return None
 
 
 def _release(model: list[Any]) -> None:

@@ -18,6 +18,7 @@ from google.protobuf.json_format import MessageToDict
 from numpy.typing import NDArray
 from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef, TensorInfo
 
+from xling_tf.client.match import Line, probabilities
 from xling_tf.client.texts import is_blank
 from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.savedmodel.backends import ROLE_SIGNATURES
@@ -41,7 +42,9 @@ _FIELDS = {
     "predict": {"signature_name", "instances", "inputs"},
     "/v1/embeddings": _OPENAI | {"normalize"},
     **dict.fromkeys(("/", "/embed", "/similarity"), _TEI | {"normalize"}),
-    "/rerank": {"model", "query", "texts", "return_text", "truncate", "truncation_direction"},
+    "/rerank": {
+        *"model query texts return_text min_probability truncate truncation_direction".split()
+    },
 }
 _HINTS = dict.fromkeys(
     ("dimension", "output_dimension", "output_dimensionality"), "the width is 'dimensions'"
@@ -295,6 +298,38 @@ def to_vectors(document: Mapping[str, Any], outputs: Tensors) -> Vectors:
     if document.get("normalize", dimensions is not None):
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return np.ascontiguousarray(vectors, "<f4")
+
+
+def to_probability(document: Mapping[str, Any]) -> float | None:
+    """Returns the `min_probability` of a request, None if it has none."""
+    value = document.get("min_probability")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= value <= 1):
+        message = f"expected 'min_probability' from 0 to 1, got {str(value)[:100]}"
+        raise ServingError(message, param="min_probability")
+    return value
+
+
+def to_hits(query: NDArray[np.float32], texts: Vectors) -> list[dict[str, Any]]:
+    """Returns the number and the cosine of each text, the best first."""
+    scores = texts @ query
+    best = sorted(range(len(texts)), key=lambda index: -scores[index])
+    return [{"index": index, "score": float(scores[index])} for index in best]
+
+
+def likely_hits(
+    hits: list[dict[str, Any]], line: Line | None, minimum: float, has_text: NDArray[np.bool_]
+) -> list[dict[str, Any]]:
+    """Adds probabilities to all hits of a query, and leaves out blank and less likely ones."""
+    if line is None:
+        message = "this model has no probability of answers; train, import or calibrate it again"
+        raise ServingError(message, param="min_probability")
+    likely = probabilities([hit["score"] for hit in hits], line, max(1, len(hits))).tolist()
+    return [
+        hit | {"probability": probability}
+        for hit, probability in zip(hits, likely, strict=True)
+        if probability >= minimum and has_text[hit["index"]]
+    ]
 
 
 def format_embeddings(document: Mapping[str, Any], model: str, vectors: Vectors) -> bytes:

@@ -1,6 +1,6 @@
 """Signatures: the functions of strings that a model exports."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import keras
@@ -104,30 +104,6 @@ class SentenceSignature(Signature):
         for head in self._exported().heads.values():
             vectors = head(self.scaled_for_heads(vectors))
         return unit_length(vectors)
-
-
-class SameMeaningSignature(Signature):
-    """The probability that two sentences mean the same; `line` is `ModelInfo.same_meaning`."""
-
-    def __init__(
-        self, layers: ExportedLayers, description: SignatureDescription, line: Sequence[float]
-    ) -> None:
-        super().__init__(layers, description)
-        self._line = untracked(line)
-
-    @tf.function(input_signature=[*texts("sentence1", "sentence2"), TRAINING], autograph=False)
-    def __call__(
-        self, sentence1: tf.Tensor, sentence2: tf.Tensor, training: bool = False
-    ) -> tf.Tensor:
-        """Returns `[pairs]` float32; inputs of any shape are flattened."""
-        sentence1 = require_as_many(
-            sentence1, sentence2, "expected as many sentences in both inputs"
-        )
-        first, second = (
-            unit_length(self.encode(sentences)) for sentences in (sentence1, sentence2)
-        )
-        slope, intercept = self._line()
-        return tf.sigmoid(slope * tf.reduce_sum(first * second, axis=1) + intercept)
 
 
 class RawSignature(Signature):

@@ -59,7 +59,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.mining import Miner
 from xling_tf.trainer.start import average_with_start, initial_weights
 from xling_tf.trainer.teacher import Teacher, with_vectors, words_from_teacher
-from xling_tf.trainer.validation import check_scores, evaluate, fit_same_meaning
+from xling_tf.trainer.validation import check_scores, evaluate, fit_match
 
 _SAMPLED = 500  # records of a corpus by which the starting model's tokenizer is judged
 _LEARNED_TEXTS = """The weights were trained on text of these packages of Debian and Python, each \
@@ -299,10 +299,9 @@ def finish(
     encoder = SentenceEncoder(module, "bfloat16" if in_bfloat16 else "float32")
     # Several evaluators share texts.
     encode = cached(Embedder(name=run.name, sentences=encoder.encode), None, show_progress=False)
-    line, reliability = ((), {}) if run.corpora else fit_same_meaning(encode, corpora)
-    if line:
-        model.info = replace(model.info, same_meaning=line)
-        module.calibrate(line)
+    # The pairs of a fine-tuning may be of any kind.
+    lines, reliability = fit_match(encoder, encode, () if run.corpora else corpora, data.source)
+    model.info = replace(model.info, match=lines)
     cosines = example_cosines(encode, data.languages)
     _, files = _describe(ctx, trainer, module, model, {"scores": {}, "cosines": cosines})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
@@ -320,7 +319,7 @@ def finish(
         data=run.data,
         seconds=seconds,
     )
-    scores |= {"same_meaning": reliability} if line else {}
+    scores |= {"same_meaning": reliability} if reliability else {}
     measured: dict[str, Any] = {"scores": scores, "cosines": cosines}
     if validation:
         validated, measured["comparison"] = validation.result(encode)

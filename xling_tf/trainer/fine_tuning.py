@@ -82,9 +82,9 @@ def fine_tune(
     (Chidambaram et al. 2019, sec. 2.2) and over texts that are known to be wrong. If pairs have
     scores, the model learns cosines that correlate with them. A tenth of the pairs is held out for
     evaluation: their texts are not trained on, except for second texts that many pairs share, such
-    as answers, or one of two texts with a score. The exported model keeps all signatures, except
-    for `same_meaning`, whose probability depends on the cosines; `xling_tf.calibrate` adds it
-    again.
+    as answers, or one of two texts with a score. The exported model keeps all signatures. Its
+    probabilities of a match are fitted on the built-in sample; `xling_tf.calibrate` fits them on
+    your own pairs.
 
     Before it trains, the log shows what was understood of the pairs and how the model scores on
     those held out; a warning says if they seem wrong. Ten times while it trains, the model is

@@ -14,14 +14,25 @@ import tensorflow as tf
 from absl import logging
 
 from xling_tf.client.batches import encode_in_batches
-from xling_tf.client.logistic import fit_line, probabilities
+from xling_tf.client.encoder import SentenceEncoder
+from xling_tf.client.match import KINDS, Line, probabilities
 from xling_tf.corpora.split import normalised
 from xling_tf.corpora.store import StoredCorpus, StoredRecords, join
 from xling_tf.evaluators.encoding import Encode
 from xling_tf.evaluators.retrieval import TranslationRetrieval, find_mixed_pools
 from xling_tf.evaluators.sts import find_sts
 from xling_tf.model import Model
-from xling_tf.search.same_meaning import calibration_error, translation_cosines
+from xling_tf.search.calibration import (
+    MatchExamples,
+    answer_examples,
+    calibration_error,
+    fit_parts,
+    fit_sample,
+    foreign_texts,
+    joined,
+    selected,
+    translation_examples,
+)
 from xling_tf.tasks.base import Batch, Task
 from xling_tf.trainer.input_pipeline import (
     BatchGraphs,
@@ -39,10 +50,11 @@ _QUERIES = 2000  # to all corpora of a language pair
 _SCORED_CORPORA = 4
 # Mixes the bits of hashes, which are small in the held-out tenth.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-# Number of pairs of a corpus that calibrate the probability of the same meaning, the minimum, and
-# the number whose labels are checked before training: 250 took 200 seconds of a slow core for
-# multilingual-e5-best.
-_CALIBRATED, _FEWEST_CALIBRATED, _CHECKED = 250, 50, 100
+# Number of pairs of a corpus on which the probability of a match is fitted, the minimum, and the
+# number of corpora of a type, or one of each language: of 2,000 texts, multilingual-e5-best encodes
+# 100 a second.
+_FITTED, _FEWEST_FITTED, _FITTED_CORPORA = 100, 50, 10
+_CHECKED = 100  # number of scored pairs whose labels are checked before training
 
 
 def held_out_scores(
@@ -140,41 +152,56 @@ def score_encoder(
     return scores
 
 
-def fit_same_meaning(
-    encode: Encode, corpora: Sequence[StoredCorpus]
-) -> tuple[tuple[float, ...], dict[str, float]]:
-    """Calibrates the probability that two sentences mean the same, on held-out translations.
+def fit_match(
+    encoder: SentenceEncoder, encode: Encode, corpora: Sequence[StoredCorpus], source: str
+) -> tuple[dict[str, Line], dict[str, float]]:
+    """Fits the probabilities of a match on held-out translations and questions.
 
-    Pairs that do not mean the same are each sentence and its nearest wrong translation in the same
-    corpus. The line is fitted on one half of all pairs and scored on the other.
+    Pairs that do not match are those of `calibration.translation_examples` and `answer_examples`.
+    Of translations, the line is fitted on one half of all pairs and scored on the other. If there
+    are too few of a kind, the built-in sample serves.
+
+    Args:
+        encoder: The model.
+        encode: Its function of sentences, which remembers vectors.
+        corpora: The run's corpora; none if they may be pairs of any kind.
+        source: The source language.
 
     Returns:
-        `ModelInfo.same_meaning`, and "expected_calibration_error" and "num_pairs"; both empty if
-        there are too few translations, or if their cosines are lower than those of other pairs.
+        `ModelInfo.match`, and "expected_calibration_error" and "num_pairs" of the probability of
+        the same meaning, which are empty if the built-in sample serves.
     """
+    parts: dict[str, list[MatchExamples]] = defaultdict(list)
+    others = []
+    for corpus in _fitted_corpora(corpora, "parallel"):
+        examples = translation_examples(encode, _pairs(_drawn([corpus.held_out], _FITTED)))
+        parts["same_meaning"].append(selected(examples, slice(0, None, 2)))
+        others.append(selected(examples, slice(1, None, 2)))
+    for corpus in _fitted_corpora(corpora, "questions"):
+        pairs = _pairs(_drawn([corpus.held_out], _FITTED), "question", "answer")
+        parts["answer"].append(answer_examples(encoder, pairs, foreign_texts([corpus.languages])))
+    lines = fit_parts(parts)
+    languages = [source, *chain(*(corpus.languages.split("-") for corpus in corpora))]
+    lines |= fit_sample(encoder, languages, KINDS.keys() - parts.keys())
+    if missing := KINDS.keys() - lines.keys():
+        names = " and ".join(sorted(missing))
+        logging.warning("no pairs to fit the probability %s; xling_tf.calibrate adds it", names)
+    if "same_meaning" not in lines or not others:
+        return lines, {}
+    scored = joined(others)
+    predicted = probabilities(scored.cosines, lines["same_meaning"])
+    error = calibration_error(predicted, scored.is_match)
+    return lines, {"expected_calibration_error": error, "num_pairs": 2.0 * len(scored.cosines)}
+
+
+def _fitted_corpora(corpora: Sequence[StoredCorpus], record_type: str) -> list[StoredCorpus]:
+    """Returns the largest corpora of a type, in each language, with enough held-out records."""
     by_languages: defaultdict[str, list[StoredCorpus]] = defaultdict(list)
     for corpus in sorted(corpora, key=lambda corpus: -len(corpus.held_out)):
-        if (
-            corpus.record_type == "parallel"
-            and len(by_languages[corpus.languages]) < _SCORED_CORPORA
-        ):
+        if corpus.record_type == record_type and len(corpus.held_out) >= _FEWEST_FITTED:
             by_languages[corpus.languages].append(corpus)
-    parts = []
-    for corpus in chain.from_iterable(by_languages.values()):
-        pairs = _pairs(_drawn([corpus.held_out], _CALIBRATED))
-        if len(pairs) >= _FEWEST_CALIBRATED:
-            parts.append(translation_cosines(encode, pairs))
-    if not any(len(cosines) for cosines, _ in parts):
-        return (), {}
-    cosines, is_same = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    line = fit_line(cosines[::2], is_same[::2])
-    if line[0] <= 0:
-        logging.warning(
-            "translations have lower cosines than other pairs: no probability is calibrated"
-        )
-        return (), {}
-    error = calibration_error(probabilities(cosines[1::2], line), is_same[1::2])
-    return line, {"expected_calibration_error": error, "num_pairs": float(len(cosines))}
+    count = max(1, _FITTED_CORPORA // max(1, len(by_languages)))
+    return [*chain(*(several[:count] for several in by_languages.values()))]
 
 
 def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
@@ -232,7 +259,9 @@ def _drawn(parts: Sequence[StoredRecords], limit: int) -> StoredRecords:
     return records[rows[np.argsort(hashes * _ODD, kind="stable")[:limit]]]
 
 
-def _pairs(records: StoredRecords) -> list[tuple[str, str]]:
-    """Returns translations as pairs of texts."""
-    sides = ([text.decode() for text in records.column(side)] for side in ("source", "target"))
+def _pairs(
+    records: StoredRecords, first: str = "source", second: str = "target"
+) -> list[tuple[str, str]]:
+    """Returns two fields of records, by default translations, as pairs of texts."""
+    sides = ([text.decode() for text in records.column(side)] for side in (first, second))
     return list(zip(*sides, strict=True))

@@ -52,7 +52,7 @@ const MOST_DRAWN = 100;
 const NEIGHBOURS = 10;
 
 let signatures = {};
-let matchFrom = null; // the cosine from which on two sentences probably mean the same, if the model says it
+let lines = {}; // slope and intercept of the probability of a match, by the kind of match
 let examples = {}; // what the page put into the boxes
 let latest = 0; // Only the outcome of the latest request is shown.
 
@@ -95,11 +95,18 @@ async function encode(texts, side) {
 const sentence = (tag, text, attributes = {}) =>
   made(tag, text, LANGUAGES.has(text) ? { ...attributes, lang: LANGUAGES.get(text) } : attributes);
 
-/** What a cosine says about the meaning; that of questions and answers says nothing. */
+/** The probability that a pair matches, as `client.match.probabilities` computes it; null if the model has none. */
+function probability(score, candidates) {
+  const line = lines[page.qa.checked ? "answer" : "same_meaning"];
+  if (!line) return null;
+  const [slope, intercept] = line;
+  return 1 / (1 + Math.exp(-(slope * score + intercept - (page.qa.checked ? Math.log(candidates) / 2 : 0))));
+}
+
 function noteOfMatches() {
-  if (page.qa.checked) return "";
-  if (matchFrom === null) return " This model does not say from which cosine on two sentences mean the same.";
-  return ` From ${shown(matchFrom)} on (underlined), two sentences mean the same with a probability above one half.`;
+  const match = page.qa.checked ? "the right answers the left" : "both mean the same";
+  if (probability(0, 1) === null) return ` This model does not say how probable it is that ${match}.`;
+  return ` Underlined: ${match} with a probability of one half or more.`;
 }
 
 const cosine = (one, other) => one.reduce((sum, number, i) => sum + number * other[i], 0);
@@ -121,10 +128,10 @@ async function compare() {
   head.append(made("td", ""), ...columns.map((text) => sentence("th", text, { scope: "col" })));
   const body = scores.map((row, r) => {
     const line = made("tr", "");
-    const cells = row.map((score) => made("td", shown(score)));
-    const isMatch = (score) => !page.qa.checked && matchFrom !== null && score >= matchFrom;
+    const likely = row.map((score) => probability(score, columns.length));
+    const cells = row.map((score, c) => made("td", shown(score), likely[c] === null ? {} : { title: `probability ${shown(likely[c])}` }));
     cells.forEach((cell, c) => cell.classList.toggle("best", row[c] === Math.max(...row)));
-    cells.forEach((cell, c) => cell.classList.toggle("match", isMatch(row[c])));
+    cells.forEach((cell, c) => cell.classList.toggle("match", likely[c] >= 0.5));
     cells.forEach((cell, c) => cell.style.setProperty("--share", Math.max(0, row[c])));
     line.append(sentence("th", rows[r], { scope: "row" }), ...cells);
     return line;
@@ -144,15 +151,20 @@ async function search() {
   const [[query], vectors] = await Promise.all([encode(queries, "left"), encode(texts, "right")]);
   const scored = texts.map((text, i) => ({ text, score: cosine(query, vectors[i]) }));
   const nearest = scored.sort((one, other) => other.score - one.score).slice(0, NEIGHBOURS);
-  const items = nearest.map(({ text, score }) => {
+  const likely = nearest.map(({ score }) => probability(score, texts.length));
+  const items = nearest.map(({ text, score }, i) => {
     const item = made("li", "");
     item.append(made("b", shown(score)), sentence("span", text));
+    if (likely[i] !== null) item.append(made("small", `probability ${shown(likely[i])}`));
+    item.classList.toggle("match", likely[i] >= 0.5);
     return item;
   });
+  const matches = likely.filter((each) => each >= 0.5).length;
+  const note = likely[0] === null ? "" : ` ${matches || "None"} of them ${matches === 1 ? "matches" : "match"} with a probability of one half or more.`;
   return () => {
     page.neighbours.replaceChildren(...items);
     page.neighbours.hidden = false;
-    return `The ${items.length} nearest of ${texts.length} sentences.`;
+    return `The ${items.length} nearest of ${texts.length} sentences.${note}`;
   };
 }
 
@@ -202,12 +214,12 @@ function showExamples(languages) {
 }
 
 async function chooseModel() {
-  const [{ metadata }, { languages, same_meaning_from: from = null }] = await Promise.all([
+  const [{ metadata }, { languages, match = {} }] = await Promise.all([
     fetchJson(`${pathOf(page.model.value)}/metadata`),
     fetchJson(`info?model=${encodeURIComponent(page.model.value)}`),
   ]);
   signatures = metadata.signature_def.signature_def;
-  matchFrom = from;
+  lines = match;
   showSignatures();
   showExamples(languages);
   const answers = "question_encoder" in signatures && "response_encoder" in signatures;
