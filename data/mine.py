@@ -4,12 +4,12 @@ r"""Mines translations in large collections, or wrong ones for training.
         --precision int8
     xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es \
         --precision int8
-    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv
+    xling-tf mine vectors.en vectors.es --output mined.en-es.tsv
 
 A few hundred translations that you know choose the margin from which on 90% of the pairs are
 right. Encode both sides of them together with the texts:
 
-    xling-tf mine --source_vectors vectors.en --target_vectors vectors.es --output mined.en-es.tsv \
+    xling-tf mine vectors.en vectors.es --output mined.en-es.tsv \
         --known pairs.tsv --precision 0.9
 
 If it is killed, the same command continues. The results of the search stay in the folder
@@ -36,8 +36,6 @@ from xling_tf.client.search import MIN_MARGIN, PRECISION
 from xling_tf.errors import UserError
 from xling_tf.program import define_languages, progress, quiet_start, run
 
-_SOURCE = flags.DEFINE_string("source_vectors", None, "Folder of the sources' vectors.")
-_TARGET = flags.DEFINE_string("target_vectors", None, "Folder of the targets' vectors.")
 _OUTPUT = flags.DEFINE_string("output", None, "Table to write: source, target and score.")
 _THRESHOLD = flags.DEFINE_float(
     "threshold", None, f"Minimum margin of a pair; {MIN_MARGIN} without --known."
@@ -50,7 +48,6 @@ _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
 _MODEL = flags.DEFINE_string("model", None, "For negatives: the model that measures similarity.")
 _DATA = flags.DEFINE_string("data", None, "For negatives: folder of corpora.")
-_TOP = flags.DEFINE_integer("top", 5, "For negatives: most for a pair.", lower_bound=1)
 _RELATIVE_MARGIN = flags.DEFINE_float(
     "relative_margin",
     None,
@@ -60,17 +57,19 @@ _RELATIVE_MARGIN = flags.DEFINE_float(
 
 def main(*words: str) -> None:
     """Mines what the command line asks for, and prints the counts."""
-    if words not in ((), ("negatives",)):
-        raise UserError(f"expected flags, or the word negatives, got {' '.join(words)!r}")
-    if words:
+    if words == ("negatives",):
         _mine_negatives()
-    elif _DRY_RUN.value:
+        return
+    if len(words) != 2:
+        expected = "two folders of vectors, or the word negatives"
+        raise UserError(f"expected {expected}, got {' '.join(words) or 'none'}")
+    source, target = map(Path, words)
+    if _DRY_RUN.value:
         from xling_tf.bulk.mining import describe_mining
 
-        sides = (Path(_given(flag)) for flag in (_SOURCE, _TARGET))
-        print(describe_mining(*sides, memory=_MEMORY.value))
+        print(describe_mining(source, target, memory=_MEMORY.value))
     else:
-        _mine_translations()
+        _mine_translations(source, target, Path(_given(_OUTPUT)))
 
 
 def _given(flag: flags.FlagHolder[str | None]) -> str:
@@ -79,13 +78,14 @@ def _given(flag: flags.FlagHolder[str | None]) -> str:
     return flag.value
 
 
-def _mine_translations() -> None:
+def _mine_translations(source: Path, target: Path, output: Path) -> None:
     from xling_tf.bulk.mining import mine_translations
 
-    paths = [Path(_given(flag)) for flag in (_SOURCE, _TARGET, _OUTPUT)]
     with progress("mining") as report:
         counts = mine_translations(
-            *paths,
+            source,
+            target,
+            output,
             threshold=_THRESHOLD.value,
             known=_KNOWN.value,
             precision=_PRECISION.value,
@@ -93,7 +93,7 @@ def _mine_translations() -> None:
             report=report,
         )
     sizes = ", ".join(f"{counts[name]} {name}" for name in ("sources", "targets", "pairs"))
-    print(f"{_OUTPUT.value}: {sizes}")
+    print(f"{output}: {sizes}")
     if _KNOWN.value:
         print(
             "margin {margin:.4f}: about {precision:.0%} of the pairs are right (precision), "
@@ -105,6 +105,7 @@ def _mine_negatives() -> None:
     from hard_negatives import mine_folder
 
     from xling_tf.savedmodel.saved_models import checksum, find_model
+    from xling_tf.search.hard_negatives import NUM_NEGATIVES
     from xling_tf.sentence_encoder import SentenceEncoder
 
     model = find_model(_given(_MODEL))
@@ -118,7 +119,7 @@ def _mine_negatives() -> None:
         Path(_given(_DATA)),
         lambda texts: encoder().encode(texts),
         model=checksum(model),
-        num_negatives=_TOP.value,
+        num_negatives=NUM_NEGATIVES,
         relative_margin=_RELATIVE_MARGIN.value,
         source=flags.FLAGS.source,
         targets=flags.FLAGS.target,
@@ -129,4 +130,9 @@ def _mine_negatives() -> None:
 
 if __name__ == "__main__":
     define_languages()
-    run(main, "the same command continues", extra="bulk,tensorflow", files="[negatives]")
+    run(
+        main,
+        "the same command continues",
+        extra="bulk,tensorflow",
+        files="SOURCE TARGET | negatives",
+    )

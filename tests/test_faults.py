@@ -52,7 +52,7 @@ def commands(tmp_path_factory) -> Mapping[str, Sequence[str]]:
         ],
         "export/encode.py": [f"--model={model}", f"--input={texts}", "--output=OUTPUT"],
         "data/mine.py": [
-            *(f"--source_vectors={sides[0]}", f"--target_vectors={sides[1]}"),
+            *map(str, sides),
             *("--output=OUTPUT/mined.tsv", "--threshold=1"),
         ],
         "export/main.py": [f"--model={model}", "--to=onnx", "--output=OUTPUT/model"],

@@ -159,8 +159,8 @@ def test_a_killed_program_continues(tmp_path):
     mine_translations(*folders, tmp_path / "whole.tsv", threshold=0)
     output, work = tmp_path / "killed.tsv", tmp_path / "killed.tsv.neighbours"
     flags = [
-        f"--source_vectors={folders[0]}",
-        f"--target_vectors={folders[1]}",
+        str(folders[0]),
+        str(folders[1]),
         f"--output={output}",
     ]
     command = [

@@ -188,7 +188,6 @@ print(json.dumps({{name: absl.flags.FLAGS[name].default for name in absl.flags.F
     assert run.output.startswith("usage: xling-tf ")
     flags = json.loads(run.output.splitlines()[-1])
     names = {
-        "top": "num_negatives",
         "max_body_bytes": "body_bytes",
         "max_connections": "connections",
     }

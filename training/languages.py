@@ -2,9 +2,9 @@
 
     xling-tf languages eu --text sentences.eu.txt
 
-compares the models that this package can import. With --text, those in `exported/` (or --model)
-split a sample of your text: a model that does not know a piece of a word, or needs many pieces for
-one, has learned little of the language.
+compares the models that this package can import. With --text, those in `exported/` split a sample
+of your text: a model that does not know a piece of a word, or needs many pieces for one, has
+learned little of the language.
 """
 
 import sys
@@ -22,7 +22,6 @@ from xling_tf.corpora.cleaning import language_of_texts, require_known
 from xling_tf.corpora.line_files import read_every_line, without_country
 from xling_tf.errors import UserError
 from xling_tf.program import quiet_start, run
-from xling_tf.savedmodel.saved_models import find_model, read_info
 
 _SAMPLED = 2000  # lines of the text
 # Of XLM-RoBERTa, which multilingual-e5 continues: the languages of its model card.
@@ -71,11 +70,7 @@ def main(*words: str) -> None:
     language = words[0]
     require_known(language)
     texts = _sample(flags.FLAGS.text, language) if flags.FLAGS.text else []
-    starts = [
-        Start(folder.name, " ".join(read_info(folder).get("languages", ())), "", folder)
-        for folder in map(find_model, flags.FLAGS.model)
-    ]
-    rows = [_row(start, language, texts) for start in (*_STARTS, *starts)]
+    rows = [_row(start, language, texts) for start in _STARTS]
     names = ("model", f"knows {language}", *_MEASURED * bool(texts), "from")
     print(tabulate(rows, headers=names, disable_numparse=True))
     print("\nWith translations into a language that you know:\n")
@@ -100,8 +95,8 @@ def _sample(path: str, language: str) -> list[str]:
 def _row(start: Start, language: str, texts: list[str]) -> tuple[str, ...]:
     languages = {without_country(code) for code in start.languages.split()}
     knows = "yes" if without_country(language) in languages else "no"
-    total = f"{knows} ({len(languages)} listed)" if languages else "lists none"
-    return (start.name, total, *(_measured(start, texts) if texts else ()), start.command)
+    listed = f"{knows} ({len(languages)} listed)"
+    return (start.name, listed, *(_measured(start, texts) if texts else ()), start.command)
 
 
 def _measured(start: Start, texts: list[str]) -> tuple[str, str]:
@@ -118,5 +113,4 @@ def _measured(start: Start, texts: list[str]) -> tuple[str, str]:
 
 if __name__ == "__main__":
     flags.DEFINE_string("text", None, "A sentence a line, in this language.")
-    flags.DEFINE_multi_string("model", [], "A further model to compare. Repeatable.")
     run(main, "the same command starts again", extra="tensorflow", files="LANGUAGE")

@@ -50,8 +50,8 @@ def measure() -> dict[str, Any]:
             figures[f"encoding {language}"] = _run("export/encode.py", *encode, "--precision=int8")
         source, target = (f"{work}/{language}" for language in languages)
         mine = [
-            f"--source_vectors={source}",
-            f"--target_vectors={target}",
+            source,
+            target,
             f"--output={work}/mined.tsv",
         ]
         figures["mining"] = _run(
