@@ -68,8 +68,8 @@ _opened: dict[str, Any] = {}  # the encoder of a child process
 def measure() -> dict[str, Any]:
     """Returns sizes, speeds and memory, and how far the vectors are from the model's."""
     texts = read_texts(_TEXTS.value)
-    folders = {"tensorflow": _MODEL.value, "litert": _LITERT.value, "onnx": _ONNX.value}
-    folders = {name: folder for name, folder in folders.items() if folder}
+    given = {"tensorflow": _MODEL.value, "litert": _LITERT.value, "onnx": _ONNX.value}
+    folders = {name: folder for name, folder in given.items() if folder}
     context = multiprocessing.get_context("spawn")
     pools = {name: ProcessPoolExecutor(1, mp_context=context) for name in folders}
     figures = {name: pools[name].submit(_open, folders[name]).result() for name in pools}
@@ -93,14 +93,13 @@ def measure() -> dict[str, Any]:
         }
         pool.shutdown()
     if _NPM.value:
-        figures["npm"] = _measure_npm(texts, expected)
+        figures["npm"] = _measure_npm(Path(_NPM.value).resolve(), texts, expected)
     versions = {n: importlib.metadata.version(n) for n in ("ai-edge-litert", "onnxruntime")}
     return {"texts": len(texts), **figures, "runtime_versions": versions}
 
 
-def _measure_npm(texts: Sequence[str], expected: np.ndarray) -> dict[str, Any]:
+def _measure_npm(folder: Path, texts: Sequence[str], expected: np.ndarray) -> dict[str, Any]:
     """Returns the figures of the npm package in Node."""
-    folder = Path(_NPM.value).resolve()
     command = ["node", "--input-type=module", "-e", _NODE, str(folder), str(ROUNDS)]
     run = subprocess.run(
         command, input=json.dumps(texts), text=True, check=True, capture_output=True
