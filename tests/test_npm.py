@@ -41,8 +41,9 @@ catch (error) { console.log(JSON.stringify({ error: error.message })); }
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    settings = "tokenizer.ngram_sizes=3,4,5", "tokenizer.lowercase=true"
-    return make_source(tmp_path_factory.mktemp("npm") / "model", *settings)
+    # 10 is no multiple of 4, in which sizes JavaScript multiplies.
+    sizes = "tokenizer.ngram_sizes=3,4,5", "encoder.embedding_dim=10"
+    return make_source(tmp_path_factory.mktemp("npm") / "model", *sizes, "tokenizer.lowercase=true")
 
 
 @pytest.fixture(scope="module")

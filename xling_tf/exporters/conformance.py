@@ -144,7 +144,7 @@ def _ngram_rows(folder: Path, settings: Any, words: Sequence[str]) -> dict[str, 
 def _searches(vectors: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yields queries with their best texts, in an order that rounding does not change."""
     found = 0
-    is_blank = ~vectors.any(axis=1)
+    is_blank = np.all(vectors == 0, axis=1)
     yield {"query": int(np.argmax(is_blank)), "hits": []}
     for query in range(len(vectors) - 1, -1, -1):  # odd texts are the last that are asked for
         scores = np.where(is_blank, -2, vectors @ vectors[query])
