@@ -6,10 +6,11 @@ import shlex
 import subprocess
 import sys
 import time
+from logging import ERROR, NOTSET
 
 import pytest
 import tensorflow as tf
-from absl import flags
+from absl import flags, logging
 from programs import ROOT
 
 from xling_tf import program
@@ -218,3 +219,18 @@ def test_what_programs_say_to_try_runs(hub_folder, tmp_path):
     exec("\n".join([*code, f"vectors = {last}"]), variables := {})
     assert len(variables["vectors"]) == 2
     assert shlex.split(serve) == ["xling-tf", "serve", "--model", str(folder)]
+
+
+def test_a_library_call_shows_its_log_unless_the_caller_has_set_up_logging(caplog):
+    logger = logging.get_absl_logger()
+    caplog.set_level(NOTSET, logger="absl")
+    filters, handlers = [*logger.filters], [*logger.handlers]
+    with program.visible_log(), program.progress("a part"):
+        pass
+    assert "a part: done" in caplog.text
+    assert (logger.level, logger.filters, logger.handlers) == (NOTSET, filters, handlers)
+    caplog.clear()
+    caplog.set_level(ERROR, logger="absl")
+    with program.visible_log(), program.progress("a part"):
+        pass
+    assert not caplog.text

@@ -1,4 +1,4 @@
-"""Fine-tunes a model on your own pairs of texts, and says whether it has become better.
+"""Fine-tunes a model on your own pairs, and says whether it is better.
 
     xling-tf fine-tune --model exported/use-multilingual --data faq.xlsx --check
     xling-tf fine-tune --model exported/use-multilingual --data faq.xlsx --minutes 5
