@@ -38,7 +38,7 @@ SETTINGS = {
     "tokenizer.min_word_count": 10,
     "training.precision": "float32",  # "auto" would decide by the machine's load
 }
-SIZES: Mapping[str, Any] = {"dim": 384, "bits": 4, "megabytes": 18.0}
+SIZES: Mapping[str, Any] = {"dim": 384, "bits": 4, "megabytes": 19.0}
 
 _SCORES = """
 ## Scores

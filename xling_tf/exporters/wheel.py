@@ -35,6 +35,11 @@ from xling_tf.weights import as_int4, as_int8, write_weights
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
 _POSSIBLE = 1e-6
 _NGRAM_SHARE = 0.2  # of the size
+# Principal components that are stored; the numbers of a vector after them are zeros. Measured
+# (docs/research/experiments.md, "What should 18 MB hold"): more words are worth more.
+_COMPONENTS = 256
+# Pairs of Chinese or Japanese characters say little beside the two characters, which are words too.
+_PAIR, _PAIR_WEIGHT = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}"), 0.25
 _TIME = 1_577_836_800  # 2020-01-01
 
 _PROJECT = """[project]
@@ -160,7 +165,7 @@ def export_numpy(
         source: An average of words with one row for all words outside the vocabulary.
         folder: Folder for the files.
         dim: Maximum number of numbers in a vector. 256 lose nothing (docs/research/experiments.md,
-            "A model in the hand"); more are for indexes of that width.
+            "A model in the hand"); those after them are zeros, for indexes of that width.
         bits: Of a number: 8 or 4.
         megabytes: Maximum size of words and n-grams; the rarest are left out.
 
@@ -181,8 +186,8 @@ def export_numpy(
     dim, width = min(dim, model.encoder.hidden_dim), model.encoder.input_projection.kernel.shape[0]
     if bits == 4 and width % 2:
         raise UserError(f"4 bits need an even encoder.embedding_dim, got {width}; export in 8 bits")
-    # Rows have as many directions as the table has columns, and the bias: the rest would be zeros.
-    stored = min(dim, width + 1)
+    # Rows have as many directions as the table has columns, and the bias.
+    stored = min(dim, _COMPONENTS, width + 1)
     stored -= stored % 2 if bits == 4 else 0
     importance = word_importance(tokenizer.known_words, model.info.languages)
     components = principal_components(model, importance, stored)
@@ -371,7 +376,8 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
         # It keeps every language that was read, a hundred megabytes each.
         wordfreq.get_frequency_dict.cache_clear()
         wordfreq.get_frequency_list.cache_clear()
-    return importance
+    is_pair = np.array([_PAIR.fullmatch(word) is not None for word in words])
+    return np.where(is_pair, _PAIR_WEIGHT, 1) * importance
 
 
 def principal_components(
