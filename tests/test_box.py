@@ -71,7 +71,7 @@ def test_it_opens_without_tensorflow(tmp_path):
 @needs_box
 def test_readme_begins_with_what_it_prints(tmp_path):
     text = (ROOT / "README.md").read_text("utf-8")
-    code, printed = re.search(r"```python\n(.*?)```\n\n((?:    .*\n)+)", text, re.S).groups()
+    code, printed = re.search(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", text, re.S).groups()
     environment = {"PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
     command = [sys.executable, "-c", code]
     ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
