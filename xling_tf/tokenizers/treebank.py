@@ -78,13 +78,17 @@ def rules(config: WordsConfig) -> dict[str, Any]:
         "unspaced", the characters that these change beside spaces; and "classes", see
         `character_classes`.
     """
-    text_rules = _SPACES + (_PAIRED if config.bigrams else _SINGLE)
+    text_rules = _text_rules(config)
     return {
         "rules": text_rules + _PUNCTUATION,
         "text_rules": len(text_rules),
         "unspaced": _LETTERS if config.bigrams else _CHARACTERS,
         "classes": character_classes(),
     }
+
+
+def _text_rules(config: WordsConfig) -> tuple[tuple[str, str], ...]:
+    return _SPACES + (_PAIRED if config.bigrams else _SINGLE)
 
 
 def tokenize(
@@ -108,7 +112,7 @@ def tokenize(
     text = readable(sentences, max_tokens)
     if config.lowercase:
         text = lowercased(text)
-    for pattern, replacement in rules(config)["rules"]:
+    for pattern, replacement in _text_rules(config) + _PUNCTUATION:
         text = tf.strings.regex_replace(text, pattern, replacement)
     text = tf.strings.strip(text)
     text = tf.where(tf.equal(text, ""), EMPTY_TOKEN, text)
