@@ -192,9 +192,10 @@ class _Parser(argparse_flags.ArgumentParser):
     """Parses a program's flags, and explains them as GNU's programs do."""
 
     def __init__(self, path: str, files: str) -> None:
-        from xling_tf.cli import COMMANDS  # which imports this module
+        from xling_tf.cli import COMMANDS, WORDS  # which imports this module
 
-        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in COMMANDS.items()}
+        programs = {**COMMANDS, **WORDS}.items()
+        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in programs}
         program = names.get(Path(path).resolve(), path)
         super().__init__(
             prog=program,
