@@ -48,6 +48,26 @@ def test_the_examples_of_a_program_can_be_pasted(path):
             assert starts != before.endswith("\\"), line
 
 
+HELP = """
+import os, sys
+from xling_tf import cli
+for name in (*cli.COMMANDS, *cli.WORDS):
+    if not os.fork():
+        sys.argv = ["xling-tf", *name.split(), "--help"]
+        cli.main()
+    os.wait()
+"""
+
+
+def test_the_help_of_a_command_fits_on_a_screen(tmp_path):
+    shown = run_python(tmp_path, "-c", HELP, environment=HERE | {"COLUMNS": "100"}).output
+    _, *texts = re.split("^usage: xling-tf ", shown, flags=re.MULTILINE)
+    assert len(texts) == len(COMMANDS) + len(WORDS)
+    lines = {text.partition("\n")[0]: text.splitlines() for text in texts}
+    assert {name: n for name, text in lines.items() if (n := len(text)) > 40} == {}
+    assert [line for text in lines.values() for line in text if len(line) > 100] == []
+
+
 def test_a_command_is_called_by_its_name_in_its_help(tmp_path):
     shown = command(tmp_path, "train", "--help").output
     assert shown.startswith("usage: xling-tf train [options]\n")
