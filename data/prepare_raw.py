@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def main(*words: str) -> None:
     """Runs the command and prints how many records had which outcome."""
     values = flags.FLAGS
-    require_known("the word after prepare raw", words[0] if words else "", ("reddit", "wikipedia"))
+    require_known("prepare raw", words[0] if words else "", ("reddit", "wikipedia"))
     if not re.fullmatch(LANGUAGE, language := values.language):
         raise UserError(
             f"--language must be a language code such as en, got {language!r}; correct it"
