@@ -1,10 +1,11 @@
 """Converts published evaluation data to the tables that evaluators read.
 
-    xling-tf convert --list
-    xling-tf convert --format quora --input downloads/quora --output data/eval
+    xling-tf prepare evaluation                            # lists the formats and their files
+    xling-tf prepare evaluation quora downloads/quora      # writes data/eval/paraphrase/...
     xling-tf evaluate --model exported/en-es --data data/eval
 
-Tables are UTF-8 files with tabs between the columns. The first line names the columns.
+FILES is the published file, or a folder of the files. Tables are UTF-8 files with tabs between the
+columns. The first line names the columns.
 """
 
 import ast
@@ -60,14 +61,14 @@ def published(files: str) -> Callable[[Reader], Reader]:
 def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
     """Writes the tables of a published file or folder; returns the rows of each table."""
     if format_name not in FORMATS:
-        raise UserError(f"--format must be one of {', '.join(FORMATS)}, got {format_name!r}")
+        raise UserError(f"the format must be one of {', '.join(FORMATS)}, got {format_name!r}")
     files, read = FORMATS[format_name]
     counts: dict[str, int] = {}
     for name, columns, rows in read(source):
         if name in counts:
             raise UserError(
-                f"--input must hold a single file for each table, but {source} has several for "
-                f"{name}; give one of their folders"
+                f"expected a single file for each table, but {source} has several for {name}; give "
+                "one of their folders"
             )
         number = itertools.count(-1)  # of rows that were written, without the header
         numbered = zip(itertools.chain([columns], rows), number, strict=False)
@@ -75,7 +76,7 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
         write_lines(output / f"{name}.tsv.gz", lines)
         counts[name] = next(number)
     if not counts:
-        raise UserError(f"--input must hold {files}, but {source} does not; correct the path")
+        raise UserError(f"expected {files}, but {source} has no such file; correct the path")
     return counts
 
 
@@ -384,23 +385,23 @@ def argument_mining(source: Path) -> Iterator[Table]:
         yield Table(name, columns, read_table((labels, path), columns))
 
 
-def main() -> None:
+def main(*words: str) -> None:
     """Converts one format, or lists all of them."""
-    if flags.FLAGS.list:
+    if not words:
         for name, (files, read) in FORMATS.items():
             print(f"{name}: {(read.__doc__ or '').splitlines()[0]}\n    {files}")
         return
-    if not flags.FLAGS.format or not flags.FLAGS.input:
-        raise UserError("--format and --input must be given; --list names the formats")
+    if len(words) != 2:
+        raise UserError(
+            f"expected a format and a file or folder, got {' '.join(words)}; without them, the "
+            "command lists the formats"
+        )
     output = Path(flags.FLAGS.output)
-    for name, count in convert(flags.FLAGS.format, Path(flags.FLAGS.input), output).items():
+    for name, count in convert(words[0], Path(words[1]), output).items():
         print(f"{output / name}.tsv.gz: {count} rows")
 
 
 if __name__ == "__main__":
     # Not at the top: tests import this file with other programs, whose flags have the same names.
-    flags.DEFINE_bool("list", False, "Lists the formats and their files, and exits.")
-    flags.DEFINE_string("format", None, "The format of --input.")
-    flags.DEFINE_string("input", None, "The published file, or a folder of the files.")
     flags.DEFINE_string("output", "data/eval", "The evaluation folder.")
-    run(main, "the same command starts again")
+    run(main, "the same command starts again", files="[FORMAT FILES]")

@@ -1,9 +1,15 @@
-"""Prepares the default corpora: translated text from packages, and SNLI.
+"""Prepares corpora for training, or evaluation data.
 
     xling-tf prepare --target es          # writes data/prepared/en-es, a folder for --data
 
-`xling-tf train` runs it if there is no --data. If it is killed, the same command continues. SNLI is
-left out if it cannot be downloaded.
+prepares the default corpora: translated text from packages, and SNLI, which is left out if it
+cannot be downloaded. `xling-tf train` runs it if there is no --data. If it is killed, the same
+command continues.
+
+A word right after `prepare` names other data, and has its own help:
+
+    xling-tf prepare raw --help           # dumps of Reddit and Wikipedia, for training
+    xling-tf prepare evaluation --help    # published evaluation data
 """
 
 import http.client
@@ -25,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags, logging
 
 from xling_tf.corpora.folder import discover
+from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder, require_writable_folder
 from xling_tf.program import define_languages, progress, run, set_up_logging
 
@@ -32,8 +39,12 @@ SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
 
 
-def main() -> None:
+def main(*words: str) -> None:
     """Prepares the pairs of the flags, and prints their folders."""
+    if words:  # xling_tf/cli.py runs other programs for the first word
+        raise UserError(
+            f"expected flags, or raw or evaluation right after prepare, got {words[0]!r}"
+        )
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
     for folder in (raw, prepared):
@@ -90,4 +101,4 @@ if __name__ == "__main__":
     define_languages()
     flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, one folder each.")
     flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, one folder per pair.")
-    run(main, "the same command continues", extra="data")
+    run(main, "the same command continues", extra="data", files="| raw ... | evaluation ...")

@@ -1,7 +1,7 @@
 r"""Prepares dumps of Reddit or Wikipedia for training, with Apache Beam.
 
-    xling-tf prepare-raw reddit --input 'RC_2016-*.zst' --language en --output my_corpora
-    xling-tf prepare-raw wikipedia --input 'enwiki-*.xml*.bz2' --language en --output my_corpora
+    xling-tf prepare raw reddit --input 'RC_2016-*.zst' --language en --output my_corpora
+    xling-tf prepare raw wikipedia --input 'enwiki-*.xml*.bz2' --language en --output my_corpora
 
 Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --direct_num_workers=8
 --direct_running_mode=multi_processing.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def main(*words: str) -> None:
     """Runs the command and prints how many records had which outcome."""
     values = flags.FLAGS
-    require_known("the first word", words[0] if words else "", ("reddit", "wikipedia"))
+    require_known("prepare raw", words[0] if words else "", ("reddit", "wikipedia"))
     if not re.fullmatch(LANGUAGE, language := values.language):
         raise UserError(
             f"--language must be a language code such as en, got {language!r}; correct it"
@@ -89,4 +89,10 @@ if __name__ == "__main__":
     flags.DEFINE_string("language", None, "Language of the text, such as en.", required=True)
     flags.DEFINE_string("output", None, "Data folder for the corpus.", required=True)
     flags.DEFINE_integer("num_shards", 10, "Number of files of the corpus.", lower_bound=1)
-    run(main, "the same command starts again", extra="beam", files="SOURCE", known_only=True)
+    run(
+        main,
+        "the same command starts again",
+        extra="beam",
+        files="reddit | wikipedia",
+        known_only=True,
+    )

@@ -1,8 +1,8 @@
 r"""Compares results with each other and with the papers' figures.
 
     xling-tf report runs/evaluation/en-es.json runs/evaluation/theirs.json
-    xling-tf report runs/evaluation/en-es.json --markdown report.md
-    xling-tf report runs/en-es/results.json runs/no-snli/results.json --markdown -
+    xling-tf report runs/evaluation/en-es.json --output report.md
+    xling-tf report runs/en-es/results.json runs/no-snli/results.json --output -
     xling-tf report --papers evaluation/results/papers.json runs/evaluation/en-es.json \
         --output docs/research/papers.md
 
@@ -101,16 +101,13 @@ def main(*names: str) -> None:
         results = [result for name in names for result in read_results([Path(name)])]
         added = ((result.name, result.scores, result.provenance) for result in results)
         sections_beside = beside(add_results(Path(values.papers), added))
-        _write(
-            values.output or "papers.md", ABOUT_PAPERS + render(sections_beside, [], as_page=False)
-        )
+        page = ABOUT_PAPERS + render(sections_beside, [], as_page=False)
+        _write(values.output or "papers.md", page)
         return
     results = over_seeds(read_results([Path(name) for name in names]))
-    parts = sections(results)
-    if values.markdown is not None:
-        _write(values.markdown, render(parts, results, as_page=False))
-    if values.output is not None or values.markdown is None:
-        _write(values.output or "report.html", render(parts, results, as_page=True))
+    output = values.output or "report.html"
+    is_markdown = output == "-" or output.endswith(".md")
+    _write(output, render(sections(results), results, as_page=not is_markdown))
 
 
 def _write(name: str, text: str) -> None:
@@ -425,9 +422,11 @@ def differences(results: Sequence[Results], suite: str, dataset: str) -> list[st
 
 if __name__ == "__main__":
     flags.DEFINE_string(
-        "output", None, "HTML page to write; default: report.html, unless --markdown is given."
+        "output",
+        None,
+        "Page to write, in Markdown if its name ends in .md, otherwise in HTML; - prints Markdown. "
+        "Default: report.html.",
     )
-    flags.DEFINE_string("markdown", None, "Markdown file to write; - prints it.")
     flags.DEFINE_string(
         "papers",
         None,

@@ -1,25 +1,17 @@
-r"""Exports a model for servers and other libraries, or in less space.
+"""Exports a model for servers and other libraries, or in less space.
 
     xling-tf export --model exported/en-es --serving serving
-
-writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next version is 2. To roll
-back, rename it: mv serving/en-es/2 serving/en-es/2.bad
-
     xling-tf export --model exported/en-es --to sentence-transformers --output exported/en-es-st
-
-writes the model for another library: --to sentence-transformers, model2vec, litert, onnx, numpy or
-keras.
-
-    xling-tf export --model exported/en-es --to savedmodel --tables int8 \
-        --output exported/en-es-int8
-
-writes the model with word tables of a quarter of the size.
-
+    xling-tf export --model exported/en-es --to savedmodel --tables int8 --output exported/small
     xling-tf export --model exported/multilingual-static --to wheel --output dist
 
-writes a package for pip. An average of words needs only NumPy, an encoder of pieces ONNX Runtime.
---dim 384 --bits 4 --megabytes 18 makes it small.
---to npm writes one for JavaScript, of an average of words.
+--serving writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next version is
+2. To roll back, rename it: mv serving/en-es/2 serving/en-es/2.bad
+
+--to writes the model for another library. With savedmodel and --tables int8, its word tables have a
+quarter of the size. wheel makes a package for pip: an average of words needs only NumPy, an encoder
+of pieces ONNX Runtime. npm makes one for JavaScript, of an average of words. --dim 384 --bits 4
+--megabytes 18 makes both small.
 """
 
 import sys
@@ -68,7 +60,7 @@ _MEGABYTES = flags.DEFINE_float(
     lower_bound=0.1,
 )
 _DIM = flags.DEFINE_integer(
-    "dim", 256, "Maximum numbers in a vector, with --to numpy, wheel or npm.", lower_bound=2
+    "dim", 256, "Maximum width of vectors, with --to numpy, wheel or npm.", lower_bound=2
 )
 _BITS = flags.DEFINE_integer("bits", 8, "Of a number, 8 or 4, with --to numpy, wheel or npm.")
 _MATCH = flags.DEFINE_string(

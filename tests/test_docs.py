@@ -5,7 +5,7 @@ from pathlib import Path
 
 from programs import run_python
 
-from xling_tf.cli import COMMANDS
+from xling_tf.cli import COMMANDS, WORDS
 from xling_tf.files import read_json
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides
@@ -17,10 +17,12 @@ TEXT = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for 
 
 def test_commands_have_programs_and_their_flags():
     programs = r"(?:training|evaluation|export|data)/[\w/]+\.py"
-    pattern = rf"(?:python ({programs})|xling-tf ([a-z][a-z-]*))([^\n`]*)"
+    paths = {**COMMANDS, **WORDS}
+    words = "|".join(WORDS)
+    pattern = rf"(?:python ({programs})|xling-tf ({words}|[a-z][a-z-]*))([^\n`]*)"
     for page, text in TEXT.items():
         for program, command, rest in re.findall(pattern, text):
-            program = program or COMMANDS[command]
+            program = program or paths[command]
             source = (ROOT / program).read_text(encoding="utf-8")
             names = {*re.findall(r'flags\.DEFINE_\w+\(\s*"(\w+)"', source), "help"}
             names |= {"import"} if "define_import()" in source else set()

@@ -85,10 +85,10 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
 EVERY_COMMAND = """
 import os, sys
 from xling_tf import cli, program
-for name in ("", *cli.COMMANDS):
+for name in ("", *cli.COMMANDS, *cli.WORDS):
     for flags in ([name, "--help"], [name]):
         if not (child := os.fork()):
-            sys.argv = ["xling-tf", *filter(None, flags)]
+            sys.argv = ["xling-tf", *" ".join(flags).split()]
             os.dup2(2, 1)
             cli.main()
             os._exit(0)

@@ -185,6 +185,8 @@ def test_help_shows_defaults_and_the_spelling_that_changes_something(monkeypatch
     flags.DEFINE_integer("rows", 8, "Rows.", **ours)
     flags.DEFINE_multi_string("set", [], "Settings.", **ours)
     flags.DEFINE_list("names", [], "Names.", **ours)
+    flags.DEFINE_multi_string("first_model", ["a"], "Models.", **ours)
+    flags.DEFINE_float("seconds", 1, "Wait.", **ours)
     flags.DEFINE_bool("header", True, "No header.", **ours)
     flags.DEFINE_bool("list", False, "Lists.", **ours)
     monkeypatch.setattr(program.flags, "FLAGS", values)
@@ -192,10 +194,12 @@ def test_help_shows_defaults_and_the_spelling_that_changes_something(monkeypatch
         program.parse_flags(["x", "--help"], files="")
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert sorted(line for line in shown if line[:2] == "--") == [
+        "--first_model MODEL Models. Repeatable. Default: a.",
         "--list Lists.",
         "--names NAMES Names.",
         "--no-header No header.",
-        "--rows ROWS Rows. Default: 8.",
+        "--rows N Rows. Default: 8.",
+        "--seconds N Wait. Default: 1.",
         "--set SET Settings. Repeatable.",
     ]
 

@@ -17,7 +17,7 @@ from raw_files import write_files
 from training.plan import plan
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import encode_files
-from xling_tf.cli import COMMANDS
+from xling_tf.cli import COMMANDS, WORDS
 from xling_tf.exporters import savedmodel
 from xling_tf.presets import get_preset
 from xling_tf.search.hard_negatives import mine_hard_negatives
@@ -27,9 +27,15 @@ from xling_tf.trainer.context import Run
 from xling_tf.trainer.curves import write_curves
 
 HERE = {**os.environ, "PYTHONPATH": str(ROOT)}
+COMMAND = "import sys; from xling_tf.cli import main; sys.argv[0] = 'xling-tf'; main()"
 
 
-@pytest.mark.parametrize("path", COMMANDS.values())
+def command(folder, *words):
+    """Runs `xling-tf` with these words."""
+    return run_python(folder, "-c", COMMAND, *words, environment=HERE)
+
+
+@pytest.mark.parametrize("path", [*COMMANDS.values(), *WORDS.values()])
 def test_the_examples_of_a_program_can_be_pasted(path):
     docstring = ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8")))
     first, blank, *rest = docstring.splitlines()
@@ -42,11 +48,49 @@ def test_the_examples_of_a_program_can_be_pasted(path):
             assert starts != before.endswith("\\"), line
 
 
+HELP = """
+import os, sys
+from xling_tf import cli
+for name in (*cli.COMMANDS, *cli.WORDS):
+    if not os.fork():
+        sys.argv = ["xling-tf", *name.split(), "--help"]
+        cli.main()
+    os.wait()
+"""
+
+
+def test_the_help_of_a_command_fits_on_a_screen(tmp_path):
+    shown = run_python(tmp_path, "-c", HELP, environment=HERE | {"COLUMNS": "100"}).output
+    _, *texts = re.split("^usage: xling-tf ", shown, flags=re.MULTILINE)
+    assert len(texts) == len(COMMANDS) + len(WORDS)
+    lines = {text.partition("\n")[0]: text.splitlines() for text in texts}
+    assert {name: n for name, text in lines.items() if (n := len(text)) > 40} == {}
+    assert [line for text in lines.values() for line in text if len(line) > 100] == []
+
+
 def test_a_command_is_called_by_its_name_in_its_help(tmp_path):
-    code = "import sys; from xling_tf.cli import main; sys.argv[0] = 'xling-tf'; main()"
-    shown = run_python(tmp_path, "-c", code, "train", "--help", environment=HERE).output
+    shown = command(tmp_path, "train", "--help").output
     assert shown.startswith("usage: xling-tf train [options]\n")
     assert run_program(tmp_path, "training/main.py", "--help").output == shown
+
+
+def test_the_first_word_of_a_command_names_its_program(tmp_path):
+    for words, file in WORDS.items():
+        shown = command(tmp_path, *words.split(), "--help").output
+        assert shown.startswith(f"usage: xling-tf {words} [options] ")
+        assert run_program(tmp_path, file, "--help").output == shown
+    said = the_error(command(tmp_path, "prepare", "--target", "es", "evaluation"))
+    assert "raw or evaluation right after prepare" in said
+    # A published file with one table, by default in data/eval.
+    (tmp_path / "news.en").write_text("One\n")
+    (tmp_path / "news.es").write_text("Uno\n")
+    done = command(tmp_path, "prepare", "evaluation", "parallel_lines", ".")
+    assert done.output == "data/eval/similarity_search/news.tsv.gz: 1 rows\n"
+    formats = command(tmp_path, "prepare", "evaluation").output
+    assert "\nparallel_lines: Sentences in several languages" in formats
+    for given in ("parallel_lines", "parallel_line ."):
+        line = the_error(command(tmp_path, "prepare", "evaluation", *given.split()))
+        assert "a format and a file" in line or "must be one of moses, parallel_lines" in line
 
 
 @pytest.mark.parametrize(

@@ -265,9 +265,10 @@ def test_the_page_in_the_docs_is_made_of_its_files():
 
 def test_the_program_writes_both_forms(tmp_path):
     path = write(tmp_path, results())
-    run_program(
-        tmp_path, "evaluation/report.py", str(path), "--output=page.html", "--markdown=tables.md"
-    )
+    for name in ("page.html", "tables.md"):
+        run_program(tmp_path, "evaluation/report.py", str(path), f"--output={name}")
+    printed = run_program(tmp_path, "evaluation/report.py", str(path), "--output=-").output
+    assert printed == (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "table 2: STS Benchmark" in (tmp_path / "tables.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Says which model to start from for a language, and how many pairs help.
+"""Says which model fits a language, and how many pairs help.
 
     xling-tf languages eu --text sentences.eu.txt
 

@@ -11,12 +11,10 @@ from xling_tf.program import PROGRAMS, one_line_errors
 _GROUPS = {
     "data": {
         "prepare": "data/default.py",
-        "prepare-raw": "data/prepare_raw.py",
         "clean": "data/clean.py",
         "align": "data/align.py",
         "mine": "data/mine.py",
         "translate": "data/translate.py",
-        "convert": "data/convert.py",
     },
     "training": {
         "languages": "training/languages.py",
@@ -36,6 +34,8 @@ _GROUPS = {
     },
 }
 COMMANDS = {name: path for group in _GROUPS.values() for name, path in group.items()}
+# Programs behind the first word after a command.
+WORDS = {"prepare raw": "data/prepare_raw.py", "prepare evaluation": "data/convert.py"}
 
 
 def main() -> None:
@@ -49,8 +49,11 @@ def main() -> None:
     elif name == "--version":
         print(f"xling_tf {__version__}")
     elif name in COMMANDS:
-        program = PROGRAMS / COMMANDS[name]
-        sys.argv = [str(program), *sys.argv[2:]]
+        path, words = COMMANDS[name], sys.argv[2:]
+        if words and (longer := f"{name} {words[0]}") in WORDS:
+            path, words = WORDS[longer], words[1:]
+        program = PROGRAMS / path
+        sys.argv = [str(program), *words]
         sys.path.insert(0, str(program.parent))  # for modules that only this program needs
         with one_line_errors("the same command starts again"):  # until the program has its own
             runpy.run_path(str(program), run_name="__main__")

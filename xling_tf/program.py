@@ -48,6 +48,7 @@ _LOGGED = (
 # In a wheel, they are in a folder of it.
 PROGRAMS = folder if (folder := _PACKAGE / "programs").is_dir() else _PACKAGE.parent
 _SECONDS_BETWEEN_LINES = 10.0
+_HELP_COLUMN = 28  # of the options' descriptions
 _EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
 # Modules of the extras in pyproject.toml.
@@ -192,15 +193,16 @@ class _Parser(argparse_flags.ArgumentParser):
     """Parses a program's flags, and explains them as GNU's programs do."""
 
     def __init__(self, path: str, files: str) -> None:
-        from xling_tf.cli import COMMANDS  # which imports this module
+        from xling_tf.cli import COMMANDS, WORDS  # which imports this module
 
-        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in COMMANDS.items()}
+        programs = {**COMMANDS, **WORDS}.items()
+        names = {PROGRAMS / file: f"xling-tf {name}" for name, file in programs}
         program = names.get(Path(path).resolve(), path)
         super().__init__(
             prog=program,
             usage=f"{program} [options] {files}".rstrip(),
             description=sys.modules["__main__"].__doc__,
-            formatter_class=RawDescriptionHelpFormatter,
+            formatter_class=partial(RawDescriptionHelpFormatter, max_help_position=_HELP_COLUMN),
             allow_abbrev=False,
             add_help=False,  # absl's version of it adds more help flags
         )
@@ -212,13 +214,17 @@ class _Parser(argparse_flags.ArgumentParser):
         flag.help, *repeated = re.sub(r"^<.*?>: ", "", flag.help).split(";\n    repeat")
         if repeated and "epeatable" not in flag.help:
             flag.help += " Repeatable."
-        default = (flag.default_as_str or "")[1:-1]
-        if default not in ("", "[]") and not flag.boolean:
+        values = flag.default if isinstance(flag.default, list) else [flag.default]
+        default = ",".join(f"{v:g}" if isinstance(v, float) else str(v) for v in values)
+        if default not in ("", "None") and not flag.boolean:
             flag.help += f" Default: {default}."
         super()._define_absl_flag(flag, suppress)
         action = self._actions[-1]
         if choices := getattr(flag.parser, "enum_values", None):
             action.metavar = f"{{{','.join(map(str, choices))}}}"
+        elif not flag.boolean:  # not the whole name of the flag again
+            is_number = flag.parser.flag_type() in ("int", "float")
+            action.metavar = "N" if is_number else flag.name.rpartition("_")[2].upper()
         if flag.boolean:  # help shows only what changes something; the other one is accepted, too
             action.option_strings = [f"--no-{flag.name}" if flag.default else f"--{flag.name}"]
 

@@ -23,8 +23,8 @@ from xling_tf.evaluators.encoding import Evaluator, NotApplicableError
 
 BITEXT_LAYOUT = (
     "bitext/<name>.<aa>-<bb>.tsv, a sentence TAB its translation under a line with the languages' "
-    "codes (xling-tf convert --format moses); or parallel/<name>.<aa>-<bb>.tsv, of which a tenth "
-    "is held out"
+    "codes (xling-tf prepare evaluation moses); or parallel/<name>.<aa>-<bb>.tsv, of which a "
+    "tenth is held out"
 )
 Rows = Sequence[tuple[str, ...]]
 Row = TypeVar("Row", bound=tuple[Any, ...])
@@ -52,7 +52,7 @@ class Suite:
     name: str  # in `--suite` and result files
     title: str  # what it measures
     source: str  # the papers' sections and tables
-    layout: str  # the files, with their columns and the format of `xling-tf convert`
+    layout: str  # the files, with their columns and the format of `xling-tf prepare evaluation`
     find: Callable[[Path, int], Iterable[Dataset]]  # given a folder and the seed of the evaluators
 
 

@@ -248,8 +248,8 @@ SUITE = data.Suite(
     title="Answers to a question among all sentences and paragraphs",
     source="Yang et al. 2019, sec. 5.3 and 5.4, Tables 6 and 7",
     layout=(
-        "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (xling-tf convert --format "
-        "squad)"
+        "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (xling-tf prepare "
+        "evaluation squad)"
     ),
     find=_find,
 )

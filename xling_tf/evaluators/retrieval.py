@@ -261,7 +261,7 @@ SIMILARITY_SEARCH = data.Suite(
     name="similarity_search",
     title="Every language's sentences searched by every other's",
     source="Yu et al. 2018, sec. 4, Table 2",  # on Europarl and WMT's newstest2012
-    layout=f"{_MULTILINGUAL_LAYOUT} (xling-tf convert --format parallel_lines)",
+    layout=f"{_MULTILINGUAL_LAYOUT} (xling-tf prepare evaluation parallel_lines)",
     find=lambda folder, seed: data.parallel_datasets(_find_multilingual(folder), SimilaritySearch),
 )
 MIXED_POOL = data.Suite(

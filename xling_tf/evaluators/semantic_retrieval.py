@@ -123,8 +123,8 @@ SUITE = data.Suite(
     source="Yang et al. 2019, sec. 5.1 and 5.4, Tables 4 and 7",
     layout=(
         "paraphrase/<name>.<language>[.<split>].tsv, in several languages the same pairs in the "
-        "same order (columns label, question1, question2, or PAWS-X's; xling-tf convert --format "
-        "quora or askubuntu)"
+        "same order (columns label, question1, question2, or PAWS-X's; xling-tf prepare "
+        "evaluation quora or askubuntu)"
     ),
     find=_find,
 )

@@ -161,7 +161,7 @@ SUITE = data.Suite(
     title="Semantic textual similarity",
     source="Chidambaram et al. 2019, sec. 3.5, Tables 2 and 3",
     layout="sts/stsb.<language>.<split>.tsv, sts/sts2012.en.<name>.test.tsv, "
-    "sts/sts2017.track<n>.<aa>-<bb>.tsv (columns sentence1, sentence2, score; xling-tf convert "
-    "--format stsbenchmark or semeval_sts), senteval/SICK.test.tsv (relatedness)",
+    "sts/sts2017.track<n>.<aa>-<bb>.tsv (columns sentence1, sentence2, score; xling-tf prepare "
+    "evaluation stsbenchmark or semeval_sts), senteval/SICK.test.tsv (relatedness)",
     find=_find,
 )

@@ -162,7 +162,7 @@ SUITE = data.Suite(
     ),
     layout=(
         "senteval/<task>[.<language>][.<split>].tsv (label TAB text, so named in line 1; "
-        "xling-tf convert --format senteval)"
+        "xling-tf prepare evaluation senteval)"
     ),
     find=find,
 )
