@@ -79,7 +79,7 @@ def test_files_are_mined_by_a_table_of_known_translations(tmp_path, caplog):
     # Case and spaces may differ; a pair that is not among the texts is left out.
     rows = [f"S{row} \tt{row}" for row in range(100)] + ["another\tone"]
     table.write_text("\n".join(rows), encoding="utf-8")
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="absl"):
         counts = mine_translations(*folders, tmp_path / "out.tsv", known=table, precision=0.8)
     assert "100 of 101 known translations are among the texts" in caplog.messages
     expected = bitext_mining(*sides, known=[(row, row) for row in range(100)], precision=0.8)
@@ -125,7 +125,7 @@ def test_swapped_folders_and_a_margin_that_nobody_chose_are_told(tmp_path, caplo
         write_vectors(tmp_path / name, texts, side)
         for name, texts, side in zip(("a.es", "a.en"), (english, spanish), vectors, strict=True)
     ]
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="absl"):
         mine_translations(*folders, tmp_path / "out.tsv")
     swapped, advice = caplog.messages
     assert "a.es and" in swapped
