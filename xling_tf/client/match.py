@@ -68,6 +68,11 @@ def fit_line(
 
     Raises:
         UserError: There are not pairs of both kinds.
+
+    Examples:
+        >>> line = fit_line(np.array([0.0, 1.0]), np.array([False, True]))
+        >>> probabilities([0.0, 0.5, 1.0], line).round(2).tolist()
+        [0.33, 0.5, 0.67]
     """
     counts = np.array([np.sum(~is_match), np.sum(is_match)])
     if not counts.all():
