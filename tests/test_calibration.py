@@ -12,7 +12,7 @@ from testing import SENTENCES, corpus
 import xling_tf
 from xling_tf.client.backends import Function
 from xling_tf.client.encoder import SentenceEncoder
-from xling_tf.client.match import as_lines, probabilities
+from xling_tf.client.match import as_lines, fit_line, probabilities
 from xling_tf.corpora.records import QuestionAnswer, TranslationPair
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
@@ -21,7 +21,6 @@ from xling_tf.search.calibration import (
     answer_examples,
     balanced,
     calibration_error,
-    fit_line,
     fit_pairs,
     fit_sample,
     translation_examples,
@@ -45,21 +44,21 @@ def test_the_fit_has_the_odds_of_the_pairs():
     cosines = np.repeat([0.25, 0.75], 4000)
     is_match = np.concatenate([np.arange(4000) % 4 == 0, np.arange(4000) % 4 != 0])
     examples = balanced(cosines, is_match)
-    assert fit_line(examples) == pytest.approx(LINE, rel=2e-3)
+    assert fit_line(*examples) == pytest.approx(LINE, rel=2e-3)
     # Among 9 candidates the log odds are log(9) / 2 less, which the intercept makes up for.
     among_nine = examples._replace(num_candidates=np.full(8000, 9))
-    assert fit_line(among_nine) == pytest.approx((LINE[0], LINE[1] + np.log(3)), rel=2e-3)
+    assert fit_line(*among_nine) == pytest.approx((LINE[0], LINE[1] + np.log(3)), rel=2e-3)
     # Both kinds count equally: ten times as many different pairs change nothing.
     rare = np.concatenate([np.flatnonzero(is_match), np.tile(np.flatnonzero(~is_match), 10)])
-    assert fit_line(balanced(cosines[rare], is_match[rare])) == pytest.approx(LINE, rel=2e-3)
+    assert fit_line(cosines[rare], is_match[rare]) == pytest.approx(LINE, rel=2e-3)
     # Cosines that separate both kinds give a finite line, with its middle between them.
     slope, intercept = fit_line(
-        balanced(np.array([0.2, 0.3, 0.7, 0.8]), np.array([False, False, True, True]))
+        np.array([0.2, 0.3, 0.7, 0.8]), np.array([False, False, True, True])
     )
     assert 0 < slope < 100
     assert -intercept / slope == pytest.approx(0.5)
     with pytest.raises(UserError, match="3 that match, 0 that do not"):
-        fit_line(balanced(np.ones(3), np.ones(3, bool)))
+        fit_line(np.ones(3), np.ones(3, bool))
 
 
 def test_probabilities_and_their_error_derived_by_hand():
@@ -112,7 +111,7 @@ def test_pairs_between_the_same_and_different_are_left_out():
     grades = [("a", "a", 5), ("a", "b", 4), ("a", "c", 3.5), ("a", "d", 3), ("a", "d", 0)]
     graded = [dict(zip(("sentence1", "sentence2", "score"), row, strict=True)) for row in grades]
     vectors = {"a": [1, 0], "b": [0.8, 0.6], "c": [-1, 0], "d": [0, 1]}
-    line = fit_line(balanced(np.array([1, 0.8, 0, 0]), np.array([True, True, False, False])))
+    line = fit_line(np.array([1, 0.8, 0, 0]), np.array([True, True, False, False]))
     encoder = SentenceEncoder(looked_up(vectors))
     for kind in ("same_meaning", "answer"):
         assert fit_pairs(encoder, kind, graded, ()) == pytest.approx(line)

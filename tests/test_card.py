@@ -5,7 +5,12 @@ import numpy as np
 
 from xling_tf.exporters.base import metadata
 from xling_tf.importers.base import read_base_model, read_licence
-from xling_tf.savedmodel.card import example_cosines, model_card, training_card
+from xling_tf.savedmodel.card import (
+    example_cosines,
+    model_card,
+    training_card,
+    training_notice,
+)
 from xling_tf.savedmodel.saved_models import read_front_matter
 
 RESULTS = {
@@ -69,3 +74,16 @@ def test_the_parts_that_a_run_has_are_in_its_card():
     card = training_card(RESULTS | {"scores": {}})
     assert "Scores" not in card
     assert "Cosines" not in card
+
+
+def test_a_notice_names_the_packages_and_the_teachers_that_have_a_card(tmp_path):
+    teacher = tmp_path / "big-model"
+    teacher.mkdir()
+    card = "---\nlicense: apache-2.0\n---\n\n# Big\n\n## Where the weights are from\n\nFrom us.\n"
+    (teacher / "README.md").write_text(card, encoding="utf-8")
+    teachers = ["", str(teacher), str(tmp_path / "unknown"), str(teacher)]
+    notice = training_notice({"parallel/gnome.en-es": "gnome-menus 3.3 (GPL-2)"}, teachers)
+    assert notice.count("- parallel/gnome.en-es: gnome-menus 3.3 (GPL-2)") == 1
+    assert notice.count("big-model (licence apache-2.0)") == 1
+    assert notice.endswith("\n\nFrom us.\n")
+    assert training_notice({}, ["", str(tmp_path / "unknown")]) == ""

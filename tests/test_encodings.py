@@ -54,10 +54,31 @@ def test_latin_1_is_assumed_and_said(caplog):
 
 def test_utf8_cut_within_a_character_and_other_bytes_pass(caplog):
     assert recoded("été".encode(), size=1) == "été"
-    # 0x81 is nothing in Windows-1252; a NUL is in no text.
+    # Accents stand alone; a NUL is in no text.
     for content in (b"\xff\x81", b"\xff\0a"):
         assert b"".join(as_utf8([content], "a.txt")) == content
-    assert [*as_utf8([], "a.txt")] == [b""]
+    assert [*as_utf8([], "a.txt")] == []
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("text", ["Costs £5 – more", "niño\nnaïve\n", "It’s “so”"])
+def test_marks_and_accents_are_western(text):
+    assert recoded(text.encode("cp1252")) == text
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [("cp1251", "Где вокзал?"), ("cp1253", "Πού είναι ο σταθμός;"), ("gbk", "车站在哪里？")],
+)
+def test_other_letters_stand_together_and_are_left_to_the_reader(encoding, text, caplog):
+    content = text.encode(encoding)
+    assert b"".join(as_utf8([content], "a.txt")) == content
+    assert not caplog.records
+
+
+def test_a_file_that_is_read_again_is_not_warned_of_twice(caplog):
+    content = TEXT.encode("cp1252")
+    assert b"".join(as_utf8([content], "a.txt", is_quiet=True)).decode() == TEXT
     assert not caplog.records
 
 

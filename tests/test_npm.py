@@ -102,6 +102,7 @@ await (async () => {
   return {
     words: file.texts.map(({ text }) => model.words(text)),
     rows: file.texts.map(({ words }) => words.map((word) => model.row(word))),
+    // By word: numbers come first among the keys of an object.
     ngrams: Object.fromEntries(
       Object.keys(file.ngrams).map((word) => [word, model.ngramRows(word)])),
     vectors: vectors.map((vector) => vector.filter((_, i) => i % file.step === 0)),
@@ -169,6 +170,10 @@ def test_four_bits_are_the_numbers_of_eight(package, tmp_path):
     random = np.random.default_rng(1)
     weights = read_tensors(package / "model.safetensors")
     settings = json.loads((package / "runtime.json").read_text("utf-8"))
+    # Of rows with 11 numbers, 10 fit into halves of bytes.
+    weights["words"] = weights["words"][:, :10]
+    weights["unknown_kernel"] = np.ascontiguousarray(weights["unknown_kernel"][:, :10])
+    weights["unknown_bias"] = weights["unknown_bias"][:10]
     eight, four = {**weights}, {**weights}
     for name in ("words", "ngrams"):
         numbers = random.integers(-7, 8, weights[name].shape)
@@ -181,8 +186,8 @@ def test_four_bits_are_the_numbers_of_eight(package, tmp_path):
         folder.mkdir()
         write_weights(folder / "model.safetensors", tensors)
         shutil.copy(package / "vocabulary.txt", folder)
-        # Two more numbers than are stored are zeros.
-        changed = settings | {"bits": bits, "dim": settings["dim"] + 2}
+        # Vectors have 12 numbers; two more than are stored are zeros.
+        changed = settings | {"bits": bits}
         (folder / "runtime.json").write_text(json.dumps(changed))
     expression = "await Promise.all(values.map(async (u) => (await m.load(u)).encode('hola xyz')))"
     urls = [f"{folder.as_uri()}/" for folder in folders]
@@ -233,10 +238,89 @@ def test_one_text_gives_one_result_and_a_list_gives_a_list(package):
     assert found["dim"] == len(hola)
 
 
+@pytest.fixture(scope="module")
+def calibrated(package, tmp_path_factory):
+    """The address of the package's model with slopes and intercepts of both kinds of match."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    for name in ("vocabulary.txt", "model.safetensors"):
+        shutil.copy(package / name, folder)
+    settings = json.loads((package / "runtime.json").read_text("utf-8"))
+    match = {"same_meaning": [3.0, -1.0], "answer": [2.0, 0.5]}
+    (folder / "runtime.json").write_text(json.dumps(settings | {"match": match}))
+    return folder
+
+
+@needs_node
+def test_probabilities_are_those_of_python(package, calibrated):
+    expected = SentenceEncoder(open_folder(calibrated))
+    texts = ["the don", "", "hola", "xyz"]
+    expression = """await (async () => {
+      const [url, texts] = values;
+      const model = await m.load(url);
+      const vectors = model.encode(texts);
+      const worker = await m.loadInWorker(url);
+      const two = await worker.probability("hola", "que");
+      await worker.close();
+      return {
+        two, kinds: model.kinds,
+        one: model.probability("hola", texts),
+        other: model.probability(vectors, "hola", { kind: "answer", numCandidates: 9 }),
+        pairs: model.probability(texts, ["hola", "hola", "hola", ""]),
+        likely: model.semanticSearch("hola", texts, { minProbability: 0.6 }),
+        all: model.semanticSearch(["hola", ""], vectors, { minProbability: 0, topK: 2 }),
+        nothing: model.semanticSearch("hola", [], { minProbability: 0 }),
+      };
+    })()"""
+    found = node(package, expression, [f"{calibrated.as_uri()}/", texts])
+    close = partial(pytest.approx, abs=1e-5)
+    assert found["kinds"] == ["same_meaning", "answer"]
+    assert found["two"] == close(expected.probability("hola", "que"))
+    assert found["one"] == close(expected.probability("hola", texts))
+    # The same text: log odds of 3 - 1 = 2. A blank text matches nothing.
+    assert found["one"][1:3] == close([0, 1 / (1 + np.exp(-2))])
+    # Among 9 candidates, 2 + 0.5 becomes 2.5 - log(9) / 2.
+    assert found["other"][2] == close(1 / (1 + np.exp(-2.5 + np.log(3))))
+    others = expected.probability(texts, "hola", kind="answer", num_candidates=9)
+    assert found["other"] == close(others)
+    assert found["pairs"] == close(expected.probability(texts, ["hola", "hola", "hola", ""]))
+    for name, hits, options in (
+        ("likely", [found["likely"]], {"min_probability": 0.6}),
+        ("all", found["all"], {"min_probability": 0.0, "top_k": 2}),
+    ):
+        queries = ["hola", ""] if name == "all" else ["hola"]
+        for row, same in zip(
+            hits, expected.semantic_search(queries, texts, **options), strict=True
+        ):
+            assert [hit["corpusId"] for hit in row] == [hit["corpus_id"] for hit in same]
+            likely = [hit["probability"] for hit in same]
+            assert [hit["probability"] for hit in row] == close(likely)
+    assert 0 < len(found["likely"]) < 3
+    assert found["nothing"] == []
+
+
 @needs_node
 @pytest.mark.parametrize(
     ("expression", "message"),
     [
+        ("probability('a', 'b', { kind: 'alike' })", "same_meaning, answer, got string alike"),
+        ("probability('a', 'b', { numCandidates: 0.5 })", "at least 1, got number 0.5"),
+        ("probability(['a'], ['b', 'c'])", "as many, but are 1 and 2"),
+        ("probability([1, 0], [0, 1])", "all 12 numbers of the model's vectors, got 2"),
+        ("semanticSearch('a', ['b'], { minProbability: 2 })", "from 0 to 1, got number 2"),
+        ("semanticSearch('a', ['b'], { minProbability: '0' })", "from 0 to 1, got string 0"),
+    ],
+)
+def test_impossible_probabilities_are_refused(package, calibrated, expression, message):
+    expression = f"(await m.load(values)).{expression}"
+    assert message in node(package, expression, f"{calibrated.as_uri()}/")["error"]
+
+
+@needs_node
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("m.probability('a', 'b')", 'this model has no probability "same_meaning"; add it with'),
+        ("m.semanticSearch('a', ['b'], { minProbability: 0 })", 'has no probability "answer"'),
         ("m.encode(['a', null])", r"texts[1] is null"),
         ("m.encode({ q: 'a' })", "array of strings, but got an object of the class Object"),
         ("m.encode(undefined)", "but got undefined"),
@@ -386,6 +470,19 @@ def test_the_page_searches_lines_and_files_by_keyboard(package, address, browser
     tab.get_by_text("2 lines to search.").wait_for()
     assert tab.locator("#hits li").count() == 0
     assert complaints == []
+
+
+@pytest.mark.slow
+def test_the_page_shows_probabilities_if_the_model_has_them(package, calibrated, browser):
+    tab = browser.new_page()
+    tab.goto((package / "index.html").as_uri())
+    names = ("runtime.json", "vocabulary.txt", "model.safetensors")
+    tab.locator("#lines").fill("hola")
+    tab.locator("#query").fill("hola")
+    tab.set_input_files("#files", [calibrated / name for name in names])
+    tab.get_by_text("The 1 nearest of 1 line. Percent").wait_for()
+    # The log odds of the same text alone are 2 + 0.5: 92.4%.
+    assert tab.locator("#hits li b").inner_text() == "92%"
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from .logistic import fit_line, probabilities
+from .match import fit_line, probabilities
 from .neighbours import Neighbours
 
 _MIN_KNOWN = 20  # fewer say nothing about a share

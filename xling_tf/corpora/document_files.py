@@ -57,7 +57,8 @@ def read_document(path: Path) -> Document:
     A plain text with empty lines has paragraphs, which are split into sentences; without, each line
     is a sentence. A subtitle is a sentence.
 
-    A file is in the encoding that it names, else UTF-8, else Windows-1252, which a warning says.
+    A file is in the encoding that it names, else UTF-8, else Windows-1252 if it looks like it,
+    which a warning says.
 
     Args:
         path: A file that ends in .srt, .vtt, .html, .htm, .xhtml, .md, .epub, .po, .xlf or .xliff,

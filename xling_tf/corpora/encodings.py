@@ -1,4 +1,4 @@
-"""Text files as UTF-8: by the encoding that a file names itself, else UTF-8, else Windows-1252."""
+"""Files of text in UTF-8: from the encoding that a file names, else UTF-8, else Windows-1252."""
 
 import codecs
 import re
@@ -25,7 +25,14 @@ _DECLARED = re.compile(
 _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
 # What pages that name an encoding mostly have, as browsers know (encoding.spec.whatwg.org).
 _MEANT = {"ascii": "cp1252", "iso8859-1": "cp1252", "gb2312": "gb18030", "shift_jis": "cp932"}
+# The encoding that European versions of Excel write, a superset of Latin-1.
 _ASSUMED = "cp1252"
+_SAMPLE = 1 << 20  # bytes, which tell the encoding
+# A byte beside an ASCII letter, or one of Windows-1252's marks such as quotes and dashes, and no
+# other byte. Greek, Russian or Chinese letters stand together.
+_ALONE = re.compile(
+    rb"(?<![\x80-\xff])(?:(?<=[A-Za-z])[\x80-\xff]|[\x80-\xff](?=[A-Za-z])|[\x80-\xbf])(?![\x80-\xff])"
+)
 
 
 def named_encoding(head: bytes) -> str | None:
@@ -52,54 +59,68 @@ def named_encoding(head: bytes) -> str | None:
     return None if name.startswith(("utf-16", "utf-32")) else _MEANT.get(name, name)
 
 
-def as_utf8(pieces: Iterable[bytes], name: Path | str) -> Iterator[bytes]:
+def as_utf8(
+    pieces: Iterable[bytes], name: Path | str, *, is_quiet: bool = False
+) -> Iterator[bytes]:
     """Yields a file's text in UTF-8, without a byte-order mark.
 
-    If it names no encoding and most of its first piece's characters beyond
-    ASCII are not UTF-8, Windows-1252 is assumed, which a
-    warning says. Bytes that are neither are left to the reader.
+    If it names no encoding and looks like Windows-1252, this is assumed, which a warning says. In a
+    file in any other encoding, bytes that are not UTF-8 are left to the reader.
 
     Args:
-        pieces: The content; the first piece decides.
+        pieces: The content, whose first MiB decides.
         name: Of the file, for messages.
+        is_quiet: Whether to leave out the warning, because the file will be read again.
 
     Raises:
         UserError: The file is not in the encoding that it names.
     """
     pieces = iter(pieces)
-    head = next(pieces, b"")
-    pieces = chain([head], pieces)
-    encoding = named_encoding(head) or _encoding_without_name(head, name)
-    if encoding is None or encoding == "utf-8":
+    sample: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        sample.append(piece)
+        size += len(piece)
+        if size >= _SAMPLE:
+            break
+    head = b"".join(sample)[:_SAMPLE]
+    pieces = chain(sample, pieces)
+    named = named_encoding(head)
+    if (named is None and not _looks_western(head)) or named == "utf-8":
         yield from pieces
         return
-    decoder = codecs.getincrementaldecoder(encoding)()
+    if named is None and not is_quiet:
+        logging.warning(
+            "%s is not UTF-8; read as Windows-1252 (Latin-1): if letters with accents are wrong, "
+            "convert it with `iconv -f ENCODING -t UTF-8`",
+            name,
+        )
+    decoder = codecs.getincrementaldecoder(named or _ASSUMED)("strict" if named else "replace")
     try:
         for piece in pieces:
             yield decoder.decode(piece).encode()
         yield decoder.decode(b"", final=True).encode()
     except UnicodeError as error:
         raise UserError(
-            f"{name} must be in {encoding}, but is not: {error}; convert it with "
+            f"{name} must be in {named}, but is not: {error}; convert it with "
             "`iconv -f ENCODING -t UTF-8`"
         ) from error
 
 
-def _encoding_without_name(head: bytes, name: Path | str) -> str | None:
-    """Returns Windows-1252 if most characters beyond ASCII are not UTF-8; else None."""
-    # A piece may end within a character, which is none yet.
-    text = codecs.getincrementaldecoder("utf-8")("replace").decode(head)
-    num_wrong = text.count("\ufffd")
-    num_right = sum(not character.isascii() for character in text) - num_wrong
-    if num_wrong <= num_right or b"\0" in head:
-        return None
+def _looks_western(sample: bytes) -> bool:
+    """Returns True if most lines with other bytes than ASCII are not UTF-8, none has control
+    characters, and most of these bytes stand alone, as accents do.
+    """
+    lines = [line for line in sample.split(b"\n") if not line.isascii()]
+    if 2 * sum(map(_is_utf8, lines)) >= len(lines) or re.search(rb"[\x00-\x08\x0e-\x1f]", sample):
+        return False
+    others = len(re.findall(rb"[\x80-\xff]", sample))
+    return 2 * len(_ALONE.findall(sample)) > others
+
+
+def _is_utf8(line: bytes) -> bool:
     try:
-        codecs.getincrementaldecoder(_ASSUMED)().decode(head)
+        line.decode()
     except UnicodeDecodeError:
-        return None
-    logging.warning(
-        "%s names no encoding and is not UTF-8: Windows-1252 (Latin-1) is assumed; else convert it "
-        "with `iconv -f ENCODING -t UTF-8`",
-        name,
-    )
-    return _ASSUMED
+        return False
+    return True

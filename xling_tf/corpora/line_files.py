@@ -1,7 +1,6 @@
 """Corpus files as lines of text, read in bounded memory and written reproducibly."""
 
 import bz2
-import codecs
 import gzip
 import json
 import lzma
@@ -14,9 +13,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from absl import logging
-
 from xling_tf.compressed import unpacked
+from xling_tf.corpora.encodings import as_utf8
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.files import replacing
 
@@ -35,15 +33,6 @@ UNSPACED_RANGES = (
 # Bytes. A model reads a few hundred tokens of a text, so a longer line is not a sentence: the file
 # has no line feeds, or is a decompression bomb.
 MAX_LINE = 1 << 20
-
-
-# The encoding that European versions of Excel write, a superset of Latin-1.
-WESTERN = "cp1252"
-_SAMPLE = 1 << 20  # bytes, which tell the encoding
-# A byte beside an ASCII letter and no other byte. Greek, Russian or Chinese letters stand together.
-_ACCENT = re.compile(
-    rb"(?<=[A-Za-z])[\x80-\xff](?![\x80-\xff])|(?<![\x80-\xff])[\x80-\xff](?=[A-Za-z])"
-)
 
 
 class Unreadable(StrEnum):
@@ -80,7 +69,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
     number = 0
     try:
         with path.open("rb") as file:
-            pieces = _in_utf8(unpacked(file, path), path)
+            pieces = as_utf8(unpacked(file, path), path)
             for block in split_blocks(pieces, b"\n", MAX_LINE):
                 yield from enumerate(map(_text, block), number + 1)
                 number += len(block)
@@ -90,59 +79,12 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
         ) from error
 
 
-def _in_utf8(pieces: Iterator[bytes], path: Path | None = None) -> Iterator[bytes]:
-    """Yields the UTF-8 of text in the encoding of `encoding_of`; warns of one that is assumed."""
-    sample: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        sample.append(piece)
-        size += len(piece)
-        if size >= _SAMPLE:
-            break
-    encoding = encoding_of(b"".join(sample))
-    pieces = chain(sample, pieces)
-    if encoding == "utf-8":
-        yield from pieces
-        return
-    if encoding == WESTERN and path:
-        logging.warning(
-            "%s is not UTF-8; read as Windows-1252 (Latin-1): if letters with accents are wrong, "
-            "convert it with `iconv -f ENCODING -t UTF-8`",
-            path,
-        )
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
-    yield from (decoder.decode(piece).encode() for piece in pieces)
-    yield decoder.decode(b"", final=True).encode()
-
-
-def encoding_of(sample: bytes) -> str:
-    r"""Returns the encoding of a file's beginning: "utf-16" by its mark, "utf-8", or `WESTERN`.
-
-    A file is Western if most lines with other bytes than ASCII are not UTF-8, none has control
-    characters, and most of these bytes stand alone beside an ASCII letter, as accents do. In a file
-    in any other encoding, such lines are `Unreadable.NOT_UTF8`.
-
-    Examples:
-        >>> [encoding_of("año\n".encode(name)) for name in ("utf-8", "utf-16", "latin-1")]
-        ['utf-8', 'utf-16', 'cp1252']
-        >>> encoding_of("Где вокзал?".encode("cp1251"))
-        'utf-8'
-    """
-    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    lines = [line for line in sample.split(b"\n") if not line.isascii()]
-    faulty = sum(isinstance(decoded(line), Unreadable) for line in lines)
-    if 2 * faulty <= len(lines) or re.search(rb"[\x00-\x08\x0e-\x1f]", sample):
-        return "utf-8"
-    others = len(re.findall(rb"[\x80-\xff]", sample))
-    return WESTERN if 2 * len(_ACCENT.findall(sample)) > others else "utf-8"
-
-
 def first_lines(path: Path, count: int) -> list[str]:
     """Returns the first lines of a file that can be read, without a warning of their encoding."""
     message = f"{path} cannot be read: {{error}}; correct the path"
     with as_user_error(message, OSError), path.open("rb") as file:
-        blocks = split_blocks(_in_utf8(unpacked(file, path)), b"\n", MAX_LINE)
+        pieces = as_utf8(unpacked(file, path), path, is_quiet=True)
+        blocks = split_blocks(pieces, b"\n", MAX_LINE)
         lines = map(_text, islice(chain.from_iterable(blocks), count))
         return [line for line in lines if not isinstance(line, Unreadable)]
 

@@ -33,16 +33,20 @@ Sentence vectors in JavaScript, without dependencies: in Node 18 or later, and i
 
     npm install ./{name}-{version}.tgz
 
-    import {{ encode, similarity, semanticSearch }} from "{name}";
+    import {{ encode, similarity, probability, semanticSearch }} from "{name}";
 
     await encode(["Hola", "Hello"]); // two Float32Array of {dim} numbers, of unit length
     await similarity("Where is the station?", "¿Dónde está la estación?"); // a cosine
+    await probability("Where is the station?", "¿Dónde está la estación?"); // of one meaning
     await semanticSearch("station", ["Der Bahnhof ist dort.", "J'aime le chocolat."]);
 
 One text gives one result, a list gives a list; in place of texts, `similarity` and `semanticSearch`
 take vectors, which a large corpus should be encoded to once. A blank text has zeros, and matches
-nothing. `require` has the same functions. The first call loads the model; `await load()` returns it
-with functions that need no `await`, and `await loadInWorker()` runs it in a worker until `close()`.
+nothing. `semanticSearch(query, corpus, {{ minProbability: 0.5 }})` leaves out what does not answer
+the query; a model without the numbers for this says so.
+
+`require` has the same functions. The first call loads the model; `await load()` returns it with
+functions that need no `await`, and `await loadInWorker()` runs it in a worker until `close()`.
 `load("https://host/folder/")` reads the model's three files elsewhere.
 
 `index.html` searches your own lines and files in the browser, without a connection. Start

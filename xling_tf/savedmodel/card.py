@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from xling_tf.program import format_table
+from xling_tf.savedmodel.saved_models import card_section, read_front_matter
 from xling_tf.tasks.signatures import Signature
 
 _CARD = """# {title}
@@ -81,6 +83,14 @@ _SCORES = """
 
 Retrieval ranks the right translation among `num_candidates`.
 """
+_LEARNED_TEXTS = """The weights were trained on text of these packages of Debian and Python, each \
+with its version and its
+licence:"""
+_LEARNED_VECTORS = """They learned the vectors that the model {name} (licence {licence}) gives to \
+these texts and to single
+words; its own weights are not among them. Where those are from:
+
+{origin}"""
 _CITATION = """
 ## Citation
 
@@ -174,6 +184,28 @@ def _metadata(
     }
     lines = [f"{name}: {json.dumps(value)}" for name, value in fields.items() if value]
     return "\n".join(["---", *lines, "---", "", ""])
+
+
+def training_notice(licences: Mapping[str, str], teachers: Sequence[str]) -> str:
+    """Returns what a NOTICE says of the texts and the models that weights learned from.
+
+    Args:
+        licences: Packages of each corpus with their licences, see `corpora.folder.corpus_licences`.
+        teachers: Folders of models; "" stands for none.
+
+    Returns:
+        The text; "" if nothing is known of either.
+    """
+    parts = []
+    if licences:
+        lines = "\n".join(f"- {name}: {packages}" for name, packages in licences.items())
+        parts.append(f"{_LEARNED_TEXTS}\n\n{lines}")
+    for teacher in dict.fromkeys(filter(None, teachers)):
+        folder = Path(teacher)
+        if origin := card_section(folder, "Where the weights are from"):
+            licence = ", ".join(read_front_matter(folder, "license")) or "not stated"
+            parts.append(_LEARNED_VECTORS.format(name=folder.name, licence=licence, origin=origin))
+    return "\n\n".join(parts) + "\n" if parts else ""
 
 
 def training_card(results: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from xling_tf.client.batches import Encode
 from xling_tf.client.encoder import SentenceEncoder
-from xling_tf.client.match import KINDS, Line, probabilities
+from xling_tf.client.match import KINDS, Line, equal_weights, fit_line
 from xling_tf.corpora.folder import SAMPLE_FOLDER, discover
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.readers import percentages
@@ -25,7 +25,6 @@ _POOL = 1000  # pairs among which the nearest wrong candidate of a sentence is s
 # not. On the STS Benchmark's scale these are 4, "mostly equivalent", and 3, "some important
 # information differs".
 _SAME, _DIFFERENT = 80, 60
-_STEPS = 50
 _BINS = 10
 # Numbers of documents with which a question is compared: powers of this number.
 _SIZE_STEP = 4
@@ -35,7 +34,7 @@ _SAMPLE_PAIRS, _SAMPLE_FOREIGN = 80, 256
 
 
 class MatchExamples(NamedTuple):
-    """Pairs to fit on, an array each, and how much they count, a sum of .5 of each class."""
+    """What `fit_line` takes, with weights whose sum is 0.5 for each class."""
 
     cosines: NDArray[np.floating]
     is_match: NDArray[np.bool_]
@@ -56,39 +55,12 @@ def joined(parts: Sequence[MatchExamples]) -> MatchExamples:
 
 def balanced(cosines: NDArray[np.floating], is_match: NDArray[np.bool_]) -> MatchExamples:
     """Returns pairs alone as examples, of which both classes count equally."""
-    counts = np.maximum([np.sum(~is_match), np.sum(is_match)], 1)
-    return MatchExamples(
-        cosines, is_match, np.ones(len(cosines), int), (0.5 / counts)[is_match.astype(int)]
-    )
-
-
-def fit_line(examples: MatchExamples) -> Line:
-    """Fits the line by Newton's method; a `UserError` unless there are pairs of both kinds."""
-    cosines, is_match, num_candidates, weights = examples
-    counts = np.array([np.sum(~is_match), np.sum(is_match)])
-    if not counts.all():
-        kinds = f"{counts[1]} that match, {counts[0]} that do not"
-        raise UserError(f"expected pairs that match and pairs that do not, got {kinds}")
-    # Targets short of 0 and 1 keep the line finite if cosines separate both kinds (Platt, eq. 6).
-    targets = np.array([1 / (counts[0] + 2), (counts[1] + 1) / (counts[1] + 2)])[
-        is_match.astype(int)
-    ]
-    center, scale = np.mean(cosines), max(float(np.std(cosines)), 1e-6)
-    inputs = np.stack([(cosines - center) / scale, np.ones(len(cosines))])
-    # Begins where an average pair has the log odds 0.
-    line = np.array([0.0, np.average(np.log(num_candidates) / 2, weights=weights)])
-    for _ in range(_STEPS):
-        predicted = probabilities(inputs[0], (line[0], line[1]), num_candidates)
-        gradient = inputs @ (weights * (predicted - targets))
-        hessian = (inputs * weights * predicted * (1 - predicted)) @ inputs.T + 1e-9 * np.eye(2)
-        line -= np.linalg.solve(hessian, gradient)
-    slope = line[0] / scale
-    return float(slope), float(line[1] - slope * center)
+    return MatchExamples(cosines, is_match, np.ones(len(cosines), int), equal_weights(is_match))
 
 
 def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_]) -> float:
     """Expected calibration error in ten bins (Guo et al. 2017, eq. 3), both classes equal."""
-    weights = balanced(predicted, is_same).weights
+    weights = equal_weights(is_same)
     bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
     return float(np.abs(np.bincount(bins, weights * (predicted - is_same), _BINS)).sum())
 
@@ -189,12 +161,12 @@ def fit_pairs(encoder: SentenceEncoder, kind: str, pairs: Any, languages: Sequen
             by_role[role]([row[side] for row in rows]) for side, role in enumerate(KINDS[kind])
         )
         cosines = np.sum(first * second, axis=1)
-        line = fit_line(balanced(cosines[is_clear], percents[is_clear] >= _SAME))
+        line = fit_line(cosines[is_clear], percents[is_clear] >= _SAME)
     elif kind == "answer":
         pairs = [row[:2] for row in rows]
-        line = fit_line(answer_examples(encoder, pairs, foreign_texts(languages)))
+        line = fit_line(*answer_examples(encoder, pairs, foreign_texts(languages)))
     else:
-        line = fit_line(translation_examples(encoder.encode, [row[:2] for row in rows]))
+        line = fit_line(*translation_examples(encoder.encode, [row[:2] for row in rows]))
     if round(line[0], 3) <= 0:
         raise UserError(
             "expected higher cosines for pairs that match (the highest score, or label 1) than for "
@@ -238,7 +210,7 @@ def fit_parts(parts: dict[str, list[MatchExamples]]) -> dict[str, Line]:
     for kind, examples in parts.items():
         classes = {*chain(*(part.is_match.tolist() for part in examples))}
         if len(classes) == 2:
-            line = fit_line(joined(examples))
+            line = fit_line(*joined(examples))
             if round(line[0], 3) > 0:
                 lines[kind] = line
     return lines

@@ -44,9 +44,14 @@ from xling_tf.importers.base import read_base_model, read_licence
 from xling_tf.model import Model
 from xling_tf.processes import start_tensorflow
 from xling_tf.program import STARTED, progress, provenance
-from xling_tf.savedmodel.card import example_cosines, model_card, training_card
+from xling_tf.savedmodel.card import (
+    example_cosines,
+    model_card,
+    training_card,
+    training_notice,
+)
 from xling_tf.savedmodel.module import ExportedModule
-from xling_tf.savedmodel.saved_models import card_section, find_model, read_front_matter
+from xling_tf.savedmodel.saved_models import find_model
 from xling_tf.sentence_encoder import SentenceEncoder
 from xling_tf.settings import to_dict
 from xling_tf.tasks.base import Heads, Task
@@ -62,14 +67,6 @@ from xling_tf.trainer.teacher import Teacher, with_vectors, words_from_teacher
 from xling_tf.trainer.validation import check_scores, evaluate, fit_match
 
 _SAMPLED = 500  # records of a corpus by which the starting model's tokenizer is judged
-_LEARNED_TEXTS = """The weights were trained on text of these packages of Debian and Python, each \
-with its version and its
-licence:"""
-_LEARNED_VECTORS = """They learned the vectors that the model {name} (licence {licence}) gives to \
-these texts and to single
-words; its own weights are not among them. Where those are from:
-
-{origin}"""
 
 
 class Trained(NamedTuple):
@@ -373,25 +370,11 @@ def _describe(
     )
     text = json.dumps(published, indent=2) + "\n"
     files = {"README.md": card + training_card(results), "results.json": text}
-    if notice := _notice(ctx):
+    licences = {} if run.corpora else corpus_licences(run.data, ctx.data)
+    teachers = [getattr(task, "teacher", "") for task in config.active_tasks.values()]
+    if notice := training_notice(licences, teachers):
         files["NOTICE"] = notice
     return results, files
-
-
-def _notice(ctx: RunContext) -> str:
-    """Says whose texts and whose model the weights learned from; "" if that is not known."""
-    run, config = ctx.run, ctx.config
-    parts = []
-    if not run.corpora and (licences := corpus_licences(run.data, ctx.data)):
-        lines = "\n".join(f"- {name}: {packages}" for name, packages in licences.items())
-        parts.append(f"{_LEARNED_TEXTS}\n\n{lines}")
-    teachers = [getattr(task, "teacher", "") for task in config.active_tasks.values()]
-    for teacher in dict.fromkeys(filter(None, teachers)):
-        folder = Path(teacher)
-        if origin := card_section(folder, "Where the weights are from"):
-            licence = ", ".join(read_front_matter(folder, "license")) or "not stated"
-            parts.append(_LEARNED_VECTORS.format(name=folder.name, licence=licence, origin=origin))
-    return "\n\n".join(parts) + "\n" if parts else ""
 
 
 def _start(model: str) -> dict[str, str]:

@@ -12,6 +12,9 @@ const SURROGATES = /[\ud800-\udfff]/gu; // halves of pairs
 const VISIBLE =
   /[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ud800-\udfff\u{e0000}-\u{e0fff}]/u;
 
+// What may match, as in match.py of xling_tf's client.
+const KINDS = ["same_meaning", "answer"];
+
 const utf8 = new TextEncoder();
 
 /** Averages the vectors of words: those of the vocabulary, and others by their n-grams. */
@@ -20,6 +23,7 @@ export class Encoder {
   #ngrams;
   #rows;
   #weights;
+  #match;
   #spelled = new Map();
 
   /**
@@ -32,6 +36,7 @@ export class Encoder {
       throw new Error("runtime.json must be that of an average of words; export the model again");
     }
     this.dim = settings.dim;
+    this.#match = settings.match ?? {};
     this.#split = splitter(settings.text);
     this.#ngrams = settings.text.ngrams;
     this.#rows = new Map(vocabulary.split("\n").slice(0, -1).map((word, row) => [word, row]));
@@ -86,16 +91,50 @@ export class Encoder {
     return one.isOne ? columns[0] : columns;
   }
 
-  /** Returns what has the highest cosines to a query, or to each; blank texts match nothing. */
-  semanticSearch(queries, corpus, { topK = 10 } = {}) {
-    if (!Number.isInteger(topK) || topK < 1) {
-      throw new RangeError(`topK must be an integer of at least 1, got ${describe(topK)}`);
+  /** Returns the kinds of match whose probability the model has. */
+  get kinds() {
+    return KINDS.filter((kind) => this.#match[kind]);
+  }
+
+  /** Returns the probability that pairs match, a number if both are one; 0 with a blank text. */
+  probability(texts1, texts2, { kind = "same_meaning", numCandidates = 1 } = {}) {
+    requirePositive(numCandidates, "numCandidates");
+    const likely = this.#likely(kind, numCandidates);
+    const [first, second] = this.#sides(texts1, texts2, "texts1", "texts2");
+    this.#requireWhole([first, second]);
+    const [count, otherCount] = [first.vectors.length, second.vectors.length];
+    if (!first.isOne && !second.isOne && count !== otherCount) {
+      throw new TypeError(`texts1 and texts2 must be as many, but are ${count} and ${otherCount}`);
     }
+    const several = first.isOne ? second : first;
+    const pairs = several.vectors.map((_, i) => [
+      first.vectors[first.isOne ? 0 : i],
+      second.vectors[second.isOne ? 0 : i],
+    ]);
+    const numbers = pairs.map(([a, b]) => (isZero(a) || isZero(b) ? 0 : likely(dot(a, b))));
+    return first.isOne && second.isOne ? numbers[0] : numbers;
+  }
+
+  /**
+   * Returns what has the highest cosines to a query, or to each; blank texts match nothing. With
+   * `minProbability`, hits have the probability that they answer the query, at least this one.
+   */
+  semanticSearch(queries, corpus, { topK = 10, minProbability } = {}) {
+    requirePositive(topK, "topK");
     const [asked, texts] = this.#sides(queries, corpus, "queries", "corpus");
-    const hasText = texts.vectors.map((vector) => vector.some((number) => number));
+    let likely;
+    if (minProbability !== undefined) {
+      if (!(typeof minProbability === "number" && minProbability >= 0 && minProbability <= 1)) {
+        const got = describe(minProbability);
+        throw new RangeError(`minProbability must be a number from 0 to 1, got ${got}`);
+      }
+      likely = this.#likely("answer", Math.max(1, texts.vectors.length));
+      this.#requireWhole([asked, texts]);
+    }
+    const hasText = texts.vectors.map((vector) => !isZero(vector));
     const hits = asked.vectors.map((query) => {
       const found = [];
-      if (!query.some((number) => number)) return found;
+      if (isZero(query)) return found;
       texts.vectors.forEach((vector, corpusId) => {
         if (!hasText[corpusId]) return;
         const score = dot(query, vector);
@@ -105,9 +144,40 @@ export class Encoder {
         found.splice(place, 0, { corpusId, score });
         if (found.length > topK) found.pop();
       });
-      return found;
+      if (!likely) return found;
+      return found
+        .map((hit) => ({ ...hit, probability: likely(hit.score) }))
+        .filter((hit) => hit.probability >= minProbability);
     });
     return asked.isOne ? hits[0] : hits;
+  }
+
+  /** Returns the function from cosines to probabilities of a kind of match. */
+  #likely(kind, numCandidates) {
+    if (!KINDS.includes(kind)) {
+      throw new RangeError(`kind must be one of ${KINDS.join(", ")}, got ${describe(kind)}`);
+    }
+    if (!this.#match[kind]) {
+      throw new Error(
+        `this model has no probability "${kind}"; add it with xling_tf.calibrate in Python, and ` +
+          "export the model again",
+      );
+    }
+    const [slope, intercept] = this.#match[kind];
+    // The best of many wrong candidates has a higher cosine than the best of few.
+    const logOfNumber = Math.log(numCandidates) / 2;
+    return (cosine) => 1 / (1 + Math.exp(logOfNumber - intercept - slope * cosine));
+  }
+
+  #requireWhole(sides) {
+    for (const { vectors } of sides) {
+      const size = vectors.length ? vectors[0].length : this.dim;
+      if (size !== this.dim) {
+        throw new TypeError(
+          `a probability needs all ${this.dim} numbers of the model's vectors, got ${size}`,
+        );
+      }
+    }
   }
 
   #average(text, vector) {
@@ -195,6 +265,16 @@ function encodable(text) {
 function describe(value) {
   if (typeof value !== "object") return `${typeof value} ${String(value).slice(0, 80)}`;
   return value === null ? "null" : `an object of the class ${value.constructor?.name}`;
+}
+
+function requirePositive(value, name) {
+  if (!Number.isInteger(value) || value < 1) {
+    throw new RangeError(`${name} must be an integer of at least 1, got ${describe(value)}`);
+  }
+}
+
+function isZero(vector) {
+  return !vector.some((number) => number);
 }
 
 function isVector(value) {

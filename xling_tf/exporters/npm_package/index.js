@@ -8,7 +8,7 @@ const OWN = [
   new URL("./vocabulary.txt", import.meta.url),
   new URL("./model.safetensors", import.meta.url),
 ];
-const METHODS = ["encode", "similarity", "semanticSearch"];
+const METHODS = ["encode", "similarity", "probability", "semanticSearch"];
 // A name in a variable: bundlers for browsers leave it alone.
 const node = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`);
 
@@ -88,6 +88,9 @@ export const encode = (...values) => call("encode", ...values);
 
 /** Does as the `Encoder`'s method, with the model of this package. */
 export const similarity = (...values) => call("similarity", ...values);
+
+/** Does as the `Encoder`'s method, with the model of this package. */
+export const probability = (...values) => call("probability", ...values);
 
 /** Does as the `Encoder`'s method, with the model of this package. */
 export const semanticSearch = (...values) => call("semanticSearch", ...values);
