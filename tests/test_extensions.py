@@ -142,7 +142,7 @@ def test_is_trained_and_exported(run):
 
 @pytest.mark.slow
 def test_is_called_served_and_read_back_as_it_was_exported(run, tmp_path, registries):
-    with pytest.raises(UserError, match="letters"):
+    with pytest.raises(UserError, match="registers it"):
         Model.from_pretrained(run.model)
     import toys
 

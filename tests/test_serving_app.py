@@ -339,7 +339,7 @@ def test_the_page_compares_and_searches_in_a_browser(hub_folder):
         assert row.bounding_box()["x"] == pytest.approx(left, abs=3)
         assert row.bounding_box()["width"] < 180
         assert [row.get_attribute("lang"), tab.locator("#left").input_value()[:3]] == ["en", "The"]
-        assert "does not say from which cosine" in tab.locator("#map caption").inner_text()
+        assert "does not say how probable" in tab.locator("#map caption").inner_text()
         tab.goto(f"{server.url}/docs")
         tab.get_by_text("GET /v1/models/{model}/metadata").wait_for()
         assert tab.evaluate("document.documentElement.scrollWidth") == 360

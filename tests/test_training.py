@@ -101,7 +101,7 @@ def test_the_exported_model_loads_with_its_card_and_config(smoke):
         "parallel/everyday",
         "retrieval/en-es/all",
         "(losses.svg)",
-        f"{STEPS} steps in ",
+        f"{STEPS} steps, in ",
     )
     assert all(part in card for part in parts)
     config = json.loads((smoke.model / "config.json").read_text(encoding="utf-8"))

@@ -305,14 +305,20 @@ def visible_log() -> Iterator[None]:
         return
     handler = StreamHandler()
     handler.setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    has_handlers = logger.hasHandlers()  # they show all lines that the logger passes on
+    propagates, has_handlers = (
+        logger.propagate,
+        logger.hasHandlers(),
+    )  # they show all lines that the logger passes on
     logger.setLevel(INFO)
     logger.addFilter(_is_ours)
     if not has_handlers:
         logger.addHandler(handler)
+        # A library may set up logging meanwhile, which would repeat the lines.
+        logger.propagate = False
     try:
         yield
     finally:
+        logger.propagate = propagates
         logger.setLevel(NOTSET)
         logger.removeFilter(_is_ours)
         logger.removeHandler(handler)

@@ -28,6 +28,7 @@ from xling_tf.corpora.cleaning import language_of_texts
 from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import locked, read_json_dict, replacing, require_writable_folder, write_json
+from xling_tf.processes import start_tensorflow
 from xling_tf.savedmodel.saved_models import checksum, find_model, read_info
 from xling_tf.sentence_encoder import SentenceEncoder
 
@@ -131,6 +132,7 @@ def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
     """
     if (folder / RUNTIME_SETTINGS).is_file():  # a model that works without TensorFlow
         return 0.0
+    start_tensorflow()
     model = import_module("xling_tf.model")
     if (tokenizer := model.read_tokenizer(folder)) is None:
         return 0.0

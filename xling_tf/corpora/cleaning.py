@@ -36,6 +36,7 @@ _MIN_DIFFERENT = 0.5
 # Of the mean from 0, in standard errors: 5.7 or more in documents of 48 sources, at most 2.0 in
 # their shuffled lines.
 _MIN_DEVIATIONS = 3
+_MIN_NEIGHBOURS = 150  # sentences; of fewer, ordered ones may have few words in common
 
 # The most widespread languages, which `language_of` recognises besides the expected ones. Each
 # further language adds mistakes on short texts: with all 139, 2% of sentences of 20 to 40 letters;
@@ -224,7 +225,7 @@ def _identifier(expected: frozenset[str]) -> Any:
 
 def _are_shuffled(triplets: Sequence[SentenceTriplet]) -> bool:
     """True if sentences share no more rare words with their neighbours than with other ones'."""
-    if len(triplets) < _MIN_RECOGNISED:
+    if len(triplets) < _MIN_NEIGHBOURS:
         return False
     words = [[{*_WORD_OR_SIGN.findall(text.lower())} for text in each] for each in triplets]
     counts = Counter(word for _, middle, _ in words for word in middle)
