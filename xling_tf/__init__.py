@@ -67,7 +67,13 @@ _MODULES = {
 }
 __all__ = [*_MODULES]
 _WITH_KERAS = (
-    *("KerasEncoder", "Model", "calibrate", "distill", "export", "fine_tune", "import_model"),
+    "KerasEncoder",
+    "Model",
+    "calibrate",
+    "distill",
+    "export",
+    "fine_tune",
+    "import_model",
     "train",
 )
 # Packages without which a name cannot be imported, and their extras; else those of TensorFlow.

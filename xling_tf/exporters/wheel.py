@@ -33,7 +33,7 @@ from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import as_int4, as_int8, write_weights
 
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
-_POSSIBLE = 1e-6
+_SPELLED_SHARE = 1e-6  # how much directions count that only spelled words may have
 _NGRAM_SHARE = 0.2  # of the size
 # Principal components that are stored; the numbers of a vector after them are zeros. Measured
 # (docs/research/experiments.md, "What should 18 MB hold"): more words are worth more.
@@ -397,7 +397,7 @@ def principal_components(
     # be is before those in which none is.
     projection = model.encoder.input_projection
     rows = np.concatenate([projection.kernel, projection.bias[None]]).astype(np.float64)
-    possible = rows.T @ rows * (_POSSIBLE * len(vectors) / np.sum(rows**2))
+    possible = rows.T @ rows * (_SPELLED_SHARE * len(vectors) / np.sum(rows**2))
     _, directions = np.linalg.eigh(vectors.T @ vectors + possible)
     directions = directions.astype(np.float32)
     return np.ascontiguousarray(directions[:, ::-1][:, :dim])
