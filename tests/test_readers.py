@@ -78,7 +78,18 @@ def test_nli_labels_are_indices(tmp_path):
     labels = ("contradiction", "entailment", "neutral", "maybe", "not_entailment")
     reading = read_nli(write(tmp_path / "x.tsv", "".join(f"{label}\tp\th\n" for label in labels)))
     assert read(reading) == [InferencePair("p", "h", label) for label in (2, 0, 1)]
-    assert reading.malformed == {"label not of entailment, neutral, contradiction": 2}
+    other = "label not of entailment, neutral, contradiction"
+    assert reading.malformed == {other: 1, "not_entailment": 1}
+    with pytest.raises(UserError, match=f"loses 1 of 4 rows.*{other}"):
+        reading.require_few_left_out()
+
+
+def test_pairs_of_two_labels_are_left_out_without_an_error(tmp_path):
+    # As in RTE-1: half of the pairs say only that the premise does not entail the hypothesis.
+    path = write(tmp_path / "rte.tsv", "entailment\tp\th\nnot_entailment\tp\th\n" * 5)
+    reading = read_nli(path)
+    assert len(read(reading)) == 5
+    reading.require_few_left_out()
 
 
 def test_documents_give_their_contiguous_triplets(tmp_path):

@@ -24,6 +24,7 @@ from xling_tf.client.texts import is_blank
 from xling_tf.errors import UserError
 from xling_tf.exporters import wheel
 from xling_tf.exporters.base import OriginalModel
+from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.weights import as_int4, write_weights
 
 WORDS = ["<empty>", "hola", "don", "n't", ",", "北", "é", "1,234", "the", "que"]
@@ -146,6 +147,8 @@ def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(m
     monkeypatch.setattr(wheel, "library", lambda *names: known)
     importance = wheel.word_importance(["the", "x", "que"], ["es_MX", "tlh"])
     assert importance == pytest.approx([6 / 11, 3 / 11, 2 / 11 + 0.25])
+    # A pair of characters counts a quarter of its 1 / 3.
+    assert wheel.word_importance(["中", "中文"], ["tlh"]) == pytest.approx([2 / 3, 1 / 12])
 
 
 def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypatch):
@@ -157,7 +160,9 @@ def test_components_are_those_in_which_sentences_are_longest(tmp_path, monkeypat
     model.encoder.embedding.words.table.assign(table)
     model.encoder.input_projection.kernel.assign(np.eye(12, 16))
     model.encoder.input_projection.bias.assign(np.zeros(16))
-    components = np.abs(wheel.principal_components(model, np.ones(len(WORDS)), 2))
+    components = np.abs(
+        wheel.principal_components(model, vocabulary_rows(model), np.ones(len(WORDS)), 2)
+    )
     expected = np.zeros((16, 2))
     expected[3, 0] = expected[5, 1] = 1
     assert components == pytest.approx(expected, abs=0.05)
@@ -290,21 +295,20 @@ def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
     importance = np.arange(len(WORDS), 0, -1.0)
     # A word has 4 numbers of a byte, a scale of 4, its letters and a line break: 16 + 13 + 12 + 12
     # bytes.
-    components = np.eye(16, 4, dtype=np.float32)
-    words, weights = wheel.small_tables(model, components, importance, 45, 8)
+    rows, components = vocabulary_rows(model), np.eye(16, 4, dtype=np.float32)
+    words, weights = wheel.small_tables(model, rows, components, importance, 45, 8)
     assert words == ["<empty>", "hola", "don"]
     assert weights["words"].shape == (3, 4)
     # In 4 bits, a word has 2 bytes less, so a fourth one fits in two bytes more.
-    words, weights = wheel.small_tables(model, components, importance, 47, 4)
+    words, weights = wheel.small_tables(model, rows, components, importance, 47, 4)
     assert words == ["<empty>", "hola", "don", "n't"]
     assert weights["words"].shape == (4, 2)
 
 
 def test_ngrams_have_the_room_that_words_leave(tmp_path):
     model = make_source(tmp_path / "model").model
-    tables = partial(
-        wheel.small_tables, model, np.eye(16, 4, dtype=np.float32), np.ones(len(WORDS)), bits=8
-    )
+    rows, components = vocabulary_rows(model), np.eye(16, 4, dtype=np.float32)
+    tables = partial(wheel.small_tables, model, rows, components, np.ones(len(WORDS)), bits=8)
     words, weights = tables(1e6)
     count = len(weights["ngrams"])  # with a row for n-grams that training did not see
     assert count == 1 + np.count_nonzero(model.tokenizer.ngram_rows)

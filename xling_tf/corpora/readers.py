@@ -26,7 +26,9 @@ MINED_FOLDER = "hard_negatives"
 SNLI_COLUMNS = ("gold_label", "sentence1", "sentence2")
 SCORED_COLUMNS = ("sentence1", "sentence2", "score")
 NO_LABEL, NO_ANSWER = "no gold label", "question without an answer"
-_UNLABELLED = (NO_LABEL, NO_ANSWER)  # records that publishers left without either
+_TWO_WAY = "not_entailment"  # of sets such as RTE-1, which tell entailment from all else
+# Records of published sets that are sound, but say nothing that is learned.
+_SAYS_NOTHING = (NO_LABEL, NO_ANSWER, _TWO_WAY)
 _MAX_DOCUMENT = 1 << 25  # bytes of sentences in memory
 
 R = TypeVar("R", bound=Record)
@@ -79,7 +81,7 @@ class Reading(Generic[R]):
 
     def require_few_left_out(self) -> None:
         """Raises a `UserError` if a tenth of the lines is left out, and should not be."""
-        self.malformed.require_few(str(self.path), self.num_records, _UNLABELLED)
+        self.malformed.require_few(str(self.path), self.num_records, _SAYS_NOTHING)
 
 
 def read_records(
@@ -134,9 +136,8 @@ def read_snli(path: Path) -> Reading[InferencePair]:
 def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
     # If annotators disagreed, the label is "-"; Bowman et al. 2015 (sec. 2.2) leave the pair out.
     if label not in NLI_LABELS:
-        raise MalformedLineError(
-            NO_LABEL if label == "-" else f"label not of {', '.join(NLI_LABELS)}"
-        )
+        reasons = {"-": NO_LABEL, _TWO_WAY: _TWO_WAY}
+        raise MalformedLineError(reasons.get(label, f"label not of {', '.join(NLI_LABELS)}"))
     return InferencePair(premise, hypothesis, NLI_LABELS.index(label))
 
 

@@ -190,8 +190,9 @@ def export_numpy(
     stored = min(dim, _COMPONENTS, width + 1)
     stored -= stored % 2 if bits == 4 else 0
     importance = word_importance(tokenizer.known_words, model.info.languages)
-    components = principal_components(model, importance, stored)
-    words, weights = small_tables(model, components, importance, megabytes * 1e6, bits)
+    rows = vocabulary_rows(model)
+    components = principal_components(model, rows, importance, stored)
+    words, weights = small_tables(model, rows, components, importance, megabytes * 1e6, bits)
     write_weights(folder / word_averages.WEIGHTS, weights)
     vocabulary = "".join(f"{word}\n" for word in words)
     (folder / word_averages.VOCABULARY).write_text(vocabulary, encoding="utf-8")
@@ -381,17 +382,18 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 
 
 def principal_components(
-    model: Model, importance: NDArray[np.float64], dim: int
+    model: Model, rows: NDArray[np.float32], importance: NDArray[np.float64], dim: int
 ) -> NDArray[np.float32]:
     """Returns `[width, dim]` directions, at right angles, in which sentence vectors are longest.
 
+    `rows` are the vectors of the words, `[words, columns]`, before the model's projection.
     The sentences are words drawn by their importance; real ones are no better. The mean of their
     vectors is not subtracted, because that would change cosines.
     """
     random = np.random.default_rng(0)
     shares = importance / importance.sum()
     draws = random.choice(len(importance), size=(_SENTENCES, _LENGTH), p=shares)
-    averages = vocabulary_rows(model)[draws].mean(axis=1)
+    averages = rows[draws].mean(axis=1)
     vectors = unit_length(model.encoder.project(tf.constant(averages))).numpy().astype(np.float64)
     # Known words may span less than spelled ones: a little of all directions in which vectors can
     # be is before those in which none is.
@@ -405,6 +407,7 @@ def principal_components(
 
 def small_tables(
     model: Model,
+    rows: NDArray[np.float32],
     components: NDArray[np.float32],
     importance: NDArray[np.float64],
     size: float,
@@ -441,7 +444,7 @@ def small_tables(
     order = np.argsort(-importance[1:], kind="stable") + 1
     best = np.array([0, *order])  # the first is the token of empty texts
     kept = best[: np.searchsorted(np.cumsum(sizes[best]), size - ngram_bytes, side="right")]
-    weights |= _quantized("words", vocabulary_rows(model)[kept] @ kernel + bias, bits)
+    weights |= _quantized("words", rows[kept] @ kernel + bias, bits)
     return [tokenizer.known_words[row] for row in kept], weights
 
 
