@@ -133,15 +133,16 @@ def words_of_teacher(model, folder, examples):
 
 @pytest.mark.parametrize("dim", [DIM, DIM + 2])
 def test_words_start_as_their_teacher_has_them(dim, tmp_path):
-    # As many components as the vectors have: nothing is lost but the mean and the frequent words'
-    # length.
-    model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]))
+    # As many components as the vectors have: nothing is lost but the mean, and the length of
+    # frequent words and of pairs of characters.
+    words = ["<empty>", "hello", "中", "hola", "中文"]
+    model = tiny_model(apply_overrides(STATIC, [f"encoder.embedding_dim={dim}"]), words)
     found, vectors = words_of_teacher(model, tmp_path, [])
     shares = 1 / np.arange(1, len(found) + 1)
     expected = vectors - np.average(vectors, axis=0, weights=np.sqrt(shares))
     assert np.diag(cosine_similarity(found, expected)).min() > 1 - 1e-4
     # Arora et al. 2017, sec. 3: a / (a + p), here of p = 1 / rank / H.
-    factors = 1e-4 / (1e-4 + shares / shares.sum())
+    factors = 1e-4 / (1e-4 + shares / shares.sum()) * [1, 1, 1, 1, 1 / 2]
     relative = np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1) / factors
     assert relative == pytest.approx(np.full(len(found), relative[0]), rel=1e-3)
 

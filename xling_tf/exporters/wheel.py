@@ -29,6 +29,7 @@ from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
 from xling_tf.savedmodel.saved_models import card_section, licence_files, read_front_matter
+from xling_tf.tokenizers.treebank import are_pairs
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import as_int4, as_int8, write_weights
 
@@ -38,8 +39,8 @@ _NGRAM_SHARE = 0.2  # of the size
 # Principal components that are stored; the numbers of a vector after them are zeros. Measured
 # (docs/research/experiments.md, "What should 18 MB hold"): more words are worth more.
 _COMPONENTS = 256
-# Pairs of Chinese or Japanese characters say little beside the two characters, which are words too.
-_PAIR, _PAIR_WEIGHT = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}"), 0.25
+# How much pairs of characters count. They say little beside the two characters, which are words.
+_PAIR_WEIGHT = 0.25
 _TIME = 1_577_836_800  # 2020-01-01
 
 _PROJECT = """[project]
@@ -377,8 +378,7 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
         # It keeps every language that was read, a hundred megabytes each.
         wordfreq.get_frequency_dict.cache_clear()
         wordfreq.get_frequency_list.cache_clear()
-    is_pair = np.array([_PAIR.fullmatch(word) is not None for word in words])
-    return np.where(is_pair, _PAIR_WEIGHT, 1) * importance
+    return np.where(are_pairs(words), _PAIR_WEIGHT, 1) * importance
 
 
 def principal_components(

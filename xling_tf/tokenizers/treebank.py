@@ -3,12 +3,14 @@
 A process that has nothing but TensorFlow can then load the exported model.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from xling_tf.config import WordsConfig
 from xling_tf.tokenizers.composition import lowercased, readable
@@ -42,6 +44,7 @@ _LETTERS = (
 _UNIT = f"[{_BEFORE}]*[{_LETTERS}](?:{_BELOW}|[{_AFTER}])*"
 # Three copies of each unit make "a a ab b bc c c" of "abc": at the ends, units have no neighbour.
 _PAIRED: _Rules = ((f"((?:{_UNIT})+)", r" \1 "), (f"({_UNIT})", r"\1 \1 \1"))
+_PAIR = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}")
 
 # As the Penn Treebank tokenizer does (Chidambaram et al. 2019, sec. 3.2: "treebank style
 # tokenized") with punctuation and English contractions, extended to the punctuation of the other
@@ -89,6 +92,16 @@ def rules(config: WordsConfig) -> dict[str, Any]:
 
 def _text_rules(config: WordsConfig) -> tuple[tuple[str, str], ...]:
     return _SPACES + (_PAIRED if config.bigrams else _SINGLE)
+
+
+def are_pairs(words: Sequence[str]) -> NDArray[np.bool_]:
+    """Returns whether each word is two characters of Chinese or Japanese, see `bigrams`.
+
+    Examples:
+        >>> are_pairs(["中", "中文", "ab"]).tolist()
+        [False, True, False]
+    """
+    return np.array([_PAIR.fullmatch(word) is not None for word in words])
 
 
 def tokenize(

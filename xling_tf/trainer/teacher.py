@@ -23,6 +23,7 @@ from xling_tf.files import folder_of_this_process
 from xling_tf.model import Model
 from xling_tf.program import progress
 from xling_tf.tasks.base import Task
+from xling_tf.tokenizers import treebank
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.trainer.input_pipeline import Examples, TaskExamples
 
@@ -31,6 +32,9 @@ _CHUNK = 2**14
 # The a of Arora et al. 2017, sec. 3. Their 10^-3 preserved less of the teacher's similarities.
 _SIF = 1e-4
 _NGRAM_SCALE = 0.1
+# Of pairs of characters, which outnumber the characters that they repeat, and join neighbours that
+# are no word (docs/research/experiments.md, "How long should pairs of characters be").
+_PAIR_SCALE = 0.5
 # Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a
 # word in n sentences gets n / (n + _RARE) of this share.
 _CONTEXT, _RARE = 0.5, 2
@@ -133,7 +137,7 @@ def words_from_teacher(
     The vectors are centred and reduced to their `embedding_dim` principal components; the
     projection restores them if they are as wide as the sentence vectors. Frequent words get less
     weight (Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", sec.
-    3). N-grams and hash buckets start near zero.
+    3), and so do pairs of Chinese or Japanese characters. N-grams and hash buckets start near zero.
 
     Args:
         model: A model whose tokenizer knows words.
@@ -146,12 +150,14 @@ def words_from_teacher(
     words = chunks(np.array(vocabulary, object), _CHUNK)
     with progress(f"{teacher.system.name} encodes {len(vocabulary)} words"):
         vectors = np.concatenate([encode_checked(encode, part.tolist()) for part in words])
-    assign_words(static, vectors, *_contexts(model.tokenizer, pairs, vectors.shape[1]))
+    scales = np.where(treebank.are_pairs(vocabulary), _PAIR_SCALE, 1)
+    assign_words(static, vectors, scales, *_contexts(model.tokenizer, pairs, vectors.shape[1]))
 
 
 def assign_words(
     static: StaticEncoder,
     vectors: NDArray[np.floating],
+    scales: NDArray[np.floating] | None = None,
     contexts: NDArray[np.float32] | None = None,
     counts: NDArray[np.int64] | None = None,
 ) -> None:
@@ -160,6 +166,7 @@ def assign_words(
     Args:
         static: The average.
         vectors: `[words, width]` of the vocabulary, which is sorted by frequency.
+        scales: `[words]` factors of the vectors; None for 1.
         contexts: `[words, width]` centred vectors of sentences with the words; None for none.
         counts: `[words]` numbers of these sentences.
     """
@@ -171,7 +178,8 @@ def assign_words(
     if contexts is not None and counts is not None:
         _mix_in(centred, contexts, counts)
     components = _principal_components(centred, weights, static.embedding_dim)
-    rows = centred @ components * (_SIF / (_SIF + shares))[:, None]
+    lengths = _SIF / (_SIF + shares) * (1 if scales is None else scales)
+    rows = centred @ components * lengths[:, None]
     is_same_space = vectors.shape[1] == static.hidden_dim
     projection = components.T if is_same_space else np.eye(static.embedding_dim, static.hidden_dim)
     static.assign_teacher_words(rows, projection, ngram_scale=_NGRAM_SCALE)
