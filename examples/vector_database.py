@@ -22,7 +22,7 @@ SENTENCES = [
     "The museum opens at nine.",
     "我喜欢吃巧克力。",
 ]
-LIMIT = 3
+LIMIT, PART = 3, 1000
 
 
 # Each function fills a new database if it gets texts, and returns scores and texts for a question.
@@ -53,13 +53,15 @@ def duckdb(folder, model, texts, question):
     with duckdb.connect(folder / "texts.duckdb") as connection:
         if texts:
             connection.execute(f"CREATE TABLE texts (text VARCHAR, vector TINYINT[{model.dim}])")
-            vectors = model.encode_document(texts, precision="int8").tolist()
-            connection.execute("INSERT INTO texts SELECT unnest(?), unnest(?)", [texts, vectors])
+        for start in range(0, len(texts), PART):
+            part = texts[start : start + PART]
+            vectors = model.encode_document(part, precision="int8").tolist()
+            connection.execute("INSERT INTO texts SELECT unnest(?), unnest(?)", [part, vectors])
         return connection.execute(search, [model.encode_query(question)]).fetchall()
 
 
 def qdrant(folder, model, texts, question):
-    """In this process; `QdrantClient(url=...)` is the same on a server."""
+    """In this process, for some thousands of texts; `QdrantClient(url=...)` calls a server."""
     from qdrant_client import QdrantClient, models
 
     with closing(QdrantClient(path=str(folder))) as client:
@@ -73,15 +75,16 @@ def qdrant(folder, model, texts, question):
 
 
 def chroma(folder, model, texts, question):
-    """In this process; `chromadb.HttpClient` is the same on a server."""
+    """In this process; `chromadb.HttpClient` calls a server."""
     import chromadb
 
     space = {"hnsw": {"space": "cosine"}}
     with chromadb.PersistentClient(folder) as client:
         collection = client.get_or_create_collection("texts", configuration=space)
-        if texts:
-            numbers = map(str, range(len(texts)))
-            collection.add([*numbers], model.encode_document(texts), documents=texts)
+        for start in range(0, len(texts), PART):
+            part = texts[start : start + PART]
+            ids = [str(start + row) for row in range(len(part))]
+            collection.add(ids, model.encode_document(part), documents=part)
         found = collection.query(model.encode_query(question), n_results=LIMIT)
     scores = (1 - distance for distance in found["distances"][0])
     return list(zip(scores, found["documents"][0], strict=True))
@@ -105,7 +108,7 @@ DATABASES = {function.__name__: function for function in (sqlite, duckdb, qdrant
 name, question, *files = sys.argv[1:]
 folder = Path(f"made_{name}")
 texts = Path(files[0]).read_text("utf-8").splitlines() if files else SENTENCES
-is_new = not folder.exists()
+texts = [] if folder.exists() else texts
 folder.mkdir(exist_ok=True)
-for score, text in DATABASES[name](folder, xling_tf.load(), is_new and texts, question):
+for score, text in DATABASES[name](folder, xling_tf.load(), texts, question):
     print(f"{score:.2f}  {text}")

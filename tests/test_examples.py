@@ -32,7 +32,7 @@ DATABASES = {
     "lancedb": "lancedb",
 }
 # Lines that are printed with a model of the test, at least.
-WITH_TENSORFLOW = {"fine_tune": 1, "openai_client": 3, "keras_layer": 2}
+WITH_TENSORFLOW = {"fine_tune": 2, "openai_client": 3, "keras_layer": 2}
 
 
 def run_example(folder, name, package, *arguments):
