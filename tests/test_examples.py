@@ -35,17 +35,21 @@ DATABASES = {
 WITH_TENSORFLOW = {"fine_tune": 2, "openai_client": 3, "keras_layer": 2}
 
 
+def python_with(package):
+    """The Python that has a package: this one or that of the peers; skips the test without it."""
+    if find_spec(package):
+        return sys.executable
+    find = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({package!r}))"
+    if not PEERS.exists() or subprocess.run([PEERS, "-c", find], check=False).returncode:
+        pytest.skip(f"needs {package}, of make .peers/.installed")
+    return PEERS
+
+
 def run_example(folder, name, package, *arguments):
-    """Runs an example where its package is, here or in the peers; returns what it prints."""
-    python = sys.executable if find_spec(package) else PEERS
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "ANONYMIZED_TELEMETRY": "False"}
-    if not find_spec(package):
-        find = f"import importlib.util, sys; sys.exit(not importlib.util.find_spec({package!r}))"
-        if not PEERS.exists() or subprocess.run([PEERS, "-c", find], check=False).returncode:
-            pytest.skip(f"needs {package}, of make .peers/.installed")
-    run = run_python(
-        folder, EXAMPLES / f"{name}.py", *arguments, python=python, environment=environment
-    )
+    """Runs an example as a user does; returns what it prints."""
+    python, environment = python_with(package), {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = EXAMPLES / f"{name}.py"
+    run = run_python(folder, path, *arguments, python=python, environment=environment)
     assert run.status == 0, run.errors
     return run.output
 
