@@ -4,7 +4,9 @@ pip install mcp
 python examples/memory_server.py                 # shows what it does
 python examples/memory_server.py notes.sqlite    # what an assistant starts
 
-Assistants and editors have a file of servers to start: add this command to it.
+Assistants and editors read which servers to start from a file, most of them in this form:
+
+{"mcpServers": {"memory": {"command": "python", "args": ["memory_server.py", "notes.sqlite"]}}}
 """
 
 import asyncio
