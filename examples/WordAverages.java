@@ -3,7 +3,8 @@
 //     java examples/WordAverages.java FOLDER               # compares 500 texts with conformance.json
 //     java examples/WordAverages.java FOLDER QUERY < FILE  # the lines nearest to a query
 //
-// FOLDER has runtime.json, vocabulary.txt, model.safetensors and conformance.json.
+// FOLDER has runtime.json, vocabulary.txt, model.safetensors and conformance.json, as
+// xling_tf/models/multilingual-mini does.
 
 import java.io.BufferedReader;
 import java.io.IOException;

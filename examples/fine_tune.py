@@ -17,4 +17,6 @@ with one_line_errors("the same command continues"):  # after Ctrl-C or a full di
 if model is None:
     sys.exit("stopped; the same command continues")
 answers = ["You can return it within 30 days.", "We open at nine."]
-print(model.similarity(model.encode("How do I get my money back?"), model.encode(answers)))
+scores = model.similarity("How do I get my money back?", answers)[0]
+for answer, score in zip(answers, scores, strict=True):
+    print(f"{score:.2f}  {answer}")

@@ -23,8 +23,6 @@ model = keras.Sequential(
 model.compile(keras.optimizers.Adam(0.05), "binary_crossentropy")
 model.fit(texts, is_good, epochs=20, verbose=0)
 model.save(sys.argv[2])
-print(
-    model.predict(
-        np.array(["Me encantó.", "Una pérdida de tiempo."], dtype=object), verbose=0
-    ).round(2)
-)
+others = np.array(["Me encantó.", "Una pérdida de tiempo."], dtype=object)
+for text, probability in zip(others, model.predict(others, verbose=0)[:, 0], strict=True):
+    print(f"{probability:.2f}  {text}")

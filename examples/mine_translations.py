@@ -1,6 +1,8 @@
 """Finds the translations in two lists of sentences that are not aligned.
 
 python examples/mine_translations.py
+
+A score says how many times as similar a pair is as its sentences are to their neighbours.
 """
 
 import sys

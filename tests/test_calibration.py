@@ -153,6 +153,8 @@ def test_a_search_gives_nothing_for_a_question_about_nothing():
     # Vectors, also quantized ones, give the same as texts.
     corpus_vectors = encoder.encode_document(["tea", " ", "ana"])
     assert encoder.semantic_search(["who"], corpus_vectors, min_probability=0.5) == [hits]
+    empty = np.zeros((0, 2), np.int8)
+    assert encoder.semantic_search(["who"], empty, min_probability=0.5) == [[]]
     for wrong in (-0.1, 1.1, "0.5", True, float("nan")):
         with pytest.raises(UserError, match="min_probability"):
             encoder.semantic_search(["who"], ["ana"], min_probability=wrong)

@@ -125,7 +125,8 @@ def with_probability(
     """
     results: list[list[Hit]] = []
     for row in hits:
-        likely = probabilities([hit["score"] for hit in row], line, num_candidates).tolist()
+        scores = [hit["score"] for hit in row]
+        likely = probabilities(scores, line, max(num_candidates, 1)).tolist()
         results.append(
             [
                 Hit(**hit, probability=probability)
