@@ -64,8 +64,8 @@ def fetch(
     if sha256 and (found := file_digest(part, "sha256")) != sha256:
         part.unlink()
         raise UserError(
-            f"{address} must have the SHA-256 {sha256}, but has {found}: it was changed, or damaged "
-            "on its way; nothing of it was kept"
+            f"{address} must have the SHA-256 {sha256}, but has {found}: it was "
+            "changed, or damaged on its way; nothing of it was kept"
         )
     os.replace(part, path)
 
