@@ -1,7 +1,7 @@
 """Fetches the collection of data on which our figures were measured, as far as it can be fetched.
 
-    xling-tf prepare collection --output DIR           # all that can be made
-    xling-tf prepare collection --output DIR --list    # addresses, sizes, licences, what is by hand
+    xling-tf prepare collection             # all that can be made, into data/collection
+    xling-tf prepare collection --list      # addresses, sizes, licences, what is by hand
 
 Every table has the checksum of ours, so a table that is made is the one that our figures are of. A
 folder that is there is checked. After an interruption, the same command goes on.
@@ -26,6 +26,6 @@ def main(*words: str) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output", None, "Folder for the collection.", required=True)
+    flags.DEFINE_string("output", "data/collection", "Folder for the collection.")
     flags.DEFINE_bool("list", False, "Lists the sets, and exits.")
     run(main, "the same command goes on", files="[SET ...]")

@@ -8,8 +8,10 @@ command continues.
 
 A word right after `prepare` names other data, and has its own help:
 
+    xling-tf prepare papers --help        # fetches the data on which the papers are evaluated
+    xling-tf prepare collection --help    # fetches the data on which our figures were measured
+    xling-tf prepare evaluation --help    # published evaluation data that you have
     xling-tf prepare raw --help           # dumps of Reddit and Wikipedia, for training
-    xling-tf prepare evaluation --help    # published evaluation data
 """
 
 import os
@@ -35,13 +37,14 @@ from xling_tf.program import define_languages, progress, run, set_up_logging
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
+_WORDS = ("papers", "collection", "evaluation", "raw")  # see xling_tf/cli.py
 
 
 def main(*words: str) -> None:
     """Prepares the pairs of the flags, and prints their folders."""
     if words:  # xling_tf/cli.py runs other programs for the first word
         raise UserError(
-            f"expected flags, or raw or evaluation right after prepare, got {words[0]!r}"
+            f"expected flags, or {', '.join(_WORDS)} right after prepare, got {words[0]!r}"
         )
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
@@ -98,4 +101,9 @@ if __name__ == "__main__":
     define_languages()
     flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, one folder each.")
     flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, one folder per pair.")
-    run(main, "the same command continues", extra="data", files="| raw ... | evaluation ...")
+    run(
+        main,
+        "the same command continues",
+        extra="data",
+        files="| " + " ... | ".join(_WORDS) + " ...",
+    )

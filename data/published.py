@@ -1,5 +1,6 @@
 """Published data sets, from their addresses in published.toml to tables whose text is checked."""
 
+import csv
 import hashlib
 import itertools
 import shutil
@@ -94,11 +95,14 @@ def run(sets: Sequence[DataSet], words: Sequence[str], part: str = "") -> None:
 def _listed(sets: Sequence[DataSet]) -> str:
     blocks = []
     for data_set in sets:
-        size = f", {data_set.megabytes:g} MB" if data_set.megabytes else ""
-        lines = [f"{data_set.name}: {data_set.about} ({data_set.licence}{size})"]
-        lines += [f"    {data_set.address}{name}" for name in data_set.files]
-        lines += [f"    by hand: {data_set.by_hand}"] if data_set.by_hand else []
-        blocks.append("\n".join([*lines, f"    tables: {', '.join(data_set.tables)}"]))
+        size = f"; {data_set.megabytes:g} MB" if data_set.megabytes else ""
+        first, *others = data_set.tables
+        block = f"{data_set.name}: {data_set.about} ({data_set.licence}{size})"
+        if data_set.files:
+            block += f"\n    from {data_set.address}: {', '.join(data_set.files)}"
+        if data_set.by_hand:
+            block += f"\n    by hand: {data_set.by_hand}"
+        blocks.append(f"{block}\n    {first}" + (f" and {len(others)} more" if others else ""))
     return "\n".join(blocks)
 
 
@@ -149,8 +153,9 @@ def _prepare(data_set: DataSet, output: Path, part: str) -> str:
                 sha256=data_set.checksums.get(name, ""),
                 report=report,
             )
-            _unpack(path)
         try:
+            for name in data_set.files:
+                _unpack(folder / name)
             texts = _texts(data_set, tables, folder)
             for path, mark in tables.items():
                 _check(path, texts.get(path), mark, data_set.address)
@@ -166,26 +171,20 @@ def _prepare(data_set: DataSet, output: Path, part: str) -> str:
 def _unpack(path: Path) -> None:
     """Unpacks an archive beside itself; links and names that lead out of its folder are left."""
     damaged = f"{path.name} is not a whole archive ({{error}}); the same command fetches it again"
-    errors = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError)
-    try:
-        with as_user_error(damaged, *errors):
-            if path.suffix == ".zip":
-                with zipfile.ZipFile(path) as archive:
-                    archive.extractall(path.parent)
-            elif path.suffix in (".tgz", ".tar"):
-                with tarfile.open(path) as tar:
-                    for member in tar:
-                        name = PurePosixPath(member.name)
-                        content = tar.extractfile(member) if member.isfile() else None
-                        if content is None or name.is_absolute() or ".." in name.parts:
-                            continue
-                        target = path.parent / name
-                        target.parent.mkdir(parents=True, exist_ok=True)
-                        with target.open("wb") as file:
-                            shutil.copyfileobj(content, file)
-    except UserError:
-        path.unlink()
-        raise
+    with as_user_error(damaged, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError):
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                archive.extractall(path.parent)
+        elif path.suffix == ".tgz":
+            with tarfile.open(path) as tar:
+                for member in filter(tarfile.TarInfo.isfile, tar):
+                    name, content = PurePosixPath(member.name), tar.extractfile(member)
+                    if content is None or name.is_absolute() or ".." in name.parts:
+                        continue
+                    target = path.parent / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with target.open("wb") as file:
+                        shutil.copyfileobj(content, file)
 
 
 def _texts(data_set: DataSet, tables: Collection[str], folder: Path) -> dict[str, list[str]]:
@@ -194,11 +193,13 @@ def _texts(data_set: DataSet, tables: Collection[str], folder: Path) -> dict[str
     read = sources.READERS[data_set.reader] if is_copy else convert.FORMATS[data_set.reader][1]
     wanted = {path.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
     texts: dict[str, list[str]] = {}
-    for name, columns, rows in read(folder):
-        path = wanted.get(name if is_copy else f"{EVALUATION}{name}")
-        if path is not None and path not in texts:
-            header = [columns] if columns else []
-            texts[path] = ["\t".join(map(as_cell, row)) for row in itertools.chain(header, rows)]
+    message = f"{data_set.address} must have files as ours, but one cannot be read ({{error}})"
+    with as_user_error(message, ValueError, LookupError, csv.Error):
+        for name, columns, rows in read(folder):
+            path = wanted.get(name if is_copy else f"{EVALUATION}{name}")
+            if path is not None and path not in texts:
+                lines = itertools.chain([columns] if columns else [], rows)
+                texts[path] = ["\t".join(map(as_cell, line)) for line in lines]
     return texts
 
 
