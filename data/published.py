@@ -146,13 +146,8 @@ def _prepare(data_set: DataSet, output: Path, part: str) -> str:
     folder = output / _DOWNLOADS / data_set.name
     with progress(f"{data_set.name}: {data_set.about}") as report:
         for name in data_set.files:
-            path = folder / name
-            fetch(
-                f"{data_set.address}{name}",
-                path,
-                sha256=data_set.checksums.get(name, ""),
-                report=report,
-            )
+            sha256 = data_set.checksums.get(name, "")
+            fetch(f"{data_set.address}{name}", folder / name, sha256=sha256, report=report)
         try:
             for name in data_set.files:
                 _unpack(folder / name)
