@@ -330,3 +330,11 @@ def as_lines(folder: Path) -> Iterator[Table]:
     """Texts that are taken as they are: Text+Berg's development part, with its alignment."""
     for match, path in files_in(folder, r"dev\.(?:de|fr|defr)"):
         yield Table(f"alignment/{match[0]}", (), ((line,) for line in _lines(path)))
+
+
+@_source
+def newstest2012(folder: Path) -> Iterator[Table]:
+    """WMT's news test of 2012, a file for each language, among others of the same archive."""
+    paths = {match[1]: path for match, path in files_in(folder, r"newstest2012\.([a-z]{2})")}
+    rows = zip(*(map(clean, _lines(path)) for path in paths.values()), strict=True)
+    yield Table("eval/similarity_search/newstest2012", [*paths], rows)

@@ -15,7 +15,7 @@ import sources
 from collection_originals import ORIGINALS
 from local_server import serving
 from published import EVALUATION, DataSet, prepare, read_sets
-from raw_files import read_files, write_files
+from raw_files import read_files, squad, write_files
 
 SETS = {data_set.name: data_set for data_set in read_sets()}
 # Small tables in the layout of ours; the texts have quotes, commas, markup and other alphabets.
@@ -89,6 +89,80 @@ def unpacked(folder):
         name: (gzip.decompress(raw) if name.endswith(".gz") else raw).decode()
         for name, raw in read_files(folder).items()
     }
+
+
+def zipped(files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def tarred(files, *links):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content.encode()))
+        for name in links:
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+            archive.addfile(link)
+    return buffer.getvalue()
+
+
+LANGUAGES = ("de", "en", "es", "fr", "zh")
+TRACKS = ("track1.ar-ar", "track3.es-es", "track4a.es-en", "track4b.es-en", "track5.en-en")
+XNLI_LINES = "language\tgold_label\tsentence1\tsentence2\tpairID\n" + "".join(
+    f"{language}\tneutral\ta\tb\t7\n" for language in ("ar", *LANGUAGES)
+)
+ONE_QUESTION = squad("She did. It was May.", ("Who did?", [0]))
+# One file of each name of the papers' sets that we never had, as small as can be.
+PUBLISHED = {
+    "stsb-test": {f"stsb-{code}-test.csv": 'a,"b, c",2.5\n' for code in LANGUAGES},
+    "sts2017": {
+        "sts2017.eval.v1.1.zip": zipped(
+            {f"STS2017.eval.v1.1/STS.input.{track}.txt": "a\tb\n" for track in TRACKS}
+        ),
+        "sts2017.gs.zip": zipped({f"STS2017.gs/STS.gs.{track}.txt": "4.0\n" for track in TRACKS}),
+    },
+    "mr-trec": {
+        "rt-polarity.all": "0 dull .\n1 fine .\n",
+        **{f"TREC.{split}.all": "3 who is she ?\n" for split in ("train", "test")},
+    },
+    "xnli-test": {
+        "XNLI-1.0.zip": zipped(
+            {f"XNLI-1.0/xnli.{split}.tsv": XNLI_LINES for split in ("dev", "test")}
+        )
+    },
+    "quora": {
+        "quora_duplicate_questions.tsv": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+        '0\t1\t2\t"Why?"\tHow?\t0\n'
+    },
+    "askubuntu": {
+        "text_tokenized.txt.gz": gzip.compress(b"1\thow ?\tbody\n2\twhy ?\tbody\n"),
+        **{f"{split}.txt": "1\t2\t2 3\t9.5\n" for split in ("dev", "test")},
+    },
+    "squad": {f"{split}-v1.1.json": ONE_QUESTION for split in ("dev", "train")},
+    "xquad": {f"xquad.{code}.json": ONE_QUESTION for code in ("de", "en", "es", "zh")},
+    "tatoeba": {
+        f"tatoeba.{code}-eng.{side}": "one\n"
+        for code in ("cmn", "deu", "fra", "spa")
+        for side in (code, "eng")
+    },
+    # The archive has other years, and the same text in SGML.
+    "newstest2012": {
+        "dev.tgz": tarred(
+            {
+                **{f"dev/newstest2012.{code}": "one\ntwo\n" for code in ("de", "en", "fr")},
+                **{"dev/newstest2011.de": "eins\n", "dev/newstest2011.en": "one\ntwo\n"},
+                "dev/newstest2012-src.en.sgm": "<doc>",
+            }
+        )
+    },
+}
 
 
 def served(files):
@@ -264,28 +338,23 @@ def test_a_missing_file_fails_its_set_alone(server, tmp_path, capsys):
     assert "1 tables made" in output
 
 
-def packed(kind, files):
-    buffer = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name, content in files.items():
-                archive.writestr(name, content)
-    else:
-        with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-            for name, content in files.items():
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                archive.addfile(member, io.BytesIO(content.encode()))
-            link = tarfile.TarInfo("link")
-            link.type, link.linkname = tarfile.SYMTYPE, "/etc"
-            archive.addfile(link)
-    return buffer.getvalue()
+@pytest.mark.parametrize("name", [s.name for s in SETS.values() if s.files and not s.is_ours])
+def test_a_set_of_the_papers_is_made_from_its_files(name, tmp_path):
+    assert PUBLISHED[name].keys() == set(SETS[name].files)
+    tables = dict.fromkeys(SETS[name].tables, 0)
+    with served(PUBLISHED[name]) as server:
+        data_set = replace(SETS[name], address=server.address, tables=tables, checksums={})
+        assert prepare([data_set], tmp_path, EVALUATION) == {}
+    made = unpacked(tmp_path)
+    assert made.keys() == {path.removeprefix(EVALUATION) for path in tables}
+    assert all(len(content.splitlines()) > 1 for content in made.values())
 
 
 @pytest.mark.parametrize("kind", ["zip", "tgz"])
 def test_archives_are_unpacked_into_their_folder_alone(kind, tmp_path):
     files = {f"deep/{name}": content for name, content in QUORA.items()}
-    content = packed(kind, files | {"../outside.txt": "x"})
+    files["../outside.txt"] = "x"
+    content = zipped(files) if kind == "zip" else tarred(files, "link")
     with serving({f"a.{kind}": content}) as server:
         data_set = small("quora", address=server.address, files=[f"a.{kind}"])
         assert prepare([data_set], tmp_path / "out") == {}
