@@ -86,7 +86,8 @@ EVERY_COMMAND = """
 import os, sys
 from xling_tf import cli, program
 for name in ("", *cli.COMMANDS, *cli.WORDS):
-    for flags in ([name, "--help"], [name]):
+    fetches = name in ("prepare papers", "prepare collection")
+    for flags in ([name, "--help"], [name, "--list"] if fetches else [name]):
         if not (child := os.fork()):
             sys.argv = ["xling-tf", *" ".join(flags).split()]
             os.dup2(2, 1)
