@@ -179,7 +179,7 @@ def _rte3(tables: Tables) -> Files:
     with zipfile.ZipFile(buffer, "w") as archive:
         for split in ("dev", "test"):
             pairs = "".join(
-                f'<pair id={quoteattr(key)} value="{"YES" if label == "entailment" else "NO"}">'
+                f'<pair id={quoteattr(key)} entailment="{"YES" if label == "entailment" else "NO"}">'
                 f"<t>{escape(premise)}</t><h>{escape(hypothesis)}</h></pair>\n"
                 for key, label, premise, hypothesis in _rows(tables, f"nli/rte3.en.{split}")
             )
