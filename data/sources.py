@@ -253,12 +253,16 @@ def counterfactual(folder: Path) -> Iterator[Table]:
         yield Table(name, _NLI, _cells(path, (2, 0, 1), same))
 
 
+_DUPLICATES = {"false": "0", "true": "1", "0": "0", "1": "1"}
+
+
 @_source
 def quora_lines(folder: Path) -> Iterator[Table]:
     """Quora's question pairs, tokenized: a file each of labels, first and second questions."""
     for match, path in files_in(folder, r"labels\.(dev)"):
         sides = [map(clean, _lines(beside(path, f"{name}.{match[1]}"))) for name in ("s1", "s2")]
-        rows = zip(map(clean, _lines(path)), *sides, strict=True)
+        labels = (_DUPLICATES[clean(line)] for line in _lines(path))
+        rows = zip(labels, *sides, strict=True)
         columns = ("label", "question1", "question2")
         yield Table(f"eval/paraphrase/quora.en.{match[1]}", columns, rows)
 

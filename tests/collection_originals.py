@@ -175,11 +175,11 @@ def _rte3_french(tables: Tables) -> Files:
 
 
 def _rte3(tables: Tables) -> Files:
-    buffer = io.BytesIO()
+    buffer, answers = io.BytesIO(), {"entailment": "YES", "not_entailment": "NO"}
     with zipfile.ZipFile(buffer, "w") as archive:
         for split in ("dev", "test"):
             pairs = "".join(
-                f'<pair id={quoteattr(key)} entailment="{"YES" if label == "entailment" else "NO"}">'
+                f'<pair id={quoteattr(key)} entailment="{answers[label]}">'
                 f"<t>{escape(premise)}</t><h>{escape(hypothesis)}</h></pair>\n"
                 for key, label, premise, hypothesis in _rows(tables, f"nli/rte3.en.{split}")
             )
@@ -208,10 +208,11 @@ def _counterfactual(tables: Tables) -> Files:
 
 
 def _quora(tables: Tables) -> Files:
-    columns = zip(*_rows(tables, "paraphrase/quora.en.dev"), strict=True)
+    labels, *sides = zip(*_rows(tables, "paraphrase/quora.en.dev"), strict=True)
+    texts = {"0": "false", "1": "true"}
     return {
-        f"{name}.dev": _lines(column)
-        for name, column in zip(("labels", "s1", "s2"), columns, strict=True)
+        "labels.dev": _lines([texts[label] for label in labels]),
+        **{f"{s}.dev": _lines(side) for s, side in zip(("s1", "s2"), sides, strict=True)},
     }
 
 
