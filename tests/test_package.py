@@ -39,7 +39,9 @@ def wheel(tmp_path_factory):
     """The wheel, built from what the source distribution holds."""
     folder = tmp_path_factory.mktemp("packages")
     # A copy, because building leaves folders behind.
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "runs", "exported", "raw", "prepared")
+    ignored = shutil.ignore_patterns(
+        ".*", "__pycache__", "runs", "exported", "raw", "prepared", "eval"
+    )
     shutil.copytree(ROOT, folder / "checkout", ignore=ignored)
     with tarfile.open(build("sdist", folder / "checkout", folder / "sdist")) as archive:
         archive.extractall(folder / "unpacked", filter="data")
@@ -63,7 +65,8 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
         for folder in ("data", "evaluation", "export", "training")
         for name in files_below(folder)
         if not name.startswith(
-            ("data/prepared", "data/raw", "evaluation/results", "evaluation/benchmarks")
+            ("data/prepared", "data/raw", "data/eval/", "data/collection/")
+            + ("evaluation/results", "evaluation/benchmarks")
         )
     }
     assert names == files_below("xling_tf") | programs
