@@ -60,14 +60,12 @@ def files_below(folder: str) -> set[str]:
 def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(wheel):
     information = f"xling_tf-{VERSION}.dist-info"
     names = {name for name in wheel.namelist() if not name.startswith(f"{information}/")}
+    made = ("data/prepared", "data/raw", "data/eval/", "data/collection/")
     programs = {
         f"xling_tf/programs/{name}"
         for folder in ("data", "evaluation", "export", "training")
         for name in files_below(folder)
-        if not name.startswith(
-            ("data/prepared", "data/raw", "data/eval/", "data/collection/")
-            + ("evaluation/results", "evaluation/benchmarks")
-        )
+        if not name.startswith((*made, "evaluation/results", "evaluation/benchmarks"))
     }
     assert names == files_below("xling_tf") | programs
     metadata = message_from_string(wheel.read(f"{information}/METADATA").decode("utf-8"))
