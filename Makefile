@@ -58,7 +58,7 @@ smoke: $(RUNTIME) ## Trains, evaluates and exports a tiny model, without network
 	$(BIN)/python training/main.py --preset smoke $(ARGS)
 
 .PHONY: evaluate
-evaluate: $(EVALUATION) ## Evaluates MODEL on DATA by the protocols of the papers; again: continues
+evaluate: $(EVALUATION) ## Evaluates MODEL on DATA, which xling-tf prepare papers makes; again: continues
 	$(BIN)/python evaluation/main.py --model $(MODEL) --data $(DATA) $(ARGS)
 
 .PHONY: publish

@@ -8,17 +8,16 @@ command continues.
 
 A word right after `prepare` names other data, and has its own help:
 
+    xling-tf prepare papers --help        # fetches the data on which the papers are evaluated
+    xling-tf prepare collection --help    # fetches the data on which our figures were measured
+    xling-tf prepare evaluation --help    # published evaluation data that you have
     xling-tf prepare raw --help           # dumps of Reddit and Wikipedia, for training
-    xling-tf prepare evaluation --help    # published evaluation data
 """
 
-import http.client
 import os
 import shutil
 import signal
 import sys
-import tempfile
-import urllib.request
 import zipfile
 import zlib
 from functools import partial
@@ -29,6 +28,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags, logging
+from download import fetch
 
 from xling_tf.corpora.folder import discover
 from xling_tf.errors import UserError
@@ -37,13 +37,14 @@ from xling_tf.program import define_languages, progress, run, set_up_logging
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
+_WORDS = ("papers", "collection", "evaluation", "raw")  # see xling_tf/cli.py
 
 
 def main(*words: str) -> None:
     """Prepares the pairs of the flags, and prints their folders."""
     if words:  # xling_tf/cli.py runs other programs for the first word
         raise UserError(
-            f"expected flags, or raw or evaluation right after prepare, got {words[0]!r}"
+            f"expected flags, or {', '.join(_WORDS)} right after prepare, got {words[0]!r}"
         )
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
@@ -76,29 +77,33 @@ def fetch_snli(folder: Path) -> None:
     splits = {"dev", "test", "train"}
     if {file.split for file in discover(folder) if file.name == "snli_1.0"} >= splits:
         return
-    # An unnamed file: even a killed program leaves nothing of it.
-    with tempfile.TemporaryFile(dir=folder) as archive:
-        try:
-            with urllib.request.urlopen(SNLI_URL, timeout=_TIMEOUT_SECONDS) as response:
-                shutil.copyfileobj(response, archive)
-            with (
-                zipfile.ZipFile(archive) as unzipped,
-                replacing_folder(folder / "snli_1.0") as temporary,
-            ):
-                for name in (f"snli_1.0_{split}.jsonl" for split in splits):
-                    with (
-                        unzipped.open(f"snli_1.0/{name}") as file,
-                        (temporary / name).open("wb") as output,
-                    ):
-                        shutil.copyfileobj(file, output)
-        except (OSError, http.client.HTTPException) as error:
-            logging.info("SNLI cannot be downloaded from %s: %s", SNLI_URL, error)
-        except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-            logging.warning("%s is not the SNLI archive or arrived corrupt: %s", SNLI_URL, error)
+    archive = folder / ".snli_1.0.zip"
+    try:
+        fetch(SNLI_URL, archive, seconds=_TIMEOUT_SECONDS)
+        with (
+            zipfile.ZipFile(archive) as unzipped,
+            replacing_folder(folder / "snli_1.0") as temporary,
+        ):
+            for name in (f"snli_1.0_{split}.jsonl" for split in splits):
+                with (
+                    unzipped.open(f"snli_1.0/{name}") as file,
+                    (temporary / name).open("wb") as output,
+                ):
+                    shutil.copyfileobj(file, output)
+    except UserError as error:
+        logging.info("SNLI cannot be downloaded: %s", error)
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
+        logging.warning("%s is not the SNLI archive or arrived corrupt: %s", SNLI_URL, error)
+    archive.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
     define_languages()
     flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, one folder each.")
     flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, one folder per pair.")
-    run(main, "the same command continues", extra="data", files="| raw ... | evaluation ...")
+    run(
+        main,
+        "the same command continues",
+        extra="data",
+        files="| " + " ... | ".join(_WORDS) + " ...",
+    )

@@ -40,6 +40,17 @@ _PAPERS = Path(__file__).with_name("papers.json")
 _MAX_COLUMNS = 10  # a table of more is turned
 # What a command says about places on a machine.
 _PLACES = re.compile(r" --(?:data|cache|run_dir|output)[= ]\S+|(?<=[= :])/(?!/)\S*/")
+# By files that recorded commands name, what makes or holds them: a space of word vectors, which is
+# learned in seconds, a file of the collection, or a model.
+_MADE_BY = {
+    r"spaces/project-dictionary\.(en-..)\.\{\}\.bin": r"project:cvm@wiktionary.\1.tsv.gz:300",
+    r"spaces/project-(\w+)\.en-..\.\{\}\.bin": r"project:\1:300",
+    r"(?:spaces/)?bivcd\.en-..(?:\.\{\})?\.bin": "bivcd:300",
+    r"(?:spaces/bivcd-128|bivcd)\.\{\}\.bin": "bivcd:128",
+    r"spaces/wikipedia\.en\.vec\.gz": "DIR/vectors/ubilexat_wikipedia50d.es-en.en.vec.gz",
+    r"@(?=wiktionary)": "@DIR/dictionaries/",
+    r"--teacher use8": "--teacher exported/use-multilingual",
+}
 _QUOTED = "the paper quotes others"
 # By the start of data sets' names, regular expressions of the corpora that are their training
 # parts: a model that learned from one is not measured as the papers' models are.
@@ -103,12 +114,13 @@ class PaperTable:
         source: The paper's name, and the table or section.
         columns: The suite, data set and metric of each column; `stand_in`, data sets to use without
             that one, and a `note` how they differ; or `mean_of`, the scores to average; or a
-            `heading` with a `reason` why nothing is measured. Error rates are `printed` as
-            accuracies.
+            `heading` with a `reason` why nothing is measured. Columns that are `added` are not the
+            paper's. Error rates are `printed` as accuracies.
         values: Each system's figures; fractions and correlations.
         quoted: Systems whose figures the paper quotes from others.
         ours: The names of our systems beside each of the paper's; those of other seeds end in
             "-seed-2".
+        labels: What those of our systems are called whose name says too little.
     """
 
     paper: Mapping[str, Any]
@@ -119,6 +131,7 @@ class PaperTable:
     values: Mapping[str, Sequence[float | None]]
     quoted: Iterable[str]
     ours: Mapping[str, Sequence[str]]
+    labels: Mapping[str, str]
 
     def headings(self) -> tuple[list[str], str]:
         """Names the columns; the second result is what all their metrics share."""
@@ -204,6 +217,7 @@ def papers() -> Iterator[PaperTable]:
             },
             quoted=quoted.keys(),
             ours=table.get("ours", {}),
+            labels=table.get("labels", {}),
         )
 
 
@@ -304,8 +318,19 @@ def beside(systems: Mapping[str, Mapping[str, Any]]) -> list[Section]:
 
 
 def _as_typed(command: str) -> str:
-    """Names a recorded program by its command; other texts stay as they are."""
-    return command.replace("training/main.py", "xling-tf train", 1)
+    """Names a recorded program by its command, presets by today's flags, files by their origin."""
+    from xling_tf.presets import FORMER_NAMES, PRESETS
+
+    def of_today(preset: re.Match[str]) -> str:
+        is_former = preset[1] in FORMER_NAMES and preset[1] not in PRESETS
+        return FORMER_NAMES[preset[1]].flags if is_former else preset[0]
+
+    command = re.sub(r"--preset (\S+)", of_today, command)
+    # Of two settings of the same name, the last counts.
+    command = re.sub(r"--set ([\w.]+)=\S+ (?=.*--set \1=)", "", command)
+    for pattern, made_by in _MADE_BY.items():
+        command = re.sub(pattern, made_by, command)
+    return re.sub(r"^(training/)?main\.py", "xling-tf train --data DIR", command)
 
 
 def _main_row(
@@ -338,7 +363,7 @@ class Beside:
         self.measured = {
             (row, name): [
                 Measured()
-                if figure is None
+                if figure is None and "added" not in column
                 else _measured(scores[name], column, learned.get(name, ()))
                 for figure, column in zip(figures, paper_table.columns, strict=True)
             ]
@@ -371,7 +396,7 @@ class Beside:
         for row, figures in table.values.items():
             ours = [
                 [
-                    f"**`{name}`**",
+                    f"**{table.labels.get(name, f'`{name}`')}**",
                     *(_text(*pair) for pair in zip(table.columns, cells, strict=True)),
                 ]
                 for (other, name), cells in self.measured.items()
@@ -381,6 +406,11 @@ class Beside:
             lines += [[row, *theirs], *ours] if ours else []
         notes: list[str] = []
         places = sorted({place for _, place in self.scores})
+        if any(
+            "added" in column for column in table.columns
+        ):  # beside the paper's, also without ours
+            own = {place for place, column in enumerate(table.columns) if "added" not in column}
+            places = sorted(own.union(places))
         for place in places:
             for note in dict.fromkeys(c.note for (_, p), c in self.scores.items() if p == place):
                 lines[0][place + 1] += _letter(notes, note)

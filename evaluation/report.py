@@ -50,8 +50,14 @@ ABOUT_PAPERS = """# The papers, table by table
 Our scores (**bold**) beside the figures of the papers. `xling-tf report --papers` writes this page
 from [our scores](../../evaluation/results/papers.json) and
 [the papers' figures](../../evaluation/papers.json). The [end of the page](#our-systems) lists our
-commands and machines. Below each table, a note says why a row or column has no score of ours. "The
-data folder" is [the collection](../results.md#how-to-read-the-numbers).
+commands and machines. Below each table, a note says why a row or column has no score of ours.
+
+To repeat a row, [make the data](../data.md#the-papers-data), and type its command. `DIR` is the
+collection. `xling-tf prepare collection --output DIR` makes its evaluation sets, with the same text
+as ours. Its training text cannot be made again. `xling-tf prepare` makes text of the same kind, so
+a training that is repeated has other scores. `xling-tf prepare papers` makes the evaluation sets
+alone, with those of the papers that the collection lacks: `make evaluate MODEL=exported/NAME`
+scores a model on them.
 
 """
 _OF_SEED = "-seed-"  # xling-tf train --seed 2 trains en-es-seed-2

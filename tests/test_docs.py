@@ -36,7 +36,7 @@ def test_commands_have_programs_and_their_flags():
 
 def test_settings_shown_are_settings():
     for line in "\n".join(TEXT.values()).splitlines():
-        settings = re.findall(r"--set (?!a\.b=)([\w.]+=[\w.,]+)", line)
+        settings = re.findall(r"--set (?!a\.b=)([\w.]+=[\w.,-]+)", line)
         if settings and "--import" not in line:  # of kinds that tests of that page have
             # Some settings are valid only together, or only for the preset of their line.
             (preset,) = re.findall(r"--preset ([\w-]+)", line)[:1] or ["multi-task"]

@@ -39,7 +39,9 @@ def wheel(tmp_path_factory):
     """The wheel, built from what the source distribution holds."""
     folder = tmp_path_factory.mktemp("packages")
     # A copy, because building leaves folders behind.
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "runs", "exported", "raw", "prepared")
+    ignored = shutil.ignore_patterns(
+        ".*", "__pycache__", "runs", "exported", "raw", "prepared", "eval"
+    )
     shutil.copytree(ROOT, folder / "checkout", ignore=ignored)
     with tarfile.open(build("sdist", folder / "checkout", folder / "sdist")) as archive:
         archive.extractall(folder / "unpacked", filter="data")
@@ -58,13 +60,12 @@ def files_below(folder: str) -> set[str]:
 def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(wheel):
     information = f"xling_tf-{VERSION}.dist-info"
     names = {name for name in wheel.namelist() if not name.startswith(f"{information}/")}
+    made = ("data/prepared", "data/raw", "data/eval/", "data/collection/")
     programs = {
         f"xling_tf/programs/{name}"
         for folder in ("data", "evaluation", "export", "training")
         for name in files_below(folder)
-        if not name.startswith(
-            ("data/prepared", "data/raw", "evaluation/results", "evaluation/benchmarks")
-        )
+        if not name.startswith((*made, "evaluation/results", "evaluation/benchmarks"))
     }
     assert names == files_below("xling_tf") | programs
     metadata = message_from_string(wheel.read(f"{information}/METADATA").decode("utf-8"))
@@ -86,7 +87,8 @@ EVERY_COMMAND = """
 import os, sys
 from xling_tf import cli, program
 for name in ("", *cli.COMMANDS, *cli.WORDS):
-    for flags in ([name, "--help"], [name]):
+    fetches = name in ("prepare papers", "prepare collection")
+    for flags in ([name, "--help"], [name, "--list"] if fetches else [name]):
         if not (child := os.fork()):
             sys.argv = ["xling-tf", *" ".join(flags).split()]
             os.dup2(2, 1)

@@ -80,7 +80,7 @@ def test_the_first_word_of_a_command_names_its_program(tmp_path):
         assert shown.startswith(f"usage: xling-tf {words} [options] ")
         assert run_program(tmp_path, file, "--help").output == shown
     said = the_error(command(tmp_path, "prepare", "--target", "es", "evaluation"))
-    assert "raw or evaluation right after prepare" in said
+    assert "papers, collection, evaluation, raw right after prepare" in said
     # A published file with one table, by default in data/eval.
     (tmp_path / "news.en").write_text("One\n")
     (tmp_path / "news.es").write_text("Uno\n")
@@ -91,6 +91,19 @@ def test_the_first_word_of_a_command_names_its_program(tmp_path):
     for given in ("parallel_lines", "parallel_line ."):
         line = the_error(command(tmp_path, "prepare", "evaluation", *given.split()))
         assert "a format and a file" in line or "must be one of moses, parallel_lines" in line
+
+
+def test_the_papers_data_is_listed_with_addresses_licences_and_what_is_by_hand(tmp_path):
+    listed = command(tmp_path, "prepare", "papers", "--list").output
+    assert "\nquora: Quora's question pairs (non-commercial (Quora's terms); 58.2 MB)\n" in listed
+    assert "\n    from http://qim.fs.quoracdn.net/: quora_duplicate_questions.tsv\n" in listed
+    assert "\n    by hand: ask for RCV1 and RCV2 " in listed
+    assert "dictionaries/" not in listed
+    assert "dictionaries/" in command(tmp_path, "prepare", "collection", "muse", "--list").output
+    assert "did you mean stsb?" in the_error(command(tmp_path, "prepare", "papers", "stbs"))
+    # By hand: nothing is fetched.
+    done = command(tmp_path, "prepare", "papers", "mldoc", "--output", "out")
+    assert re.search(r"^mldoc +lacks 12 of 12 tables: ask for RCV1", done.output, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 import copy
 import json
 import re
+import shlex
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from programs import ROOT, run_program
 from evaluation import paper_tables
 from evaluation.comparison import interval_of_score
 from xling_tf.errors import UserError
+from xling_tf.presets import PRESETS
+from xling_tf.trainer.training import experiment
 
 # As evaluations write them.
 RESULTS = {
@@ -256,6 +261,41 @@ def test_every_system_of_ours_stands_beside_a_row_of_a_paper():
         assert table.ours.keys() <= table.values.keys()
         beside.update(*table.ours.values())
     assert {name.partition("-seed-")[0] for name in SYSTEMS} <= beside
+
+
+def trained_by(command):
+    """The settings that a command asks for, but for the files of word vectors and the teacher."""
+    _, _, flags = command.partition(" --")
+    words = shlex.split(f"--{flags}")
+    values = defaultdict(list)
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        values[flag.removeprefix("--")].append(value)
+    settings = [s for s in values.pop("set", []) if not s.startswith("initial.vectors=")]
+    values.pop("data", None)
+    named = {name: value[0] for name, value in values.items()}
+    if "target" in named:
+        named["target"] = named["target"].split(",")
+    named.setdefault("preset", "multi-task")
+    config = experiment(named.pop("preset"), **named | {"teacher": None}, settings=settings)[1]
+    return replace(config, description="")
+
+
+def test_each_command_of_the_page_can_be_typed():
+    page = (ROOT / "docs/research/papers.md").read_text("utf-8")
+    _, _, of_systems = page.partition("## Our systems")
+    commands = dict(re.findall(r"^\| `(.*?)` .*\| (xling-tf .*) \|$", of_systems, re.MULTILINE))
+    assert commands.keys() == SYSTEMS.keys()
+    assert commands.pop("published-cnn").startswith("xling-tf import ")
+    for name, command in commands.items():
+        # Today's flags mean what the flags of then meant.
+        assert command.startswith("xling-tf train --data DIR ")
+        assert trained_by(command) == trained_by(SYSTEMS[name]["command"])
+        preset = re.search(r"--preset (\S+)", command)
+        assert not preset or preset[1] in PRESETS
+        # Files are those of the collection; other spaces are learned.
+        vectors = "".join(re.findall(r"initial\.vectors=(\S+)", command))
+        assert ".bin" not in vectors
+        assert len(re.findall(r"\.gz", vectors)) == len(re.findall("DIR/", vectors))
 
 
 def test_the_page_in_the_docs_is_made_of_its_files():

@@ -35,7 +35,12 @@ _GROUPS = {
 }
 COMMANDS = {name: path for group in _GROUPS.values() for name, path in group.items()}
 # Programs behind the first word after a command.
-WORDS = {"prepare raw": "data/prepare_raw.py", "prepare evaluation": "data/convert.py"}
+WORDS = {
+    "prepare papers": "data/papers.py",
+    "prepare collection": "data/collection.py",
+    "prepare raw": "data/prepare_raw.py",
+    "prepare evaluation": "data/convert.py",
+}
 
 
 def main() -> None:

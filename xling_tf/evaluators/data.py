@@ -66,7 +66,10 @@ def select(
     matches nothing.
     """
     if not folder.is_dir():
-        raise UserError(f"expected a folder with evaluation data, but {folder} is not one")
+        raise UserError(
+            f"expected a folder with evaluation data, but {folder} is not one; `xling-tf prepare "
+            "papers` makes data/eval"
+        )
     patterns = [name if "/" in name else f"{name}/*" for name in wanted or suites]
     selected: dict[str, Dataset] = {}
     missing: dict[str, str] = {}

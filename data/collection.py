@@ -1,0 +1,31 @@
+"""Fetches the collection of data on which our figures were measured, as far as it can be fetched.
+
+    xling-tf prepare collection             # all that can be made, into data/collection
+    xling-tf prepare collection --list      # addresses, sizes, licences, what is by hand
+
+Every table has the checksum of ours, so a table that is made is the one that our figures are of. A
+folder that is there is checked. After an interruption, the same command goes on.
+"""
+
+import sys
+from pathlib import Path
+
+# A bare checkout is enough: the package need not be installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from absl import flags
+from published import read_sets
+from published import run as prepare
+
+from xling_tf.program import run
+
+
+def main(*words: str) -> None:
+    """Prepares the sets of our collection."""
+    prepare([data_set for data_set in read_sets() if data_set.is_ours], words)
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("output", "data/collection", "Folder for the collection.")
+    flags.DEFINE_bool("list", False, "Lists the sets, and exits.")
+    run(main, "the same command goes on", files="[SET ...]")
