@@ -70,7 +70,9 @@ _MATCH = flags.DEFINE_string(
     "same_meaning or answer. Columns: two texts and, unless all rows match, a label or score.",
 )
 _LANGUAGES = flags.DEFINE_list(
-    "languages", None, "Languages, such as es,de, whose pieces alone a model of pieces keeps."
+    "languages",
+    None,
+    "Languages, such as es,de, of a model of pieces: only pieces in their words are kept.",
 )
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."

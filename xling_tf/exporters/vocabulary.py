@@ -32,8 +32,8 @@ _SCRIPTS = {
 _COMPARED = 100  # texts
 _CHANGES = """{kept:,} of {all:,} pieces are kept: those in words that occur at least once in
 ten million words of {languages}, and every single character, so that no more text is unknown than
-before. Texts whose pieces are all kept, {share:.1%} of {texts:,} texts of {corpora}, have the same vectors
-as before. In others, {cosine}some pieces are several shorter ones."""
+before. Texts whose pieces are all kept, {share:.1%} of {texts:,} texts of {corpora},
+have the same vectors as before. In others, {cosine}some pieces are several shorter ones."""
 
 
 def reduced(source: OriginalModel, languages: str | Sequence[str]) -> OriginalModel:

@@ -81,7 +81,9 @@ class ExportedEncoder(tf.Module):
         body = float32_copy(encoder)
         self._body: _EncoderGetter = untracked(body)
         self.words = _WordTables(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
-        stored = self.words.named if self.words else _stored(body.embedding.words, tables)
+        stored = (
+            self.words.named if self.words else _stored(body.embedding.words, tables, WORD_TABLE)
+        )
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
         # Hidden in a function, because `ExportedModule` saves these variables itself.
@@ -204,9 +206,9 @@ def _by_chunks(
     )
 
 
-def _stored(table: EmbeddingTable, kind: str) -> dict[str, tf.Variable]:
-    """Quantizes an encoder's table of words as `kind`; returns its variables by name."""
+def _stored(table: EmbeddingTable, kind: str, name: str) -> dict[str, tf.Variable]:
+    """Quantizes an encoder's table as `kind`; returns its variables, named `name...`."""
     if kind == "float32":
-        return {WORD_TABLE: table.table.value}
+        return {name: table.table.value}
     table.stored = quantized = QuantizedTable(table.table.numpy(), kind, table.name)
-    return quantized.named(WORD_TABLE)
+    return quantized.named(name)
