@@ -210,13 +210,14 @@ def test_the_same_texts_give_the_same_model(caplog, model):
 
 
 def test_texts_whose_pieces_are_all_kept_have_the_same_ones(model):
-    # Real and odd texts, and random halves of the pieces; some texts lose a piece, others do not.
+    # Real and odd texts, and random pieces; some texts lose a piece, others do not.
     config = dataclasses.replace(CONFIG, max_tokens=512)
     whole = SentencePieceTokenizer(model, config)
-    texts = [text.encode() for text in (*sample_sentences()[::3], *FRAGMENTS)] + ODD
+    texts = [*sample_sentences()[::3], *FRAGMENTS]
+    texts = [text.encode("utf-8", "surrogatepass") for text in texts] + ODD
     before, num_unchanged = rows(whole, *texts), 0
     for seed in range(5):
-        chosen = np.random.default_rng(seed).random(whole.num_words) < 0.5
+        chosen = np.random.default_rng(seed).random(whole.num_words) < 0.9
         small, kept = whole.only(lambda pieces, chosen=chosen: chosen)
         assert small.num_words == small.config.num_pieces == len(kept) < whole.num_words
         assert set(kept) >= set(np.flatnonzero(chosen))
@@ -226,7 +227,7 @@ def test_texts_whose_pieces_are_all_kept_have_the_same_ones(model):
                 num_unchanged += 1
             # No more text is unknown: the first two rows are the unknown piece and a mark.
             assert new.count(0) <= old.count(0)
-    assert 0.1 < num_unchanged / (5 * len(texts)) < 0.9
+    assert 0 < num_unchanged < 5 * len(texts)
 
 
 def test_what_scores_depend_on_stays(model):

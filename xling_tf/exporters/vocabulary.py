@@ -15,8 +15,8 @@ from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import WORD_TABLE
 from xling_tf.weights import arrays, assign_weights, to_be_replaced
 
-# Share of a word that counts. With 1e-6, multilingual-e5-small keeps a tenth fewer pieces, and up
-# to three times as many texts change (docs/research/experiments.md, 29 November 2026).
+# Share of a word that counts. With 1e-6, multilingual-e5-small keeps a tenth fewer pieces, and two
+# to eight times as many texts change (docs/research/experiments.md, 29 November 2026).
 _LEAST = 1e-7
 # Writers put no spaces between the words of these scripts: pieces may be of several words, so all
 # of the script are kept.
