@@ -70,7 +70,8 @@ def reduced(source: OriginalModel, languages: str | Sequence[str]) -> OriginalMo
     tokens = model.tokenizer.tokenize(tf.constant(texts))
     same = tf.reduce_all(tokens.with_values(tf.gather(is_kept, tokens.values)), axis=1).numpy()
     equal, others = ([*np.array(texts, object)[which][:_COMPARED]] for which in (same, ~same))
-    require_equal(encode(equal), source.encode(equal), source.folder)
+    if equal:
+        require_equal(encode(equal), source.encode(equal), source.folder)
     cosine = ""
     if others:
         mean = np.mean(np.sum(encode(others) * source.encode(others), axis=1))
