@@ -11,7 +11,7 @@
 --to writes the model for another library. With savedmodel and --tables int8, its word tables have a
 quarter of the size. wheel makes a package for pip: an average of words needs only NumPy, an encoder
 of pieces ONNX Runtime. npm makes one for JavaScript, of an average of words. --dim 384 --bits 4
---megabytes 18 makes both small.
+--megabytes 18 makes both small. --languages en,de keeps only the pieces of these languages.
 """
 
 import sys
@@ -69,10 +69,15 @@ _MATCH = flags.DEFINE_string(
     "KIND=TABLE of pairs on which to fit the probability of a match, with --to savedmodel. KIND is "
     "same_meaning or answer. Columns: two texts and, unless all rows match, a label or score.",
 )
+_LANGUAGES = flags.DEFINE_list(
+    "languages",
+    None,
+    "Languages, such as es,de, of a model of pieces: only pieces in their words are kept.",
+)
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."
 )
-_OPTIONS = (_TABLES, _MATCH, _DIM, _BITS, _MEGABYTES, _DATA)
+_OPTIONS = (_TABLES, _MATCH, _DIM, _BITS, _MEGABYTES, _LANGUAGES, _DATA)
 define_import()
 
 # The version of the exporting TensorFlow: an older server may lack operations. The server also has

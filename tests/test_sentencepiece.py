@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
+from tricky_texts import FRAGMENTS, sample_sentences
 
-from xling_tf.client.piece_models import model_proto, require_charsmap
+from xling_tf.client.piece_models import BPE, NORMAL, model_proto, require_charsmap
 from xling_tf.client.runtimes import Pieces
 from xling_tf.config import SentencePieceConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
@@ -206,3 +207,48 @@ def test_the_same_texts_give_the_same_model(caplog, model):
     with caplog.at_level("INFO", logger="absl"):
         assert fit(CONFIG, BY_LANGUAGE) == model
     assert caplog.messages == ["learned 200 pieces from 400 texts"]
+
+
+def test_texts_whose_pieces_are_all_kept_have_the_same_ones(model):
+    # Real and odd texts, and random pieces; some texts lose a piece, others do not.
+    config = dataclasses.replace(CONFIG, max_tokens=512)
+    whole = SentencePieceTokenizer(model, config)
+    texts = [*sample_sentences()[::3], *FRAGMENTS]
+    texts = [text.encode("utf-8", "surrogatepass") for text in texts] + ODD
+    before, num_unchanged = rows(whole, *texts), 0
+    for seed in range(5):
+        chosen = np.random.default_rng(seed).random(whole.num_words) < 0.9
+        small, kept = whole.only(lambda pieces, chosen=chosen: chosen)
+        assert small.num_words == small.config.num_pieces == len(kept) < whole.num_words
+        assert set(kept) >= set(np.flatnonzero(chosen))
+        for old, new in zip(before, rows(small, *texts), strict=True):
+            if set(old) <= set(kept):
+                assert kept[new].tolist() == old
+                num_unchanged += 1
+            # No more text is unknown: the first two rows are the unknown piece and a mark.
+            assert new.count(0) <= old.count(0)
+    assert 0 < num_unchanged < 5 * len(texts)
+
+
+def test_what_scores_depend_on_stays(model):
+    # An unknown character costs 10 more than the rarest piece.
+    proto = model_proto(model)
+    scores = [piece.score for piece in proto.pieces if piece.type == NORMAL]
+    small, kept = SentencePieceTokenizer(model, CONFIG).only(lambda pieces: [False] * len(pieces))
+    pieces = [proto.pieces[row] for row in kept]
+    bounds = {min(scores), max(scores)}
+    assert bounds <= {piece.score for piece in pieces if piece.type == NORMAL}
+    assert {"<unk>", "<s>", "</s>", "e", "▁"} <= {piece.piece for piece in pieces}
+    assert all(
+        len(piece.piece) == 1 or piece.type != NORMAL or piece.score in bounds for piece in pieces
+    )
+    (serialized,) = small.files().values()
+    assert [*model_proto(serialized).pieces] == pieces
+
+
+def test_pieces_of_pairs_of_pieces_cannot_be_left_out(model):
+    proto = model_proto(model)
+    proto.trainer_spec.model_type = BPE
+    tokenizer = SentencePieceTokenizer(proto.SerializeToString(), CONFIG)
+    with pytest.raises(UserError, match="SentencePiece's unigram models"):
+        tokenizer.only(lambda pieces: [True] * len(pieces))

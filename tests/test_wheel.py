@@ -22,7 +22,7 @@ from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.runtimes import open_folder
 from xling_tf.client.texts import is_blank
 from xling_tf.errors import UserError
-from xling_tf.exporters import wheel
+from xling_tf.exporters import vocabulary, wheel
 from xling_tf.exporters.base import OriginalModel
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.weights import as_int4, write_weights
@@ -144,7 +144,7 @@ def test_words_are_as_important_as_they_are_frequent_in_training_and_elsewhere(m
         get_frequency_dict=cache(lambda code: {"que": 0.5}),
         get_frequency_list=cache(list),
     )
-    monkeypatch.setattr(wheel, "library", lambda *names: known)
+    monkeypatch.setattr(vocabulary, "library", lambda *names: known)
     importance = wheel.word_importance(["the", "x", "que"], ["es_MX", "tlh"])
     assert importance == pytest.approx([6 / 11, 3 / 11, 2 / 11 + 0.25])
     # A pair of characters counts a quarter of its 1 / 3.

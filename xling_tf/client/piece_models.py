@@ -42,6 +42,7 @@ message_type {
   }
   field { name: "trainer_spec" number: 2 type: TYPE_MESSAGE type_name: ".pieces.Trainer" }
   field { name: "normalizer_spec" number: 3 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
+  field { name: "self_test_data" number: 4 type: TYPE_BYTES }
   field { name: "denormalizer_spec" number: 5 type: TYPE_MESSAGE type_name: ".pieces.Normalizer" }
 }
 """

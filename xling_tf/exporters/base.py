@@ -46,6 +46,7 @@ class OriginalModel(NamedTuple):
     encode: Encode  # by the SavedModel: `[texts, hidden_dim]`
     # Corpora of texts like those that the model will see; None for the built-in sample.
     data: Path | None
+    changes: str = ""  # says what was changed before the conversion
 
     @property
     def prompt(self) -> str:
@@ -70,6 +71,11 @@ class OriginalModel(NamedTuple):
         if self.model.heads and "answer" in match:
             match |= fit_sample(SentenceEncoder(self.encode), info.languages, ["answer"])
         return {**self.prompts, "match": match}
+
+    @property
+    def about_changes(self) -> str:
+        """A section of a card on `changes`; "" if there are none."""
+        return self.changes and f"\n## Vocabulary\n\n{self.changes}\n"
 
     @property
     def about_prompts(self) -> str:
@@ -126,6 +132,7 @@ def export(
     data: str | PathLike[str] | None = None,
     tables: str | None = None,
     match: Mapping[str, Any] | None = None,
+    languages: str | Sequence[str] | None = None,
     name: str | None = None,
     version: int | None = None,
     dim: int | None = None,
@@ -148,6 +155,8 @@ def export(
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
         match: Pairs on which the probabilities of "savedmodel" are fitted, as `calibrate` takes
             them, by the kind of match.
+        languages: Codes, such as "es,de" or ["es", "de"]: of a model of pieces, only those that
+            these languages use are kept.
         name: Name of the package of "wheel" or "npm"; default the model's.
         version: Version of the package; default 1.
         dim: Maximum number of numbers in a vector, in "numpy", "wheel" and "npm"; default 256.
@@ -167,6 +176,7 @@ def export(
     options = {
         "tables": tables,
         "match": match,
+        "languages": languages,
         "name": name,
         "version": version,
         "dim": dim,
@@ -183,9 +193,11 @@ def export(
     _require_destination(folder, to, path, corpora)
     if (folder / RUNTIME_SETTINGS).is_file():
         return _pack(folder, to, path, options)
-    _require_packages(folder, to)
+    _require_packages(folder, to, options)
     saved = load_saved_model(folder)
     source = OriginalModel(folder, Model.from_folder(folder), encode_by(saved), corpora)
+    if (codes := options.pop("languages", None)) is not None:
+        source = resolve_name("xling_tf.exporters.vocabulary:reduced")(source, codes)
     if expected := source.model.encoder.unsupported.get(to):
         reject(source, to, expected)
     destination = replacing_folder(path) if mark else _added_to(path)
@@ -193,15 +205,20 @@ def export(
         write = resolve_name(f"xling_tf.exporters.{exporter}")
         texts, encode = write(source, temporary, **options) or ((), source.encode)
         if texts:
-            difference = float(np.abs(encode(texts) - source.encode(texts)).max(initial=0))
-            if not difference <= _TOLERANCE:
-                raise UserError(
-                    f"the vectors differ from those of {folder} by {difference:.2g}: other rules "
-                    "for tokens, or other layers, made it; train or import it again"
-                )
+            require_equal(encode(texts), source.encode(texts), folder)
         _complete_card(source, saved, to, temporary)
         packages = [] if mark else [file for file in temporary.iterdir() if file.suffix != ".md"]
     return path / packages[0].name if packages else path
+
+
+def require_equal(vectors: Any, expected: Any, folder: Path) -> None:
+    """Raises a `UserError` if vectors are not nearly those of the model in a folder."""
+    difference = float(np.abs(vectors - expected).max(initial=0))
+    if not difference <= _TOLERANCE:
+        raise UserError(
+            f"the vectors differ from those of {folder} by {difference:.2g}: other rules "
+            "for tokens, or other layers, made it; train or import it again"
+        )
 
 
 def _pack(folder: Path, to: str, output: Path, options: Mapping[str, Any]) -> Path:
@@ -242,6 +259,7 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
     if to not in ("savedmodel", "keras"):
         (card,) = folder.glob("*.md")  # that of a package has its name
         text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
+        text += source.about_changes
         if source.model.heads:
             others = sorted(
                 saved.signatures.keys() - {"serving_default", "default", "raw", "unprompted"}
@@ -258,11 +276,11 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
         card.write_text(header + card.read_text("utf-8"), "utf-8")
 
 
-def _require_packages(folder: Path, form: str) -> None:
+def _require_packages(folder: Path, form: str, options: Collection[str]) -> None:
     """Raises the `UserError` of a missing package that a format needs, before minutes of work."""
     tokenizer = read_json_dict(folder / CONFIG).get("tokenizer")
     is_words = isinstance(tokenizer, dict) and tokenizer.get("kind") == "words"
-    needed = [*_NEEDED.get(form, ())]
+    needed = [*_NEEDED.get(form, ()), *([_WORDFREQ] if "languages" in options else [])]
     if form in ("litert", "onnx") and not is_words:
         needed.append(_TOKENIZERS)
     elif not FORMATS[form][1]:

@@ -44,7 +44,7 @@ def export(
     """
     model = source.model
     card = source.folder / "README.md"
-    text = card.read_text("utf-8") if card.is_file() else ""
+    text = (card.read_text("utf-8") if card.is_file() else "") + source.about_changes
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)

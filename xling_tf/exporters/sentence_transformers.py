@@ -23,7 +23,7 @@ from xling_tf.importers.bert import FAMILIES, POSITIONS, TYPES, Family, tensor_n
 from xling_tf.importers.sentence_transformers import ACTIVATIONS, POOLINGS
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.encoder import KNOWN_WORDS, ExportedEncoder
+from xling_tf.savedmodel.encoder import KNOWN_WORDS, WORD_TABLE, ExportedEncoder
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.weights import Weights, arrays, write_weights
 
@@ -272,7 +272,7 @@ def _write_dense(folder: Path, layer: Any, activation: str) -> None:
 def _tensors(model: Model, family: Family) -> Weights:
     """Returns the weights by transformers' names; inverts `importers.bert`."""
     weights = arrays(model.weights)
-    table = weights["encoder/embedding/words/table"]
+    table = weights[WORD_TABLE]
     dim = table.shape[1]
     tensors = {family.tables[0]: table}
     if POSITIONS in family.tables:

@@ -19,12 +19,12 @@ from xling_tf.client.backends import RUNTIME_FORMAT, read_settings
 from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.client.runtimes import MODEL_FILES, open_folder
 from xling_tf.client.settings import RUNTIME_SETTINGS
-from xling_tf.corpora.line_files import without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters import sentence_transformers
 from xling_tf.exporters.base import OriginalModel, metadata, reject, sample_texts
 from xling_tf.exporters.conformance import write_conformance
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
+from xling_tf.exporters.vocabulary import word_shares
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
@@ -223,7 +223,7 @@ def _write_pieces(
             "vocabulary": "tokenizer.json",
             "text": text,
         },
-        "changes": _PIECES_CHANGED,
+        "changes": f"{_PIECES_CHANGED} {source.changes}".rstrip(),
         "how": _PIECES,
     }
 
@@ -371,13 +371,8 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
     # Zipf's law: the second word is half as frequent as the first.
     ranks = np.arange(1.0, len(words) + 1)
     importance = 1 / ranks / np.sum(1 / ranks)
-    wordfreq = library("wordfreq", "wordfreq", "data")
-    for code in {*map(without_country, languages)} & wordfreq.available_languages().keys():
-        shares = wordfreq.get_frequency_dict(code)
+    for shares in word_shares(languages):
         importance += np.array([shares.get(word, 0) for word in words]) / len(languages)
-        # It keeps every language that was read, a hundred megabytes each.
-        wordfreq.get_frequency_dict.cache_clear()
-        wordfreq.get_frequency_list.cache_clear()
     return np.where(are_pairs(words), _PAIR_WEIGHT, 1) * importance
 
 

@@ -19,7 +19,8 @@ _WORDS_PER_CHUNK = 8192
 # Names of weights that only exports have: one table of the known words combined with their n-grams,
 # and one of the hash buckets of unknown words.
 KNOWN_WORDS, BUCKET_WORDS = "encoder/embedding/known_words", "encoder/embedding/bucket_words"
-_WORDS = "encoder/embedding/words/table"
+# That of the table of words or pieces, also in training.
+WORD_TABLE = "encoder/embedding/words/table"
 _SCALES = "/scales"
 
 # Functions hide Keras models, so that TensorFlow adds no serving function of Keras to an export.
@@ -80,7 +81,9 @@ class ExportedEncoder(tf.Module):
         body = float32_copy(encoder)
         self._body: _EncoderGetter = untracked(body)
         self.words = _WordTables(tokenizer, self._body, tables) if tokenizer.num_ngrams else None
-        stored = self.words.named if self.words else _stored(body.embedding.words, tables, _WORDS)
+        stored = (
+            self.words.named if self.words else _stored(body.embedding.words, tables, WORD_TABLE)
+        )
         tables_ids = {id(table) for table in body.table_variables}
         dense = {n: v for n, v in named_weights(body, "encoder").items() if id(v) not in tables_ids}
         # Hidden in a function, because `ExportedModule` saves these variables itself.
@@ -179,7 +182,7 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
     ngrams = {
         name: variable
         for name, variable in named_weights(encoder, "encoder").items()
-        if name.startswith("encoder/embedding/") and name != _WORDS
+        if name.startswith("encoder/embedding/") and name != WORD_TABLE
     }
     assign_weights(
         ngrams, {name: weights[name] for name in ngrams if name in weights}, "the exported model"
@@ -188,7 +191,7 @@ def restored_tables(exported: Weights, tokenizer: Tokenizer, encoder: TokenEncod
     def separate(words: Any, rows: slice) -> tf.Tensor:
         return embedding.separate(known[rows], words.ngram_ids, words.ngram_words)
 
-    weights[_WORDS] = np.concatenate([_by_chunks(tokenizer, separate), buckets])
+    weights[WORD_TABLE] = np.concatenate([_by_chunks(tokenizer, separate), buckets])
     return weights
 
 

@@ -1,13 +1,14 @@
 """Base class of the tokenizers, and the token features that they return."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from xling_tf.errors import UserError
 from xling_tf.tokenizers.composition import lowercased, readable
 
 _MAX_CONTEXT_TOKENS = 256  # the paragraph around an answer is cut to this length
@@ -83,6 +84,26 @@ class Tokenizer(tf.Module, ABC):
     @abstractmethod
     def rules(self) -> dict[str, Any]:
         """Returns the settings, as JSON values, from which other runtimes compute the same ids."""
+
+    def only(
+        self, wanted: Callable[[Sequence[str]], Iterable[bool]]
+    ) -> tuple[Self, NDArray[np.int64]]:
+        """Leaves out pieces; a text of which all pieces are kept has the same ones as before.
+
+        Args:
+            wanted: Says which of the pieces that can be left out to keep. A piece is given as its
+                text, with "▁" for a space before it.
+
+        Returns:
+            The tokenizer with the other pieces, and the `[pieces]` rows that these had, ascending.
+
+        Raises:
+            UserError: The tokenizer has no such pieces.
+        """
+        raise UserError(
+            "`languages` needs a model of pieces that can be left out, those of SentencePiece's "
+            "unigram models, but this one's tokens are others; export it without `languages`"
+        )
 
     @tf.Module.with_name_scope
     def __call__(self, sentences: tf.Tensor, contexts: tf.Tensor | None = None) -> TokenFeatures:

@@ -1,18 +1,28 @@
 """SentencePiece tokenizer (Kudo and Richardson 2018): pieces of words, learned from texts."""
 
+import dataclasses
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from random import Random
 from typing import Any, Self
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 from absl import logging
 from google.protobuf import message
+from numpy.typing import NDArray
 
-from xling_tf.client.piece_models import CONTROL, UNKNOWN, model_proto, require_charsmaps
+from xling_tf.client.piece_models import (
+    CONTROL,
+    NORMAL,
+    UNIGRAM,
+    UNKNOWN,
+    model_proto,
+    require_charsmaps,
+)
 from xling_tf.client.words import BYTES_PER_TOKEN
 from xling_tf.config import SentencePieceConfig
 from xling_tf.errors import UserError, as_user_error
@@ -119,6 +129,30 @@ class SentencePieceTokenizer(Tokenizer):
         """See `Tokenizer.files`."""
         (name,) = self.file_names
         return {name: self._serialized}
+
+    def only(
+        self, wanted: Callable[[Sequence[str]], Iterable[bool]]
+    ) -> tuple[Self, NDArray[np.int64]]:
+        """See `Tokenizer.only`: single characters stay, so that no more text is unknown."""
+        proto = model_proto(self._serialized)
+        if proto.trainer_spec.model_type != UNIGRAM:
+            return super().only(wanted)
+        pieces = [*proto.pieces]
+        # The lowest score determines that of unknown characters, and the highest that of
+        # user-defined pieces.
+        scores = [piece.score for piece in pieces if piece.type == NORMAL]
+        bounds = {min(scores, default=0), max(scores, default=0)}
+        kept = [
+            is_wanted or piece.type != NORMAL or len(piece.piece) == 1 or piece.score in bounds
+            for piece, is_wanted in zip(
+                pieces, wanted([piece.piece for piece in pieces]), strict=True
+            )
+        ]
+        del proto.pieces[:]
+        proto.pieces.extend(piece for piece, is_kept in zip(pieces, kept, strict=True) if is_kept)
+        proto.ClearField("self_test_data")  # texts with the pieces that they had
+        config = dataclasses.replace(self.config, num_pieces=len(proto.pieces))
+        return type(self)(proto.SerializeToString(), config), np.flatnonzero(kept)
 
     def is_unknown(self, tokens: tf.Tensor) -> tf.Tensor:
         """See `Tokenizer.is_unknown`."""
