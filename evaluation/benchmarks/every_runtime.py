@@ -18,9 +18,10 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from importlib.util import find_spec
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from xling_tf.exporters.conformance import ODD_TEXTS
 from xling_tf.files import folder_bytes, read_json
 
 Array = NDArray[np.floating]
+Figures = dict[str, dict[str, float]]
 
 # From this difference on, a text counts as split into other words or pieces.
 _OTHER = 1e-4
@@ -128,18 +130,20 @@ class Trial:
 
     Args:
         model: Folder of a SavedModel.
-        texts: Texts with something to read.
+        texts: By name, lists of texts with something to read.
         folder: For exports.
     """
 
-    def __init__(self, model: Path, texts: Sequence[str], folder: Path) -> None:
+    def __init__(self, model: Path, texts: Mapping[str, Sequence[str]], folder: Path) -> None:
         import tensorflow as tf
 
         from xling_tf.savedmodel.saved_models import load_saved_model
 
         self.model, self.folder = model, folder
         self.kind: str = read_json(model / "config.json")["encoder"]["kind"]
-        self.texts = [encodable(text) for text in texts]
+        self.texts = [encodable(text) for part in texts.values() for text in part]
+        ends = np.cumsum([len(part) for part in texts.values()]).tolist()
+        self._parts = dict(zip(texts, starmap(slice, pairwise([0, *ends])), strict=True))
         self.expected: Array = load_saved_model(model)(tf.constant(self.texts)).numpy()
 
     @cache  # noqa: B019
@@ -147,8 +151,8 @@ class Trial:
         """Returns the folder of an export; a `UserError` says why there can be none."""
         from xling_tf.exporters.base import export
 
-        named = {"name": "tiny-model"} if form in ("wheel", "npm") else {}
-        return export(self.model, form, self.folder / form, **named)
+        name = "tiny-model" if form in ("wheel", "npm") else None
+        return export(self.model, form, self.folder / form, name=name)
 
     def run(self, command: Sequence[str | Path], result: str = "vectors.npy") -> Array:
         """Runs a program in a folder with texts.json, and returns what it has written."""
@@ -161,9 +165,8 @@ class Trial:
             if done.returncode:
                 raise RuntimeError(done.stderr[-2000:])
             path = Path(here, result)
-            return (
-                np.load(path) if path.suffix == ".npy" else np.array(json.loads(path.read_text()))
-            )
+            is_json = path.suffix == ".json"
+            return np.array(json.loads(path.read_text("utf-8"))) if is_json else np.load(path)
 
     def run_python(self, code: str, *arguments: str | Path) -> Array:
         """Runs code with the libraries of `make .peers/.installed`."""
@@ -179,14 +182,21 @@ class Trial:
             file.flush()
             return self.run([_program("node"), file.name, *arguments, "HERE"], "vectors.json")
 
-    def difference(self, vectors: Array, expected: Array | None = None) -> dict[str, float]:
+    def difference(self, vectors: Array, expected: Array | None = None) -> Figures:
         """Compares vectors with the SavedModel's, or with others."""
-        expected = self.expected if expected is None else expected
-        differences = np.abs(vectors - expected).max(axis=1)
+        differences = np.abs(vectors - (self.expected if expected is None else expected))
+        return self.figures(
+            differences.max(axis=1),
+            largest_difference=np.max,
+            median_difference=np.median,
+            texts_with_other_tokens=lambda part: np.sum(part > _OTHER),
+        )
+
+    def figures(self, numbers: Array, **summaries: Callable[[Array], Any]) -> Figures:
+        """Returns summaries of a number a text, by list of texts."""
         return {
-            "largest_difference": float(differences.max()),
-            "median_difference": float(np.median(differences)),
-            "texts_with_other_tokens": int((differences > _OTHER).sum()),
+            part: {name: float(of(numbers[rows])) for name, of in summaries.items()}
+            for part, rows in self._parts.items()
         }
 
 
@@ -196,14 +206,14 @@ def _program(name: str) -> str:
     raise AbsentError(f"there is no {name}")
 
 
-def _tensorflow(trial: Trial) -> dict[str, float]:
+def _tensorflow(trial: Trial) -> Figures:
     import tensorflow as tf
     import tensorflow_hub as hub
 
     return trial.difference(hub.load(str(trial.model))(tf.constant(trial.texts)).numpy())
 
 
-def _keras(trial: Trial) -> dict[str, float]:
+def _keras(trial: Trial) -> Figures:
     import keras
     import tensorflow as tf
 
@@ -214,7 +224,7 @@ def _keras(trial: Trial) -> dict[str, float]:
     return trial.difference(model(tf.constant(trial.texts)).numpy())
 
 
-def _serving(trial: Trial) -> dict[str, float]:
+def _serving(trial: Trial) -> Figures:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     program = str(ROOT / "export" / "serve.py")
@@ -243,7 +253,7 @@ def _wait(url: str, server: subprocess.Popen[bytes]) -> None:
     raise RuntimeError("the server did not answer")
 
 
-def _runtime(form: str, trial: Trial) -> dict[str, float]:
+def _runtime(form: str, trial: Trial) -> Figures:
     return trial.difference(_opened(trial.exported(form)).encode(trial.texts))
 
 
@@ -251,7 +261,7 @@ def _opened(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(open_folder(folder))
 
 
-def _wheel(trial: Trial) -> dict[str, float]:
+def _wheel(trial: Trial) -> Figures:
     wheel = trial.exported("wheel")
     folder = trial.folder / "unpacked wheel"
     with zipfile.ZipFile(wheel) as file:
@@ -259,12 +269,14 @@ def _wheel(trial: Trial) -> dict[str, float]:
     code = _WITHOUT_TENSORFLOW.format(module="tiny_model")
     vectors = trial.run([sys.executable, "-I", "-c", code, folder])
     # Weights of 8 bits, and of an average of words its principal components: cosines compare.
-    cosines = [np.sum(rows[:-1] * rows[1:], axis=1) for rows in (vectors, trial.expected)]
-    differences = np.abs(cosines[0] - cosines[1])
-    return {
-        "largest_difference_of_cosines": float(differences.max()),
-        "mean_difference_of_cosines": float(differences.mean()),
-    }
+    cosines = [
+        np.sum(rows * np.roll(rows, 1, axis=0), axis=1) for rows in (vectors, trial.expected)
+    ]
+    return trial.figures(
+        np.abs(cosines[0] - cosines[1]),
+        largest_difference_of_cosines=np.max,
+        mean_difference_of_cosines=np.mean,
+    )
 
 
 def _averages(trial: Trial) -> Array:
@@ -272,50 +284,56 @@ def _averages(trial: Trial) -> Array:
     return vectors
 
 
-def _npm(trial: Trial) -> dict[str, float]:
+def _npm(trial: Trial) -> Figures:
     package = trial.exported("npm")
     folder = trial.folder / "unpacked npm"
     shutil.unpack_archive(package, folder, "gztar", filter="data")
     return trial.difference(trial.run_node(_NPM, folder / "package"), _averages(trial))
 
 
-def _java(trial: Trial) -> dict[str, float]:
+def _java(trial: Trial) -> Figures:
     program = ROOT / "examples" / "WordAverages.java"
-    command = [_program("java"), program, trial.exported("numpy")]
+    command = [_program("java"), str(program), str(trial.exported("numpy"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     found = re.fullmatch(r"(\d+) texts: (\d+) differ; largest .* (\S+)\n", done.stdout)
     if not found:
         raise RuntimeError(done.stderr[-2000:])
-    return {"largest_difference": float(found[3]), "texts_with_other_tokens": int(found[2])}
+    figures = {"largest_difference": float(found[3]), "texts_with_other_tokens": float(found[2])}
+    return {"conformance.json": figures}
 
 
-def _sentence_transformers(trial: Trial) -> dict[str, float]:
+def _sentence_transformers(trial: Trial) -> Figures:
     folder = trial.exported("sentence-transformers")
     return trial.difference(trial.run_python(_SENTENCE_TRANSFORMERS, folder))
 
 
-def _fastembed(trial: Trial) -> dict[str, float]:
+def _fastembed(trial: Trial) -> Figures:
     folder, dim = trial.exported("sentence-transformers"), trial.expected.shape[1]
     return trial.difference(trial.run_python(_FASTEMBED, folder, str(dim)))
 
 
-def _openvino(trial: Trial) -> dict[str, float]:
+def _openvino(trial: Trial) -> Figures:
     return trial.difference(trial.run_python(_OPENVINO, trial.exported("sentence-transformers")))
 
 
-def _transformers_js(trial: Trial) -> dict[str, float]:
+def _transformers_js(trial: Trial) -> Figures:
     if not (_MODULES / "@huggingface" / "transformers").exists():
         raise AbsentError("needs make .peers/.installed, and npm")
     vectors = trial.run_node(_TRANSFORMERS_JS, trial.exported("sentence-transformers"))
     return trial.difference(vectors)
 
 
-def _model2vec(trial: Trial) -> dict[str, float]:
+def _model2vec(trial: Trial) -> Figures:
     both = trial.run_python(_MODEL2VEC, trial.exported("model2vec"))
-    return max((trial.difference(rows) for rows in both), key=lambda d: d["largest_difference"])
+    return max((trial.difference(rows) for rows in both), key=largest)
 
 
-def _keras_hub(trial: Trial) -> dict[str, float]:
+def largest(figures: Figures) -> float:
+    """The largest difference of all lists of texts."""
+    return max(next(iter(part.values())) for part in figures.values())
+
+
+def _keras_hub(trial: Trial) -> Figures:
     if find_spec("keras_hub") is None:
         raise AbsentError("there is no keras_hub")
     import keras_hub
@@ -328,7 +346,7 @@ def _keras_hub(trial: Trial) -> dict[str, float]:
 
 
 # The rows of docs/runtimes.md.
-RUNTIMES: dict[str, Callable[[Trial], dict[str, float]]] = {
+RUNTIMES: dict[str, Callable[[Trial], Figures]] = {
     "TensorFlow 2.21": _tensorflow,
     "Keras 3": _keras,
     "TensorFlow Serving's protocol": _serving,
@@ -346,32 +364,26 @@ RUNTIMES: dict[str, Callable[[Trial], dict[str, float]]] = {
 }
 
 
-def run_all(trial: Trial) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields each runtime's name and what `Trial.difference` says, or why there is nothing."""
-    for name, measure in RUNTIMES.items():
-        try:
-            figures: dict[str, Any] = measure(trial)
-        except (AbsentError, UserError) as error:
-            figures = {"none": str(error)}
-        except Exception as error:  # the others shall run
-            figures = {"failed": str(error)}
-        yield name, figures
-
-
 def measure() -> dict[str, Any]:
     """Returns what is found for the texts of the file, and for odd ones."""
     from evaluation.benchmarks.workloads import read_texts
 
     model = Path(flags.FLAGS.model)
-    results: dict[str, Any] = {"model": model.name, "megabytes": folder_bytes(model) / 1e6}
-    for title, texts in (("texts", read_texts(flags.FLAGS.texts)), ("odd texts", ODD_TEXTS)):
-        texts = [text for text in texts if not is_blank(text)]
-        rows = results.setdefault(title, {"number": len(texts)})
-        with tempfile.TemporaryDirectory() as folder:
-            for name, figures in run_all(Trial(model, texts, Path(folder))):
-                print(f"{title}, {name}: {figures}", flush=True)
-                rows[name] = figures
-    return results
+    texts = {"texts": read_texts(flags.FLAGS.texts), "odd texts": ODD_TEXTS}
+    texts = {name: [t for t in part if not is_blank(t)] for name, part in texts.items()}
+    numbers = {name: len(part) for name, part in texts.items()}
+    rows: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(model, texts, Path(folder))
+        for name, run in RUNTIMES.items():
+            try:
+                rows[name] = run(trial)
+            except (AbsentError, UserError) as error:
+                rows[name] = {"none": str(error)}
+            except Exception as error:  # the others shall run
+                rows[name] = {"failed": str(error)}
+            print(f"{name}: {rows[name]}", flush=True)
+    return {"model": model.name, "megabytes": folder_bytes(model) / 1e6, **numbers, "rows": rows}
 
 
 if __name__ == "__main__":
