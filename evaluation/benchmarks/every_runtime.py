@@ -85,7 +85,8 @@ tokenizer.no_padding()
 vectors = []
 for text in json.load(open("texts.json")):
     ids = np.array([tokenizer.encode(text).ids], np.int64)
-    vectors.append(model({"input_ids": ids, "attention_mask": np.ones_like(ids)})["sentence_embedding"][0])
+    outputs = model({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    vectors.append(outputs["sentence_embedding"][0])
 np.save("vectors.npy", vectors)
 """
 _MODEL2VEC = """
