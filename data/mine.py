@@ -1,26 +1,16 @@
 r"""Mines translations in large collections, or wrong ones for training.
 
-    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en \
-        --precision int8
-    xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es \
-        --precision int8
-    xling-tf mine vectors.en vectors.es --output mined.en-es.tsv
-
-In place of a folder of vectors, a file of texts can be given, a sentence a line or the column
-"text" of a table. `--model`, by default the one in the box, encodes it as above, into a folder
-beside the output, `mined.en-es.tsv.source` or `.target`:
-
     xling-tf mine news.en.txt news.es.txt --output mined.en-es.tsv
 
-A few hundred translations that you know choose the margin from which on 90% of the pairs are
-right. Encode both sides of them together with the texts:
+Texts are a sentence a line, or the column "text" of a table. A side may also be a folder of vectors
+that `xling-tf encode` has written. A few hundred translations that you know, which both sides must
+contain, choose the margin from which on 90% of the pairs are right:
 
     xling-tf mine vectors.en vectors.es --output mined.en-es.tsv \
         --known pairs.tsv --precision 0.9
 
-If it is killed, the same command continues. The results of the search stay in the folder
-`mined.en-es.tsv.neighbours`, so that another margin takes little time. Remove these folders
-afterwards.
+If it is killed, the same command continues. Vectors and neighbours stay in folders beside the
+output, `mined.en-es.tsv.source` and so on, until you remove them: another margin takes little time.
 
 The word `negatives` mines wrong translations that resemble the right ones, for each pair in a
 folder of corpora. If it is interrupted, the same command continues with the missing files:
@@ -55,7 +45,7 @@ _PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right p
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
 _MODEL = flags.DEFINE_string(
-    "model", None, "Encodes files of texts, by default the box; for negatives: measures similarity."
+    "model", None, "Encodes texts, by default the one in the box; for negatives: the judge."
 )
 _DATA = flags.DEFINE_string("data", None, "For negatives: folder of corpora.")
 _RELATIVE_MARGIN = flags.DEFINE_float(
