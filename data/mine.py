@@ -1,19 +1,16 @@
 r"""Mines translations in large collections, or wrong ones for training.
 
-    xling-tf encode --model exported/en-es --input 'news.en/*.parquet' --output vectors.en \
-        --precision int8
-    xling-tf encode --model exported/en-es --input 'news.es/*.parquet' --output vectors.es \
-        --precision int8
-    xling-tf mine vectors.en vectors.es --output mined.en-es.tsv
+    xling-tf mine news.en.txt news.es.txt --output mined.en-es.tsv
 
-A few hundred translations that you know choose the margin from which on 90% of the pairs are
-right. Encode both sides of them together with the texts:
+Texts are a sentence a line, or the column "text" of a table. A side may also be a folder of vectors
+that `xling-tf encode` has written. A few hundred translations that you know, which both sides must
+contain, choose the margin from which on 90% of the pairs are right:
 
     xling-tf mine vectors.en vectors.es --output mined.en-es.tsv \
         --known pairs.tsv --precision 0.9
 
-If it is killed, the same command continues. The results of the search stay in the folder
-`mined.en-es.tsv.neighbours`, so that another margin takes little time. Remove it afterwards.
+If it is killed, the same command continues. Vectors and neighbours stay in folders beside the
+output, `mined.en-es.tsv.source` and so on, until you remove them: another margin takes little time.
 
 The word `negatives` mines wrong translations that resemble the right ones, for each pair in a
 folder of corpora. If it is interrupted, the same command continues with the missing files:
@@ -34,7 +31,8 @@ from absl import flags
 
 from xling_tf.client.search import MIN_MARGIN, PRECISION
 from xling_tf.errors import UserError
-from xling_tf.program import define_languages, progress, quiet_start, run
+from xling_tf.models import IN_THE_BOX
+from xling_tf.program import define_languages, progress, quiet_start, report_default_model, run
 
 _OUTPUT = flags.DEFINE_string("output", None, "Table to write: source, target and score.")
 _THRESHOLD = flags.DEFINE_float(
@@ -46,7 +44,9 @@ _KNOWN = flags.DEFINE_string(
 _PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right pairs, by --known.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
-_MODEL = flags.DEFINE_string("model", None, "For negatives: the model that measures similarity.")
+_MODEL = flags.DEFINE_string(
+    "model", None, "Encodes texts, by default the one in the box; for negatives: the judge."
+)
 _DATA = flags.DEFINE_string("data", None, "For negatives: folder of corpora.")
 _RELATIVE_MARGIN = flags.DEFINE_float(
     "relative_margin",
@@ -61,15 +61,34 @@ def main(*words: str) -> None:
         _mine_negatives()
         return
     if len(words) != 2:
-        expected = "two folders of vectors, or the word negatives"
+        expected = "two folders of vectors or files of texts, or the word negatives"
         raise UserError(f"expected {expected}, got {' '.join(words) or 'none'}")
-    source, target = map(Path, words)
     if _DRY_RUN.value:
+        source, target = map(Path, words)
         from xling_tf.bulk.mining import describe_mining
 
         print(describe_mining(source, target, memory=_MEMORY.value))
     else:
-        _mine_translations(source, target, Path(_given(_OUTPUT)))
+        output = Path(_given(_OUTPUT))
+        if not all(Path(word).is_dir() for word in words):
+            report_default_model(flags.FLAGS["model"])
+        sides = ("source", "target")
+        source, target = (
+            _vectors(word, output.with_name(f"{output.name}.{side}"))
+            for word, side in zip(words, sides, strict=True)
+        )
+        _mine_translations(source, target, output)
+
+
+def _vectors(name: str, folder: Path) -> Path:
+    """Returns a folder of vectors; a file of texts is encoded into one."""
+    if Path(name).is_dir():
+        return Path(name)
+    with quiet_start():
+        from xling_tf.bulk.vector_files import encode_files
+    with progress(f"encoding {name}") as report:
+        encode_files(_MODEL.value or IN_THE_BOX, name, folder, precision="int8", report=report)
+    return folder
 
 
 def _given(flag: flags.FlagHolder[str | None]) -> str:

@@ -1,5 +1,6 @@
 """The model in the box: it opens by NumPy alone, is small, and one command makes it again."""
 
+import json
 import re
 import subprocess
 import sys
@@ -66,6 +67,32 @@ def test_it_opens_without_tensorflow(tmp_path):
     assert ended.stderr == ""
     assert ended.stdout.startswith(f"SentenceEncoder({IN_THE_BOX!r}, ")
     assert ended.stdout.endswith(") 2 (4, 384)\n")
+
+
+# As on Windows, in a process that has none of these.
+WINDOWS = """
+import json, os, sys
+sys.modules["fcntl"] = None
+del os.register_at_fork, os.fork, os.sched_getaffinity
+import xling_tf
+texts = json.load(sys.stdin)
+print(json.dumps(xling_tf.load().encode(texts).tolist()))
+"""
+
+
+@needs_box
+def test_without_modules_of_unix_its_vectors_are_those_of_conformance(tmp_path):
+    file = json.loads((BOX_FOLDER / "conformance.json").read_text("utf-8"))
+    texts = json.dumps([text["text"] for text in file["texts"]])
+    environment = {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", WINDOWS]
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, input=texts
+    )
+    assert ended.stderr == ""
+    vectors = np.array([text["vector"] for text in file["texts"]])
+    found = np.array(json.loads(ended.stdout))[:, :: file["step"]]
+    np.testing.assert_allclose(found, vectors, atol=file["tolerance"])
 
 
 @needs_box

@@ -72,6 +72,20 @@ def test_static_models_are_averages_without_marks_around_the_sentence(tmp_path):
     assert m2v.config()["encoder"]["kind"] == "static"
 
 
+def test_the_padding_to_no_length_of_model2vecs_distill_is_none(model2vec):
+    path = model2vec / "tokenizer.json"
+    tokenizer = json.loads(path.read_text("utf-8"))
+    padding = {"direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    padding |= {"strategy": {"Fixed": 0}, "pad_to_multiple_of": None}
+    path.write_text(json.dumps(tokenizer | {"padding": padding}), "utf-8")
+    vectors = Model.from_pretrained(model2vec)(["A dog"]).numpy()
+    np.testing.assert_allclose(vectors, [unit([1, 1])], atol=1e-6)
+    padding["strategy"] = {"Fixed": 4}
+    path.write_text(json.dumps(tokenizer | {"padding": padding}), "utf-8")
+    with pytest.raises(UserError, match="the padding must be"):
+        Model.from_pretrained(model2vec)
+
+
 def test_the_length_from_which_model2vec_cuts_texts_is_told(tmp_path, caplog):
     folder = write_static(tmp_path, {"embeddings": TABLE}, model_type="model2vec", max_length=4)
     with caplog.at_level("INFO", logger="absl"):

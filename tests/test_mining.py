@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from programs import ROOT, run_and_kill
+from programs import ROOT, run_and_kill, run_program
 from pyarrow import parquet
 
 from xling_tf.bulk import mining
@@ -21,6 +21,7 @@ from xling_tf.bulk.mining import describe_mining, mine_translations, mining_bloc
 from xling_tf.client.quantization import quantize_units
 from xling_tf.client.search import bitext_mining
 from xling_tf.errors import UserError
+from xling_tf.models import BOX_FOLDER
 
 SMALL = mining._PROGRAM_BYTES / 2**30 + 3e-4  # GiB: room for a shard of some vectors
 
@@ -151,6 +152,28 @@ def test_nothing_to_find(tmp_path):
         assert read(tmp_path / f"{number}.tsv") == []
     with pytest.raises(UserError, match="must be a file, but is a folder; choose another `output`"):
         mine_translations(source, target, tmp_path / "s")
+
+
+@pytest.mark.skipif(
+    not (BOX_FOLDER / "runtime.json").is_file(), reason=f"{BOX_FOLDER} is made by `make model`"
+)
+def test_files_of_texts_are_encoded_with_the_model_in_the_box(tmp_path):
+    english = ["The cat sleeps.", "Where is the station?", "I like tea.", "The door is open."]
+    spanish = ["¿Dónde está la estación?", "El gato duerme.", "Mi coche es rojo."]
+    (tmp_path / "news.en.txt").write_text("\n".join(english), "utf-8")
+    (tmp_path / "news.es.txt").write_text("\n".join(spanish), "utf-8")
+    command = ["data/mine.py", "news.en.txt", "news.es.txt", "--output=mined.tsv"]
+    run = run_program(tmp_path, *command)
+    assert run.errors.count("multilingual-mini, the model in the box") == 1
+    rows = (tmp_path / "mined.tsv").read_text("utf-8").splitlines()[1:]
+    pairs = {tuple(row.split("\t")[:2]) for row in rows}
+    assert {(english[0], spanish[1]), (english[1], spanish[0])} <= pairs
+    # The vectors stay, so that another margin takes little time; a folder can be given for a side.
+    names = ["mined.tsv", "mined.tsv.neighbours", "mined.tsv.source", "mined.tsv.target"]
+    assert sorted(path.name for path in tmp_path.glob("mined*")) == names
+    run_program(tmp_path, "data/mine.py", "mined.tsv.source", "news.es.txt", "--output=again.tsv")
+    again = (tmp_path / "again.tsv").read_bytes()
+    assert again == (tmp_path / "mined.tsv").read_bytes()
 
 
 @pytest.mark.slow

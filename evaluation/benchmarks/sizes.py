@@ -7,9 +7,11 @@ Each export is scored on the translations that the training held out, and, with 
 Benchmark in the languages that DATA/eval/sts has.
 """
 
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +43,35 @@ _SIZES = (
 
 def measure() -> dict[str, Any]:
     """Returns the size and the scores of each export, and of the model itself."""
-    corpora = CorpusStore(Path(_RUN_DIR.value) / "corpora").corpora
-    data = Path(_DATA.value) if _DATA.value else None
+    sizes = {
+        f"{dim} numbers of {bits} bits, {megabytes:g} MB": (dim, bits, megabytes)
+        for dim, bits, megabytes in _SIZES
+    }
+    context = multiprocessing.get_context("spawn")
+    # A process each: TensorFlow keeps the memory of a model that it has exported.
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
+        return {
+            name: pool.submit(_scored, _MODEL.value, _RUN_DIR.value, _DATA.value, size).result()
+            for name, size in {"SavedModel": None, **sizes}.items()
+        }
+
+
+def _scored(
+    model: str, run_dir: str, data: str | None, size: tuple[int, int, float] | None
+) -> dict[str, Any]:
+    """Returns the size and the scores of an export; of the model itself without `size`."""
+    corpora = CorpusStore(Path(run_dir) / "corpora").corpora
     languages = [code for pair in {c.languages for c in corpora} for code in pair.split("-")]
     languages = list(dict.fromkeys(["en", *sorted(languages)]))
-    results = {}
     with tempfile.TemporaryDirectory() as temporary:
-        exports = {"SavedModel": Path(_MODEL.value)}
-        for dim, bits, megabytes in _SIZES:
-            name = f"{dim} numbers of {bits} bits, {megabytes:g} MB"
-            folder = Path(temporary, f"{dim}-{bits}-{megabytes:g}")
-            exports[name] = export(
-                _MODEL.value, "numpy", folder, dim=dim, bits=bits, megabytes=megabytes
-            )
-        for name, folder in exports.items():
-            scores = score_encoder(load(folder).encode, languages, corpora, data)
-            results[name] = {"megabytes": folder_bytes(folder) / 1e6, **_summary(scores)}
-    return results
+        folder = Path(model)
+        if size:
+            dim, bits, megabytes = size
+            folder = Path(temporary, "exported")
+            export(model, "numpy", folder, dim=dim, bits=bits, megabytes=megabytes)
+        encode = load(folder).encode
+        scores = score_encoder(encode, languages, corpora, Path(data) if data else None)
+        return {"megabytes": folder_bytes(folder) / 1e6, **_summary(scores)}
 
 
 def _summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:

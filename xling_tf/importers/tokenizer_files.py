@@ -103,9 +103,9 @@ def read_tokenizer(
         truncation = content.get("truncation") or {}
         if is_static:
             max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
-            _require(
-                "the padding", (content.get("padding") or {}).get("strategy"), None, "BatchLongest"
-            )
+            padding = (content.get("padding") or {}).get("strategy")
+            # model2vec's `distill` writes the last, which pads nothing.
+            _require("the padding", padding, None, "BatchLongest", {"Fixed": 0})
         added = [token for token, special in added_tokens(folder, is_static).items() if not special]
         if kind == "BPE":
             added = [*{*added} - {token for token, _ in _rows_of_added(content)}]
