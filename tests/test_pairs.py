@@ -180,7 +180,7 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
             "column 1 has numbers",
         ),
         ([("source", "target"), *TEXTS], "first row names columns"),
-        (table("query", "whatever", "score"), "query, whatever, score"),
+        (table("query", "one", "another", column=[row[0] for row in TEXTS]), "query, one, another"),
         (
             pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]),
             "query, answer, answer",
@@ -395,6 +395,16 @@ def test_a_first_pair_like_the_others_is_no_header(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(as_csv(",", pairs[0], pairs[1:]))
     assert [pair[:2] for pair in read_pairs(path)] == pairs
+
+
+@pytest.mark.parametrize("header", [("Frase", "Traducción"), ("Question", "Saved reply")])
+def test_one_known_name_is_enough_for_two_columns_of_texts(header, tmp_path):
+    rows = [(number, *row) for number, row in enumerate(FAQ[1:])]
+    for order in (1, -1):
+        (tmp_path / "x.csv").write_text(
+            as_csv(";", ("Nr", *header)[::order], [row[::order] for row in rows])
+        )
+        assert read_pairs(tmp_path / "x.csv") == [Pair(*row) for row in FAQ[1:]]
 
 
 def test_names_that_stand_for_no_two_columns_are_asked_for(tmp_path):
