@@ -7,7 +7,7 @@ from pathlib import Path
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
 from xling_tf.corpora.cleaning import are_shuffled
 from xling_tf.corpora.folder import load_corpora, resolve_languages
-from xling_tf.corpora.records import Corpus
+from xling_tf.corpora.records import Corpus, SentenceTriplet
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_folder
@@ -146,7 +146,8 @@ def require_order(store: CorpusStore, tasks: Sequence[Task], data: DataConfig) -
         is_judged = corpus.record_type == "documents" and corpus.name not in data.corpus_weights
         if not is_judged or corpus.record_type not in record_types:
             continue
-        if are_shuffled(corpus.train[:: -(-len(corpus.train) // _NEIGHBOURS) or 1]):
+        sample = corpus.train[:: -(-len(corpus.train) // _NEIGHBOURS) or 1]
+        if are_shuffled([record for record in sample if isinstance(record, SentenceTriplet)]):
             raise UserError(
                 f"expected documents, but the lines of {corpus.title} seem to be in no order: "
                 "neighbouring sentences have no more words in common than others; move it out of "
