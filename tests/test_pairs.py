@@ -377,6 +377,18 @@ def test_every_dialect_of_spreadsheets_has_the_same_pairs(name, tmp_path, caplog
     assert ("names the columns" in caplog.text) == name.startswith("unknown")
 
 
+def test_the_first_quotes_may_be_late_in_the_file(tmp_path):
+    # Text as Excel saves it, which has quotes only around cells with quotes, tabs or line breaks.
+    rows = [(f"Where is number {n}?", f"In room {n}.") for n in range(150)]
+    quoted = ('"Come in," she said.', 'He said "Thanks."')
+    (tmp_path / "x.txt").write_text(as_csv("\t", rows=[*rows, quoted]), encoding="utf-16")
+    assert [pair[:2] for pair in read_pairs(tmp_path / "x.txt")] == [*rows, quoted]
+    # Text whose quotes are no more than that.
+    plain = "".join(f"{a}\t{b}\n" for a, b in [("question", "answer"), *rows, quoted])
+    (tmp_path / "y.txt").write_text(plain)
+    assert [pair[:2] for pair in read_pairs(tmp_path / "y.txt")] == [*rows, quoted]
+
+
 def test_an_excel_file_is_a_table(tmp_path, caplog):
     write_xlsx(tmp_path / "x.xlsx", [("question", "answer", "n"), *((*r, 7) for r in FAQ), (None,)])
     expected = [Pair(*(text.replace("\n", " ") for text in row)) for row in FAQ]
