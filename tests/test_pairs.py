@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from raw_files import write_files
 
+from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.pairs import Pair, read_pairs
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
@@ -385,7 +386,7 @@ def test_the_first_quotes_may_be_late_in_the_file(tmp_path):
     assert [pair[:2] for pair in read_pairs(tmp_path / "x.txt")] == [*rows, quoted]
     # Text whose quotes are no more than that.
     plain = "".join(f"{a}\t{b}\n" for a, b in [("question", "answer"), *rows, quoted])
-    (tmp_path / "y.txt").write_text(plain)
+    (tmp_path / "y.txt").write_text(plain + "x" * (MAX_LINE + 1))
     assert [pair[:2] for pair in read_pairs(tmp_path / "y.txt")] == [*rows, quoted]
 
 

@@ -85,9 +85,10 @@ def first_lines(path: Path, count: int, holding: str = "") -> list[str]:
     with as_user_error(message, OSError), path.open("rb") as file:
         pieces = as_utf8(unpacked(file, path), path, is_quiet=True)
         blocks = split_blocks(pieces, b"\n", MAX_LINE)
-        held = (line for line in chain.from_iterable(blocks) if holding.encode() in line)
-        lines = map(_text, islice(held, count))
-        return [line for line in lines if not isinstance(line, Unreadable)]
+        lines = chain.from_iterable(blocks)
+        held = (line for line in lines if holding.encode() in (line or b""))
+        texts = map(_text, islice(held, count))
+        return [text for text in texts if not isinstance(text, Unreadable)]
 
 
 def read_every_line(path: Path) -> Iterator[tuple[int, str]]:
