@@ -99,3 +99,9 @@ def test_other_files_are_refused(tmp_path):
     assert not output.exists()
     with pytest.raises(UserError, match="must be a file, but is a folder"):
         clean_bitext(encode, path, tmp_path, **OPTIONS)
+
+
+def test_swapped_sides_are_an_error(tmp_path):
+    (tmp_path / "x.tsv").write_text("".join(f"{b}\t{a}\n" for a, b in PAIRS[:1] + PAIRS[4:]) * 9)
+    with pytest.raises(UserError, match=r"es in the first column and en .*give es as `source`"):
+        clean_bitext(encode, tmp_path / "x.tsv", tmp_path / "y.tsv", **OPTIONS)

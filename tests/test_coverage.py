@@ -31,6 +31,12 @@ def test_words_are_unknown_if_they_have_no_known_ngram_either(sizes, unknown):
     assert coverage(tokenizer, ["walking walks", "ეზო"]) == Coverage(unknown, 1, 0)
 
 
+def test_words_of_a_script_without_a_known_letter_are_unknown_although_they_share_buckets():
+    config = WordsConfig(ngram_sizes=(3,), num_oov_buckets=1, num_ngram_buckets=1)
+    tokenizer = WordTokenizer([EMPTY_TOKEN, "walking"], config)
+    assert coverage(tokenizer, ["walking walks", "ეზო"]) == Coverage(1 / 3, 1, 0)
+
+
 def test_a_sign_of_a_language_without_spaces_is_a_word():
     tokenizer = WordPieceTokenizer(["[UNK]", "车", "站"], WordPieceConfig(sentence_marks=False))
     # Two signs, and a word of Latin letters that is unknown.

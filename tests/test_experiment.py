@@ -11,13 +11,19 @@ from testing import corpus as corpus_of
 
 from xling_tf.config import ExperimentConfig
 from xling_tf.corpora.folder import SAMPLE_FOLDER
-from xling_tf.corpora.records import NLI_LABELS, InferencePair
-from xling_tf.corpora.store import open_store
+from xling_tf.corpora.records import NLI_LABELS, InferencePair, SentenceTriplet
+from xling_tf.corpora.store import open_store, transient_store
 from xling_tf.errors import UserError
 from xling_tf.presets import PRESETS, get_preset
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import resolution
-from xling_tf.trainer.context import Run, find_corpora, plan_tasks, read_corpora
+from xling_tf.trainer.context import (
+    Run,
+    find_corpora,
+    plan_tasks,
+    read_corpora,
+    require_order,
+)
 from xling_tf.trainer.experiment import _with_examples, run_experiment, trained_on
 from xling_tf.trainer.resolution import Resolved, fit_to_machine
 
@@ -101,6 +107,25 @@ def test_a_training_needs_a_budget(run):
     without = apply_overrides(run.config, ["training.steps=0"])
     with pytest.raises(UserError, match=r"training\.minutes or training\.steps"):
         run_experiment(replace(run, config=without))
+
+
+def test_lines_in_no_order_are_refused_as_documents_unless_a_setting_names_them(run):
+    rooms = [[f"room{n // 4} is {word}" for n in range(1600)] for word in ("open", "old", "big")]
+    # In a document, three sentences are about one room; in shuffled lines, about others.
+    for shift, is_refused in ((0, False), (77, True)):
+        lines = [rooms[0], rooms[1][shift:] + rooms[1][:shift], rooms[2]]
+        triplets = [SentenceTriplet(*each) for each in zip(*lines, strict=True)]
+        documents = [f"{n // 4}" for n in range(1600)]
+        news = corpus_of("documents", triplets, name="news", languages="en", groups=documents)
+        store = transient_store([news])
+        for settings in ([], ["tasks.quick_thought.weight=0"], ["data.corpus_weights.news=1"]):
+            config = apply_overrides(run.config, ["tasks.quick_thought.weight=1", *settings])
+            tasks = plan_tasks(config, config.data)
+            if is_refused and not settings:
+                with pytest.raises(UserError, match=r"documents/news.en .*corpus_weights\.news=1"):
+                    require_order(store, tasks, config.data)
+            else:
+                require_order(store, tasks, config.data)
 
 
 def test_changed_corpora_are_refused_and_the_run_is_left_as_it_was(run):

@@ -297,6 +297,18 @@ def test_all_forms_of_a_table_are_trained_alike(tmp_path, runs):
     assert others == [first] * len(others)
 
 
+@pytest.mark.slow
+def test_a_spreadsheet_and_a_data_set_end_in_the_same_model(headless, tmp_path):
+    folder = tmp_path / "sheets"
+    folder.mkdir()
+    *_, rows, _ = sheets(folder)
+    vectors = [
+        tune(headless, tmp_path / form, pairs=pairs, steps=2).encode([*sum(SHEET, ())])
+        for form, pairs in (("sheet", folder / "unicode.txt"), ("datasets", rows))
+    ]
+    np.testing.assert_array_equal(*vectors)
+
+
 def looks_at(pairs, caplog, languages=("source", "target")):
     """The log of what is seen before a training, for a model that knows the words of `SHEET`."""
     caplog.clear()

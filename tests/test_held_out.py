@@ -178,3 +178,21 @@ def test_worse_scores_end_a_training(tmp_path, without_graphs):
     again = make_trainer(tmp_path / "run", config, validation=validation())
     assert again.train()
     assert again.step == 6
+
+
+def test_without_a_start_only_a_curve_is_drawn_and_the_training_stays_the_same(
+    tmp_path, without_graphs
+):
+    config = apply_overrides(TWO_TASKS, ["training.steps=10", *CONSTANT])
+    plain = make_trainer(tmp_path / "plain", config)
+    scores = [1 - step / 10 for step in range(1, 11)]  # each is worse than the one before
+    curve = Validation(Scores(*scores))
+    drawn = make_trainer(tmp_path / "drawn", config, validation=curve)
+    assert plain.train()
+    assert drawn.train()
+    assert drawn.step == 10
+    assert curve.curve == [*zip(range(1, 11), scores, strict=True)]
+    assert not list((tmp_path / "drawn").glob("best-*"))
+    expected = arrays(plain.model.weights)
+    for name, value in arrays(drawn.model.weights).items():
+        np.testing.assert_array_equal(value, expected[name])

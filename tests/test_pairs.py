@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from raw_files import write_files
 
+from xling_tf.corpora.line_files import MAX_LINE
 from xling_tf.corpora.pairs import Pair, read_pairs
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
@@ -180,7 +181,7 @@ def test_a_missing_value_is_neither_a_wrong_text_nor_a_score():
             "column 1 has numbers",
         ),
         ([("source", "target"), *TEXTS], "first row names columns"),
-        (table("query", "whatever", "score"), "query, whatever, score"),
+        (table("query", "one", "another", column=[row[0] for row in TEXTS]), "query, one, another"),
         (
             pa.table([["a"], ["b"], ["c"]], names=["query", "answer", "answer"]),
             "query, answer, answer",
@@ -377,6 +378,18 @@ def test_every_dialect_of_spreadsheets_has_the_same_pairs(name, tmp_path, caplog
     assert ("names the columns" in caplog.text) == name.startswith("unknown")
 
 
+def test_the_first_quotes_may_be_late_in_the_file(tmp_path):
+    # Text as Excel saves it, which has quotes only around cells with quotes, tabs or line breaks.
+    rows = [(f"Where is number {n}?", f"In room {n}.") for n in range(150)]
+    quoted = ('"Come in," she said.', 'He said "Thanks."')
+    (tmp_path / "x.txt").write_text(as_csv("\t", rows=[*rows, quoted]), encoding="utf-16")
+    assert [pair[:2] for pair in read_pairs(tmp_path / "x.txt")] == [*rows, quoted]
+    # Text whose quotes are no more than that.
+    plain = "".join(f"{a}\t{b}\n" for a, b in [("question", "answer"), *rows, quoted])
+    (tmp_path / "y.txt").write_text(plain + "x" * (MAX_LINE + 1))
+    assert [pair[:2] for pair in read_pairs(tmp_path / "y.txt")] == [*rows, quoted]
+
+
 def test_an_excel_file_is_a_table(tmp_path, caplog):
     write_xlsx(tmp_path / "x.xlsx", [("question", "answer", "n"), *((*r, 7) for r in FAQ), (None,)])
     expected = [Pair(*(text.replace("\n", " ") for text in row)) for row in FAQ]
@@ -395,6 +408,16 @@ def test_a_first_pair_like_the_others_is_no_header(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(as_csv(",", pairs[0], pairs[1:]))
     assert [pair[:2] for pair in read_pairs(path)] == pairs
+
+
+@pytest.mark.parametrize("header", [("Frase", "Traducción"), ("Question", "Saved reply")])
+def test_one_known_name_is_enough_for_two_columns_of_texts(header, tmp_path):
+    rows = [(number, *row) for number, row in enumerate(FAQ[1:])]
+    for order in (1, -1):
+        (tmp_path / "x.csv").write_text(
+            as_csv(";", ("Nr", *header)[::order], [row[::order] for row in rows])
+        )
+        assert read_pairs(tmp_path / "x.csv") == [Pair(*row) for row in FAQ[1:]]
 
 
 def test_names_that_stand_for_no_two_columns_are_asked_for(tmp_path):

@@ -64,6 +64,9 @@ def test_results_hold_scores_corpora_versions_machine_and_config(smoke):
     assert {"minutes", "num_parameters", "versions", "machine"} <= set(results)
     task = results["scores"]["task/translation_ranking_en-es"]
     assert set(task) == {"loss", "accuracy", "num_examples"}
+    # Held-out translations are scored on the way, at least at the last step.
+    assert results["curve"][-1][0] == STEPS
+    assert all(0 < score <= 1 for _, score in results["curve"])
 
 
 def test_the_run_folder_holds_metrics_checkpoints_and_tensorboard(smoke):

@@ -19,7 +19,7 @@ from xling_tf.corpora.store import transient_store
 from xling_tf.encoders import base
 from xling_tf.settings import apply_overrides
 from xling_tf.trainer import validation as module
-from xling_tf.trainer.validation import evaluate, held_out_scores
+from xling_tf.trainer.validation import curve_of, evaluate, held_out_scores
 
 pytestmark = pytest.mark.usefixtures("without_graphs")
 
@@ -95,6 +95,19 @@ def test_retrieval_is_over_the_held_out_pairs_of_a_store(monkeypatch):
     assert score_retrieval(store) == {"retrieval/en-es/all": 20}
     # Without any time, the first is scored nevertheless: a table of scores is never empty.
     assert score_retrieval(store, seconds=0) == {"retrieval/en-es/all": 20}
+
+
+def test_a_bounded_number_of_translations_is_scored_on_the_way(monkeypatch):
+    monkeypatch.setattr(module, "_ON_THE_WAY", 20)
+    parts = []
+    for languages in ("en-es", "en-fr"):
+        pairs = [TranslationPair(f"{languages} source {n}", f"{languages} {n}") for n in range(400)]
+        parts.append(corpus("parallel", pairs, languages=languages))
+    curve = curve_of(transient_store(parts).corpora)
+    assert curve.pairs.title == "P@1 of 20 held-out pairs among 20 answers"
+    texts = [TranslationPair(f"question {n}", "one answer") for n in range(200)]
+    for others in ([corpus("parallel", texts)], []):
+        assert curve_of(transient_store(others).corpora if others else []) is None
 
 
 def test_retrieval_of_one_shared_answer_is_left_out_and_of_few_is_scored():

@@ -11,10 +11,20 @@ from numpy.typing import NDArray
 from xling_tf.client.batches import Encode
 from xling_tf.client.neighbours import nearest, unit_vectors
 from xling_tf.client.search import NUM_NEIGHBOURS, margins, mean_scores
-from xling_tf.corpora.cleaning import bitext_fault, normalise, require_known
-from xling_tf.corpora.line_files import require_name_of_lines, write_lines
+from xling_tf.corpora.cleaning import (
+    bitext_fault,
+    language_of_texts,
+    normalise,
+    require_known,
+)
+from xling_tf.corpora.line_files import (
+    require_name_of_lines,
+    without_country,
+    write_lines,
+)
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
+from xling_tf.errors import UserError
 from xling_tf.files import require_writable_file
 
 # Pairs among which neighbours are searched; this takes as long as averaging their words.
@@ -50,7 +60,7 @@ def clean_bitext(
         The numbers of pairs that are "kept" and "dropped: ...", by the reason.
 
     Raises:
-        UserError: The file has no pairs, or a language is unknown.
+        UserError: The file has no pairs, a language is unknown, or the sides are swapped.
     """
     for language in (source, target):
         require_known(language)
@@ -61,6 +71,8 @@ def clean_bitext(
     def kept() -> Iterator[str]:
         pairs = (pair for pair, _ in reading)
         while part := list(islice(pairs, _PAIRS_AT_ONCE)):
+            if not counts.total():
+                _require_order(path, part, source, target)
             normal = [TranslationPair(normalise(p.source), normalise(p.target)) for p in part]
             faults = [bitext_fault(pair, source, target) for pair in normal]
             sound = [pair for pair, fault in zip(part, faults, strict=True) if not fault]
@@ -78,6 +90,17 @@ def clean_bitext(
     write_lines(output, kept())
     counts.update({f"dropped: {reason}": number for reason, number in reading.malformed.items()})
     return dict(counts)
+
+
+def _require_order(path: Path, pairs: Sequence[TranslationPair], source: str, target: str) -> None:
+    """Raises a `UserError` if the first pairs have their sides swapped: none would be kept."""
+    sides = ([pair.source for pair in pairs], [pair.target for pair in pairs])
+    first, second = map(language_of_texts, sides)
+    if first != second and (second, first) == (without_country(source), without_country(target)):
+        raise UserError(
+            f"expected {source} and {target}, but {path} seems to have {first} in the first column "
+            f"and {second} in the second; give {first} as `source` and {second} as `target`"
+        )
 
 
 def _margins(encode: Encode, pairs: Sequence[TranslationPair]) -> NDArray[np.float64]:

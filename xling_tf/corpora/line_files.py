@@ -79,14 +79,16 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
         ) from error
 
 
-def first_lines(path: Path, count: int) -> list[str]:
-    """Returns the first lines of a file that can be read, without a warning of their encoding."""
+def first_lines(path: Path, count: int, holding: str = "") -> list[str]:
+    """Returns the first lines that can be read and hold a text, with no warning of an encoding."""
     message = f"{path} cannot be read: {{error}}; correct the path"
     with as_user_error(message, OSError), path.open("rb") as file:
         pieces = as_utf8(unpacked(file, path), path, is_quiet=True)
         blocks = split_blocks(pieces, b"\n", MAX_LINE)
-        lines = map(_text, islice(chain.from_iterable(blocks), count))
-        return [line for line in lines if not isinstance(line, Unreadable)]
+        lines = chain.from_iterable(blocks)
+        held = (line for line in lines if holding.encode() in (line or b""))
+        texts = map(_text, islice(held, count))
+        return [text for text in texts if not isinstance(text, Unreadable)]
 
 
 def read_every_line(path: Path) -> Iterator[tuple[int, str]]:

@@ -65,7 +65,8 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     title = str(pairs) if isinstance(pairs, str | os.PathLike) else "pairs"
     left_out = LeftOut()
     names, table = _as_rows(pairs, languages, left_out)
-    roles = _roles(names, languages) or _roles_of_texts(names, [row for _, row in table])
+    rows = [row for _, row in table]
+    roles = _roles(names, languages, rows) or _roles_of_texts(names, rows)
     score_name = dict(zip(roles, names, strict=False)).get("score", "")
     features = getattr(pairs, "features", None)  # of a Hugging Face dataset
     classes = (
@@ -200,16 +201,34 @@ def _is_column(value: Any) -> bool:
     return isinstance(as_python(value), list | tuple)
 
 
-def _roles(names: Sequence[str], languages: Sequence[str]) -> list[str | None]:
+def _roles(
+    names: Sequence[str], languages: Sequence[str], table: Sequence[list[Any]]
+) -> list[str | None]:
     """Returns the roles of columns, None for those to leave out; [] if there is no known name."""
     roles, by_language = roles_of(names, languages), language_columns(names)
     if not any(roles) and len(by_language) < 3:
         return []
+    if len({*roles} & {"first", "second"}) == 1:
+        _add_other_side(roles, _texts_among(_columns(table)))
     counts = [roles.count(role) for role in ("first", "second", "score")]
     is_ambiguous = "score" in roles and "wrong" in roles
     if counts not in ([1, 1, 0], [1, 1, 1]) or is_ambiguous:
         raise _too_many(names)
     return roles
+
+
+def _add_other_side(roles: list[str | None], texts: Sequence[int]) -> None:
+    """Gives the only column of texts with an unknown name the role that no column has."""
+    others = [place for place in texts if roles[place] is None]
+    if len(others) == 1:
+        roles[others[0]] = "first" if "second" in roles else "second"
+
+
+def _columns(table: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
+    """Returns the columns of the rows that have as many cells as most."""
+    widths = Counter(map(len, table))
+    width = max(widths, key=widths.__getitem__)
+    return [*zip(*(row for row in table if len(row) == width), strict=True)]
 
 
 def _too_many(names: Sequence[str]) -> UserError:
@@ -224,9 +243,8 @@ def _roles_of_texts(names: Sequence[str], table: Sequence[list[Any]]) -> list[st
         raise UserError(
             f"expected pairs, but the first row names columns, {describe(table[0])}; leave it out"
         )
-    widths = Counter(map(len, table))
-    width = max(widths, key=widths.__getitem__)
-    columns = [*zip(*(row for row in table if len(row) == width), strict=True)]
+    columns = _columns(table)
+    width = len(columns)
     used = _texts_among(columns) if names else [*range(width)]
     if names and len(used) not in (2, 3):
         raise _too_many(names)

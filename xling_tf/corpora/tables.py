@@ -267,11 +267,10 @@ _csv_limit = Lock()
 
 def _csv_or_tsv(path: Path) -> Iterator[_Row]:
     """Reads CSV if its separator is no tab, or if quotes are around cells, as in Excel's text."""
-    lines = first_lines(path, _FIRST_LINES)
-    if separator_of(lines, "\t") != "\t":
+    if separator_of(first_lines(path, _FIRST_LINES), "\t") != "\t":
         return _csv(path)
-    is_quoted = any('"' in line for line in lines) and not _parsed(lines, "\t")[1]
-    return _csv(path) if is_quoted else _tsv(path)
+    lines = first_lines(path, _FIRST_LINES, holding='"')
+    return _csv(path) if lines and not _parsed(lines, "\t")[1] else _tsv(path)
 
 
 def separator_of(lines: Sequence[str], usual: str) -> str:

@@ -1,5 +1,6 @@
 """Word tokenizer, with character n-grams (Chidambaram et al. 2019, sec. 2.1)."""
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from numpy.typing import NDArray
 
 from xling_tf.client.batches import available_cpus
 from xling_tf.client.words import BYTES_PER_TOKEN
@@ -93,7 +95,18 @@ class WordTokenizer(VocabularyTokenizer):
         is_new = self.word_ids(tokens) >= len(self.vocabulary)
         if self.ngram_rows is None:
             return is_new
-        return is_new & ~tf.reduce_any(self.ngrams(tokens) > 0, axis=1)
+        has_ngram = tf.reduce_any(self.ngrams(tokens) > 0, axis=1)
+        # N-grams share buckets, so that those of any script are known by chance; letters are not.
+        codes = tf.strings.unicode_decode(tokens, "UTF-8")
+        is_known = codes.with_values(tf.gather(self._known_letters, codes.values))
+        return is_new & ~(has_ngram & tf.reduce_any(is_known, axis=1))
+
+    @cached_property
+    def _known_letters(self) -> NDArray[np.bool_]:
+        """`[characters]`: which occur in the vocabulary, by code point."""
+        letters = np.zeros(sys.maxunicode + 1, bool)
+        letters[[ord(letter) for letter in {*"".join(self.vocabulary)}]] = True
+        return letters
 
     def rules(self) -> dict[str, Any]:
         """See `Tokenizer.rules`."""

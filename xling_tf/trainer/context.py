@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xling_tf.config import TASKS, DataConfig, ExperimentConfig
+from xling_tf.corpora.cleaning import are_shuffled
 from xling_tf.corpora.folder import load_corpora, resolve_languages
-from xling_tf.corpora.records import Corpus
+from xling_tf.corpora.records import Corpus, SentenceTriplet
 from xling_tf.corpora.store import CorpusStore, open_store, transient_store
 from xling_tf.errors import UserError
 from xling_tf.files import require_writable_folder
@@ -21,6 +22,8 @@ from xling_tf.trainer.resolution import Resolved, resolve
 from xling_tf.trainer.run_folder import RunFolder
 from xling_tf.trainer.start import copy_start
 from xling_tf.trainer.teacher import Teacher, open_teachers
+
+_NEIGHBOURS = 1000  # sentences of a corpus by which its order is judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,8 @@ def open_context(run: Run, workers: Workers) -> RunContext:
         copy_start(run.config, run.folder)
     teachers = open_teachers(tasks, data.source)
     store = read_corpora(run, data, tasks, is_chief=workers.is_chief)
+    if workers.is_chief and not run.folder.resolved():
+        require_order(store, tasks, data)
     checksums = [teacher.system.checksum for teacher in teachers.values()]
     workers.require_same(
         {"config": to_dict(run.config), "data": store.contents(), "teachers": checksums}
@@ -123,6 +128,32 @@ def plan_tasks(config: ExperimentConfig, data: DataConfig) -> list[Task]:
         for name in config.active_tasks
         for task in TASKS.implementation(name).mirrored(name, config, data, {})
     ]
+
+
+def require_order(store: CorpusStore, tasks: Sequence[Task], data: DataConfig) -> None:
+    """Refuses documents whose lines are in no order, if tasks learn from their neighbours.
+
+    Args:
+        store: The corpora.
+        tasks: Those that are trained.
+        data: Corpora that its `corpus_weights` name are taken as they are.
+
+    Raises:
+        UserError: The lines of a corpus seem to be in no order.
+    """
+    record_types = {task.record_type for task in tasks}
+    for corpus in store.corpora:
+        is_judged = corpus.record_type == "documents" and corpus.name not in data.corpus_weights
+        if not is_judged or corpus.record_type not in record_types:
+            continue
+        sample = corpus.train[:: -(-len(corpus.train) // _NEIGHBOURS) or 1]
+        if are_shuffled([record for record in sample if isinstance(record, SentenceTriplet)]):
+            raise UserError(
+                f"expected documents, but the lines of {corpus.title} seem to be in no order: "
+                "neighbouring sentences have no more words in common than others; move it out of "
+                "documents/ (docs/languages.md says what it is good for), or if they are in order, "
+                f"set data.corpus_weights.{corpus.name}=1"
+            )
 
 
 def find_corpora(run: Run, data: DataConfig, tasks: Sequence[Task]) -> Sequence[Corpus]:

@@ -7,7 +7,7 @@ What happens, in this order:
    sizes;
 3. `build` makes the model with its first weights, its tasks and their examples;
 4. `Run.inspect`, if there is one, looks at them and scores the model;
-5. `fit` trains, stage by stage;
+5. `fit` trains, stage by stage, and scores held-out pairs at each tenth of the budget;
 6. `finish` exports the model, then scores it.
 
 Started again, a run takes what it has decided from its folder, and continues at its newest
@@ -64,7 +64,7 @@ from xling_tf.trainer.loop import Trainer
 from xling_tf.trainer.mining import Miner
 from xling_tf.trainer.start import average_with_start, initial_weights
 from xling_tf.trainer.teacher import Teacher, with_vectors, words_from_teacher
-from xling_tf.trainer.validation import check_scores, evaluate, fit_match
+from xling_tf.trainer.validation import check_scores, curve_of, evaluate, fit_match
 
 _SAMPLED = 500  # records of a corpus by which the starting model's tokenizer is judged
 
@@ -112,6 +112,8 @@ def run_experiment(run: Run) -> dict[str, Any] | None:
         validation = None
         if run.inspect and workers.is_chief:
             validation = run.inspect(trained.model, ctx.store)
+        elif workers.is_chief:
+            validation = curve_of(ctx.store.corpora)
         trainer = None if run.is_check else fit(ctx, trained, validation)
         if trainer is None:
             return None
@@ -312,16 +314,19 @@ def finish(
         data.languages,
         encode,
         held_out=held_out,
-        corpora=() if validation else corpora,  # whose pairs the validation scores
+        # Pairs of a fine-tuning, which the validation scores.
+        corpora=() if run.corpora and validation else corpora,
         data=run.data,
         seconds=seconds,
     )
     scores |= {"same_meaning": reliability} if reliability else {}
     measured: dict[str, Any] = {"scores": scores, "cosines": cosines}
     if validation:
-        validated, measured["comparison"] = validation.result(encode)
+        validated, comparison = validation.result(encode)
         measured |= {"scores": {**validated, **scores}, "curve": validation.curve}
-        logging.info("%s", measured["comparison"])
+        if comparison:
+            measured["comparison"] = comparison
+            logging.info("%s", comparison)
     results, files = _describe(ctx, trainer, module, model, measured)
     for name, content in files.items():
         with replacing(run.output / name) as temporary:

@@ -204,14 +204,16 @@ class Validation:
     """Scores a model while it trains: its curve, its best step, and whether to stop.
 
     It is scored at each tenth of the budget. Three scores in a row that are worse than the best one
-    end the training.
+    end the training, and the best step is taken, but only if `before` is given.
 
     Args:
         pairs: What scores a model.
-        before: What it measured of the model that training starts from.
+        before: What it measured of the model that training starts from; None for a curve alone.
     """
 
-    def __init__(self, pairs: HeldOutPairs | HeldOutScores, before: NDArray[np.float64]) -> None:
+    def __init__(
+        self, pairs: HeldOutPairs | HeldOutScores, before: NDArray[np.float64] | None = None
+    ) -> None:
         self.pairs, self.before = pairs, before
         self.curve: list[tuple[int, float]] = []  # steps and scores
         self.is_over = False
@@ -240,9 +242,14 @@ class Validation:
         return self._tenth > tenth
 
     def add(self, step: int, encode: Encode) -> bool:
-        """Scores the model after some steps; returns True if it is the best one so far."""
+        """Scores the model after some steps; returns True if its weights may be taken."""
         outcome = self.pairs.measure(encode)
         score = self.pairs.score(outcome)
+        described = self.pairs.described(outcome)
+        if self.before is None:
+            self.curve.append((step, score))
+            logging.info("step %d: %s on held-out pairs", step, described)
+            return False
         best = max((score for _, score in self.curve), default=-inf)
         self.curve.append((step, score))
         last = [score for _, score in self.curve[self._since :]][-_PATIENCE:]
@@ -251,7 +258,7 @@ class Validation:
         logging.info(
             "step %d: %s on held-out pairs, %s before%s",
             step,
-            self.pairs.described(outcome),
+            described,
             self.pairs.described(self.before),
             remark,
         )
@@ -264,8 +271,10 @@ class Validation:
 
         Returns:
             Its scores and those of the start, by name and metric; and a sentence that compares
-            them.
+            them. Nothing without a start.
         """
+        if self.before is None:
+            return {}, ""
         after = self.pairs.measure(encode)
         scores = {
             "held-out pairs": self.pairs.metrics(after),
@@ -275,7 +284,9 @@ class Validation:
 
     @property
     def best_step(self) -> int:
-        """The step with the best score, of several the last; 0 before the first score."""
+        """The step to take: the best one, of several the last; 0 for none."""
+        if self.before is None:
+            return 0
         return max(self.curve, key=lambda point: (point[1], point[0]), default=(0, 0.0))[0]
 
 
