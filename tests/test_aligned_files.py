@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -312,6 +313,33 @@ def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
     write(tmp_path / "de" / "one.md", GERMAN)
     with pytest.raises(UserError, match="have the same name"):
         align_files(lambda: model, *arguments)
+
+
+def test_texts_of_folders_are_aligned_at_once_with_one_model(tmp_path, monkeypatch):
+    """Each waits until two are being aligned, so one after the other would never end."""
+    monkeypatch.setattr("xling_tf.bulk.aligned_files.available_cpus", lambda: 2)
+    for name in ("one", "two"):
+        write(tmp_path / "de" / f"{name}.txt", GERMAN)
+        write(tmp_path / "fr" / f"{name}.txt", FRENCH)
+    models, both = [], threading.Barrier(2, timeout=60)
+
+    def load_model():
+        models.append(None)
+        calls = threading.local()
+
+        def encode(texts):
+            if not getattr(calls, "has_waited", False):
+                calls.has_waited = True
+                both.wait()
+            return model(texts)
+
+        return encode
+
+    states = []
+    folders = tmp_path / "de", tmp_path / "fr", tmp_path / "out" / "*.tsv"
+    assert align_files(load_model, *folders, report=states.append)["groups"] == 2 * len(GERMAN)
+    assert len(models) == 1
+    assert states == ["0 of 2 texts", "1 of 2 texts", "2 of 2 texts"]
 
 
 @pytest.mark.parametrize(

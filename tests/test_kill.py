@@ -163,6 +163,28 @@ def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
     require_same_end(forks(imports, main), "encode")
 
 
+def test_a_killed_alignment_of_folders_ends_as_if_nothing_had_happened(forks, tmp_path):
+    rng = random.Random(1)
+    for language in ("de", "fr"):
+        (tmp_path / language).mkdir()
+    for number in range(60):
+        texts = [f"Satz {rng.randrange(10**6)} von {number}." for _ in range(40)]
+        texts[20] = texts[3]
+        (tmp_path / "de" / f"text{number}.txt").write_text("\n".join(texts))
+        (tmp_path / "fr" / f"text{number}.txt").write_text("\n".join(texts[:30] + texts[32:]))
+    imports = """import hashlib; import numpy as np; from pathlib import Path
+import xling_tf.bulk.aligned_files
+def model(texts):
+    digests = [hashlib.blake2b(text.encode(), digest_size=32).digest() for text in texts]
+    return np.array([[*digest] for digest in digests], np.float32) - 127"""
+    main = f"""{imports}
+xling_tf.bulk.aligned_files.align_files(lambda: model, Path("de"), Path("fr"),
+    Path(output, "pairs", "*.tsv"), review=Path(output, "pages", "*.html"))"""
+    run = forks(imports, main)
+    require_same_end(run, "align")
+    assert len([*(run.folder / "whole" / "pairs").iterdir()]) == 60
+
+
 def test_a_killed_mining_ends_as_if_nothing_had_happened(forks, tmp_path):
     sides = write_sides(tmp_path, random_sides(1500), rows=100)
     imports = (

@@ -3,14 +3,17 @@
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from absl import logging
 
 from xling_tf import __version__
+from xling_tf.client.batches import available_cpus, in_threads
 from xling_tf.corpora.document_files import (
     Document,
     name_of_text,
@@ -42,7 +45,8 @@ def align_files(
 ) -> dict[str, int]:
     """Aligns two files, or the files of two folders that share their names without the language.
 
-    A folder's pairs whose files exist are skipped, so the same call continues after a kill.
+    As many texts of a folder as there are processors are aligned at once, with one model. Pairs
+    whose files exist are skipped, so the same call continues after a kill.
 
     Args:
         load_model: Returns a model of `load`; called once there are texts to align.
@@ -57,45 +61,76 @@ def align_files(
 
     Returns:
         The numbers of texts, groups of translations that were written, and sentences without a
-        translation on both sides.
+        translation on both sides, without those of files that exist.
 
     Raises:
         UserError: A file cannot be read or written, or folders have no pair of texts.
     """
-    counts, model = {"texts": 0, "groups": 0, "omitted sentences": 0}, None
-    pairs = _pairs(source, target)
-    are_folders = source.is_dir()
+    pairs, are_folders = _pairs(source, target), source.is_dir()
     for place, name in ((output, "output"), (review, "review")):
         if place and ("*" in place.name) != are_folders:
             expected = "a * in its name, as in 'aligned/*.tsv'" if are_folders else "no *"
             raise UserError(f"`{name}` must have {expected}, but is {place}")
     if review and review.suffix != ".html":
         raise UserError(f"`review` must end in .html, but is {review}")
-    for number, (first, second) in enumerate(pairs):
-        report(f"{number} of {len(pairs)} texts")
-        results = [
-            place.with_name(place.name.replace("*", name_of_text(first)))
-            for place in (output, review)
-            if place
-        ]
-        write = _writer(results[0])
-        if are_folders and all(result.exists() for result in results):
-            continue
-        for result in results:
-            require_writable_file(result, "choose another file")
-        documents = read_document(first), read_document(second)
-        model = model or load_model()
+    write, loaded = _writer(output), _LoadedOnce(load_model)
+
+    def align_pair(paths: tuple[Path, Path]) -> Counter[str]:
+        result, page = _results(paths[0], output, review)
+        for path in filter(None, (result, page)):
+            require_writable_file(path, "choose another file")
+        documents = read_document(paths[0]), read_document(paths[1])
         _warn_of_languages(*documents)
-        groups = align(documents[0].texts, documents[1].texts, model)
+        groups = align(documents[0].texts, documents[1].texts, loaded())
         _warn_of_scores(documents, groups)
-        for page in results[1:]:
+        if page:
             write_lines(page, _page(documents, groups))
         sure = [group for group in groups if group.probability >= min_probability]
-        write(results[0], documents, sure)
-        counts["texts"] += 1
-        counts["groups"] += sum(map(_is_translated, sure))
-        counts["omitted sentences"] += sum(not _is_translated(group) for group in groups)
-    return counts
+        write(result, documents, sure)
+        return Counter(
+            {
+                "texts": 1,
+                "groups": sum(map(_is_translated, sure)),
+                "omitted sentences": sum(not _is_translated(group) for group in groups),
+            }
+        )
+
+    if are_folders:
+        pairs = [
+            pair
+            for pair in pairs
+            if not all(path.exists() for path in _results(pair[0], output, review) if path)
+        ]
+    counts = Counter({"texts": 0, "groups": 0, "omitted sentences": 0})
+    report(f"0 of {len(pairs)} texts")
+    with in_threads(align_pair, pairs, available_cpus()) as results:
+        for number, result in enumerate(results, 1):
+            counts.update(result)
+            report(f"{number} of {len(pairs)} texts")
+    return dict(counts)
+
+
+class _LoadedOnce:
+    """A model that the first of several threads loads."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load, self._loading = load, Lock()
+        self._model: Any = None
+
+    def __call__(self) -> Any:
+        with self._loading:
+            if self._model is None:
+                self._model = self._load()
+            return self._model
+
+
+def _results(source: Path, output: Path, review: Path | None) -> tuple[Path, Path | None]:
+    """Returns the files to write of a pair, whose name replaces a `*`."""
+
+    def named(path: Path) -> Path:
+        return path.with_name(path.name.replace("*", name_of_text(source)))
+
+    return named(output), named(review) if review else None
 
 
 def _is_translated(group: AlignedGroup) -> bool:
