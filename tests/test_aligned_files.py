@@ -11,11 +11,13 @@ import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 from pyarrow import parquet
 
-from xling_tf.bulk.aligned_files import align_files
+from xling_tf.bulk.aligned_files import align_files, align_row
 from xling_tf.corpora.document_files import (
     language_of_name,
     name_of_text,
@@ -340,6 +342,31 @@ def test_texts_of_folders_are_aligned_at_once_with_one_model(tmp_path, monkeypat
     assert align_files(load_model, *folders, report=states.append)["groups"] == 2 * len(GERMAN)
     assert len(models) == 1
     assert states == ["0 of 2 texts", "1 of 2 texts", "2 of 2 texts"]
+
+
+def test_rows_of_any_engine_are_aligned_by_one_function():
+    row = {"id": 7, "german": GERMAN, "fr": "\n".join([*FRENCH[:2], "", *FRENCH[3:]]) + "\n"}
+    groups = [*align_row(row, model, source_column="german", target_column="fr")]
+    pairs = [(group["source"], group["target"]) for group in groups if group["target"]]
+    assert pairs == EXPECTED
+    assert {group["id"] for group in groups} == {7}
+    assert (groups[3]["source_rows"], groups[3]["target_rows"]) == ([3], [2])
+    # Arrays of strings, as Ray has them; a text without sentences.
+    arrays = {"id": 7, "german": np.array(GERMAN, object), "fr": np.array(row["fr"].split("\n"))}
+    assert [*align_row(arrays, model, source_column="german", target_column="fr")] == groups
+    assert len([*align_row({"source": GERMAN, "target": ""}, model)]) == len(GERMAN)
+    with pytest.raises(UserError, match="expected the column target, but there is only id"):
+        next(align_row({"id": 7, "source": []}, model))
+
+
+def test_pairs_of_documents_are_aligned_by_beam():
+    texts = ["The train is late.\nIt rains today.", "Der Zug hat Verspätung.\nHeute regnet es."]
+    rows = [{"id": n, "source": texts[0], "target": texts[1]} for n in range(3)]
+    expected = [group for row in rows for group in align_row(row, "multilingual-mini")]
+    assert [group["target_rows"] for group in expected[:2]] == [[0], [1]]
+    with beam.Pipeline() as pipeline:
+        groups = pipeline | beam.Create(rows) | beam.FlatMap(align_row, "multilingual-mini")
+        assert_that(groups, equal_to(expected))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import html
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -14,6 +15,7 @@ from absl import logging
 
 from xling_tf import __version__
 from xling_tf.client.batches import available_cpus, in_threads
+from xling_tf.client.texts import as_texts, is_blank
 from xling_tf.corpora.document_files import (
     Document,
     name_of_text,
@@ -108,6 +110,56 @@ def align_files(
             counts.update(result)
             report(f"{number} of {len(pairs)} texts")
     return dict(counts)
+
+
+def align_row(
+    row: Mapping[str, Any],
+    model: Any,
+    *,
+    source_column: str = "source",
+    target_column: str = "target",
+) -> Iterator[dict[str, Any]]:
+    """Aligns the two texts of a row of a table, for the engines that map rows (docs/scale.md).
+
+    Args:
+        row: Two texts by the names of their columns: each a list of sentences, or a string with a
+            sentence on each line. Other columns are kept.
+        model: As `align` takes it, or the name of a model, which is loaded once in each process: as
+            `load` takes it, or the URL of an archive that fsspec opens.
+        source_column: Name of the column of the text.
+        target_column: Name of the column of its translation.
+
+    Yields:
+        A row for each group, and for each sentence without a translation: its other columns,
+        "source" and "target", "source_rows" and "target_rows", "score" and "probability".
+
+    Raises:
+        UserError: There is no such column, or it holds no texts.
+
+    Examples:
+        >>> encode = lambda texts: [[len(text), 9.0] for text in texts]
+        >>> row = {"id": 7, "source": "Uno.", "target": ["One."]}
+        >>> [group["id"] for group in align_row(row, encode)]
+        [7]
+    """
+    from xling_tf.bulk.record_batches import load_once  # here, because it needs Arrow
+
+    documents = (
+        Document(Path(source_column), "und", _sentences(row, source_column), [], None),
+        Document(Path(target_column), "und", _sentences(row, target_column), [], None),
+    )
+    encoder = load_once(fspath(model)) if isinstance(model, str | PathLike) else model
+    others = {k: value for k, value in row.items() if k not in (source_column, target_column)}
+    for group in _rows(documents, align(documents[0].texts, documents[1].texts, encoder)):
+        yield {**others, **group}
+
+
+def _sentences(row: Mapping[str, Any], column: str) -> list[str]:
+    if column not in row:
+        raise UserError(f"expected the column {column}, but there is only {', '.join(row)}")
+    value = row[column]
+    texts = as_texts(value.split("\n") if isinstance(value, str) else value, column)
+    return [text for text in texts if not is_blank(text)]
 
 
 class _LoadedOnce:
@@ -304,8 +356,9 @@ def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str
 
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{names[0]} - {names[1]}</title><style>{_STYLE}</style></head><body>"
-    yield f"<h1>{names[0]} &ndash; {names[1]}</h1>"
+    title = " &ndash; ".join(f"{name} ({code})" for name, code in zip(names, codes, strict=True))
+    yield f"<title>{title}</title><style>{_STYLE}</style></head><body>"
+    yield f"<h1>{title}</h1>"
     omitted = len(groups) - len(translated)
     yield f"<p>{len(translated)} groups of translations, {omitted} sentences without one. "
     yield "The figure beside a group is the probability that it is right.</p>"

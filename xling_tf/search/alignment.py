@@ -17,7 +17,7 @@ from xling_tf.client.neighbours import chunks, require_positive, require_same_di
 from xling_tf.client.texts import Texts, as_texts, is_blank
 from xling_tf.errors import UserError
 
-MAX_GROUP = 4  # sentences of one side
+MAX_GROUP = 5  # sentences of one side
 # Chosen on the development part of Text+Berg (docs/align.md).
 _LENGTH_WEIGHT = 0.1
 _OMISSION_QUANTILE = 0.2  # of the costs of sentences at random; that of Vecalign
