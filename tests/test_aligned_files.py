@@ -83,11 +83,13 @@ def test_names_have_a_language_and_an_ending(tmp_path):
         "dev.fr": ("dev", "fr", ""),
         "novel.srt": ("novel", None, ".srt"),
         "guide-es.md": ("guide", "es", ".md"),
+        "filters-map.html": ("filters-map", None, ".html"),
     }.items():
         path = tmp_path / "some texts" / name
         assert (name_of_text(path), language_of_name(path)) == expected[:2]
         assert stem_and_ending(path)[1] == expected[2]
-    assert language_of_name(Path("de/novel.txt")) == "de"
+    for name in ("de/novel.txt", "de/log-in.txt", "fr/novel.de.txt"):
+        assert language_of_name(Path(name)) == "de"
 
 
 def test_lines_are_sentences_and_paragraphs_are_split(tmp_path):
@@ -315,6 +317,16 @@ def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
     write(tmp_path / "de" / "one.md", GERMAN)
     with pytest.raises(UserError, match="have the same name"):
         align_files(lambda: model, *arguments)
+
+
+def test_files_of_folders_with_equal_names_belong_together(tmp_path):
+    """As "log-in" and "log-on" do, which are not two languages."""
+    for language, texts in (("de", GERMAN), ("fr", FRENCH)):
+        for name in ("log-in.txt", "log-on.txt", f"end.{language}.txt"):
+            write(tmp_path / language / name, texts)
+    align_files(lambda: model, tmp_path / "de", tmp_path / "fr", tmp_path / "out" / "*.tsv")
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["end.tsv", "log-in.tsv", "log-on.tsv"]
 
 
 def test_texts_of_folders_are_aligned_at_once_with_one_model(tmp_path, monkeypatch):

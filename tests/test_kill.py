@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -145,7 +145,7 @@ def rounds(run: Forks, program: str) -> Iterator[tuple[str, str]]:
 
 
 def require_same_end(
-    run: Forks, program: str, content: Callable[[Path, str], dict[str, bytes]] = content
+    run: Forks, program: str, content: Callable[[Path, str], Mapping[str, object]] = content
 ) -> None:
     """Runs to the end, then with kills, and compares."""
     for name, description in rounds(run, program):
@@ -165,13 +165,11 @@ def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
 
 def test_a_killed_alignment_of_folders_ends_as_if_nothing_had_happened(forks, tmp_path):
     rng = random.Random(1)
-    for language in ("de", "fr"):
-        (tmp_path / language).mkdir()
-    for number in range(60):
-        texts = [f"Satz {rng.randrange(10**6)} von {number}." for _ in range(40)]
-        texts[20] = texts[3]
-        (tmp_path / "de" / f"text{number}.txt").write_text("\n".join(texts))
-        (tmp_path / "fr" / f"text{number}.txt").write_text("\n".join(texts[:30] + texts[32:]))
+    for number in range(20):
+        texts = [f"Satz {rng.randrange(10**6)} von {number}." for _ in range(30)]
+        for language, side in (("de", texts), ("fr", [*texts[:20], *texts[22:]])):
+            (tmp_path / language).mkdir(exist_ok=True)
+            (tmp_path / language / f"text{number}.txt").write_text("\n".join(side))
     imports = """import hashlib; import numpy as np; from pathlib import Path
 import xling_tf.bulk.aligned_files
 def model(texts):
@@ -180,9 +178,19 @@ def model(texts):
     main = f"""{imports}
 xling_tf.bulk.aligned_files.align_files(lambda: model, Path("de"), Path("fr"),
     Path(output, "pairs", "*.tsv"), review=Path(output, "pages", "*.html"))"""
+
+    def pairs(folder: Path, name: str) -> dict[str, list[bytes]]:
+        """The pages' names, and the pairs without numbers, whose last digit may differ."""
+        found = content(folder, name)
+        pages = {path: [] for path in found if path.endswith(".html")}
+        tables = {path: data.splitlines() for path, data in found.items() if path.endswith(".tsv")}
+        return pages | {
+            path: [row.rsplit(b"\t", 2)[0] for row in rows] for path, rows in tables.items()
+        }
+
     run = forks(imports, main)
-    require_same_end(run, "align")
-    assert len([*(run.folder / "whole" / "pairs").iterdir()]) == 60
+    require_same_end(run, "align", pairs)
+    assert len(pairs(run.folder, "whole")) == 40
 
 
 def test_a_killed_mining_ends_as_if_nothing_had_happened(forks, tmp_path):

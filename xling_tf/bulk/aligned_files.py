@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from absl import logging
@@ -20,6 +20,7 @@ from xling_tf.corpora.document_files import (
     Document,
     name_of_text,
     read_document,
+    stem_and_ending,
     warn_of_languages,
 )
 from xling_tf.corpora.line_files import as_cell, write_lines
@@ -77,11 +78,11 @@ def align_files(
         raise UserError(f"`review` must end in .html, but is {review}")
     write, loaded = _writer(output), _LoadedOnce(load_model)
 
-    def align_pair(paths: tuple[Path, Path]) -> Counter[str]:
-        result, page = _results(paths[0], output, review)
+    def align_pair(pair: _Pair) -> Counter[str]:
+        result, page = pair.results(output, review)
         for path in filter(None, (result, page)):
             require_writable_file(path, "choose another file")
-        documents = read_document(paths[0]), read_document(paths[1])
+        documents = read_document(pair.source), read_document(pair.target)
         _warn_of_languages(*documents)
         groups = align(documents[0].texts, documents[1].texts, loaded())
         _warn_of_scores(documents, groups)
@@ -101,7 +102,7 @@ def align_files(
         pairs = [
             pair
             for pair in pairs
-            if not all(path.exists() for path in _results(pair[0], output, review) if path)
+            if not all(path.exists() for path in pair.results(output, review) if path)
         ]
     counts = Counter({"texts": 0, "groups": 0, "omitted sentences": 0})
     report(f"0 of {len(pairs)} texts")
@@ -176,28 +177,35 @@ class _LoadedOnce:
             return self._model
 
 
-def _results(source: Path, output: Path, review: Path | None) -> tuple[Path, Path | None]:
-    """Returns the files to write of a pair, whose name replaces a `*`."""
+class _Pair(NamedTuple):
+    """A text and its translation."""
 
-    def named(path: Path) -> Path:
-        return path.with_name(path.name.replace("*", name_of_text(source)))
+    name: str
+    source: Path
+    target: Path
 
-    return named(output), named(review) if review else None
+    def results(self, output: Path, review: Path | None) -> tuple[Path, Path | None]:
+        """Returns the files to write, in which the name replaces a `*`."""
+
+        def named(path: Path) -> Path:
+            return path.with_name(path.name.replace("*", self.name))
+
+        return named(output), named(review) if review else None
 
 
 def _is_translated(group: AlignedGroup) -> bool:
     return bool(group.source and group.target)
 
 
-def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
+def _pairs(source: Path, target: Path) -> list[_Pair]:
     for path in (source, target):
         if not path.exists():
             raise UserError(f"expected a file or a folder, but {path} does not exist")
     if source.is_dir() != target.is_dir():
         raise UserError(f"{source} and {target} must be two files or two folders")
     if not source.is_dir():
-        return [(source, target)]
-    sides = [_files(source), _files(target)]
+        return [_Pair("", source, target)]
+    sides = [_files(source, target), _files(target, source)]
     for name in sorted(sides[0].keys() ^ sides[1].keys()):
         path = (sides[0].get(name) or sides[1].get(name) or [source])[0]
         logging.warning("%s has no translation of its name in the other folder", path)
@@ -212,15 +220,17 @@ def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
             f"{source} and {target} must have files of the same name, such as novel.de.txt and "
             "novel.fr.txt, but have none"
         )
-    return [(sides[0][name][0], sides[1][name][0]) for name in shared]
+    return [_Pair(name, sides[0][name][0], sides[1][name][0]) for name in shared]
 
 
-def _files(folder: Path) -> dict[str, list[Path]]:
-    """Returns the texts of a folder by their names without the language."""
+def _files(folder: Path, other: Path) -> dict[str, list[Path]]:
+    """Returns a folder's texts by their names, without the language unless the other has it."""
+    others = {stem_and_ending(path)[0] for path in other.iterdir()}
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.name.startswith("."):
-            files.setdefault(name_of_text(path), []).append(path)
+            stem, _ = stem_and_ending(path)
+            files.setdefault(stem if stem in others else name_of_text(path), []).append(path)
     return files
 
 

@@ -24,7 +24,8 @@ from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError, as_user_error, library
 
 SUBTITLES = frozenset({".srt", ".vtt"})
-_NAMED = re.compile(rf"[._-]({LANGUAGE})$")
+# Three letters behind a hyphen are a word: "filters-map", "filters-web".
+_NAMED = re.compile(rf"(?:\.|[_-](?![a-z]{{3}}))({LANGUAGE})$")
 _WHITE = re.compile(r"\s+")
 _TIMES = re.compile(r"\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})\s*-->\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})")
 # Of SubRip and WebVTT: "<i>", "<v Ana>", "{\an8}".
@@ -107,14 +108,16 @@ def stem_and_ending(path: Path) -> tuple[str, str]:
 def language_of_name(path: Path) -> str | None:
     """Returns the language in a file's name, as in novel.de.txt, or that of its folder.
 
+    Behind a hyphen may be a word, so a folder with a language decides on "fr/export-as.html".
+
     Example:
         >>> language_of_name(Path("novel.de.txt")), language_of_name(Path("fr/novel.txt"))
         ('de', 'fr')
     """
-    if match := _NAMED.search(stem_and_ending(path)[0]):
-        return match[1]
-    folder = path.absolute().parent.name
-    return folder if re.fullmatch(LANGUAGE, folder) else None
+    match, folder = _NAMED.search(stem_and_ending(path)[0]), path.absolute().parent.name
+    if re.fullmatch(LANGUAGE, folder) and not (match and match[0].startswith(".")):
+        return folder
+    return match[1] if match else None
 
 
 def name_of_text(path: Path) -> str:

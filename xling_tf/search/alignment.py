@@ -73,7 +73,7 @@ def align(
         model: A model of `load`, or a function from a list of texts to `[texts, dim]` vectors.
         max_group: Largest number of sentences on one side of a group.
         encode_groups: False adds up the vectors of a group's sentences, so that nothing is encoded
-            twice; True also encodes each group as a text, which takes about ten times as long, and
+            twice; True also encodes each group as a text, which takes about 15 times as long, and
             takes the mean of both vectors. None encodes groups unless the sums of the model's raw
             vectors have nearly the same direction, as those of an average of words have.
         show_progress_bar: Whether to show progress bars.
