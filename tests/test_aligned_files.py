@@ -55,7 +55,7 @@ def model(texts):
             + 1e-3 * np.ones(32)
             for text in texts
         ]
-    )
+    ).reshape(-1, 32)
 
 
 def write(path, texts):
