@@ -32,7 +32,8 @@ _FORMATS = re.compile(r"\.(tsv|jsonl|tmx|parquet)((?:\.(?:gz|bz2|xz|zst))?)$", r
 # Of the sentences without a translation; more are told, for the texts may not belong together.
 _MAX_OMITTED = 0.5
 _MIN_MEAN_SCORE = 0.3
-_DOUBTFUL = 50  # groups that the page lists first
+# The page lists first groups that are less likely right, the most doubtful ones.
+_DOUBTFUL, _MAX_DOUBTFUL = 0.9, 50
 _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -331,6 +332,7 @@ _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif }
 body { margin: 0 auto; max-width: 72rem; padding: 0.5rem }
 h1 { font-size: 1.4rem; overflow-wrap: anywhere }
+h2 { font-size: 1.15rem }
 ol { list-style: none; padding: 0 }
 li { border-left: 0.5rem solid hsl(var(--hue) 65% 48%); display: grid; gap: 0 1rem;
   grid-template-columns: 3rem 1fr 1fr; margin: 0.25rem 0; padding: 0.25rem 0.5rem;
@@ -351,7 +353,8 @@ def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str
     names = [html.escape(document.path.name) for document in documents]
     codes = [html.escape(document.language.replace("_", "-"), quote=True) for document in documents]
     translated = [n for n, group in enumerate(groups) if _is_translated(group)]
-    doubtful = sorted(translated, key=lambda n: groups[n].probability)[:_DOUBTFUL]
+    doubtful = [n for n in translated if groups[n].probability < _DOUBTFUL]
+    doubtful = sorted(doubtful, key=lambda n: groups[n].probability)[:_MAX_DOUBTFUL]
 
     def item(number: int, name: str) -> str:
         group = groups[number]
@@ -372,7 +375,7 @@ def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str
     omitted = len(groups) - len(translated)
     yield f"<p>{len(translated)} groups of translations, {omitted} sentences without one. "
     yield "The figure beside a group is the probability that it is right.</p>"
-    yield f"<h2>The {len(doubtful)} most doubtful groups</h2><ol>"
+    yield f"<h2>Most doubtful ({len(doubtful)})</h2><ol>"
     yield from (item(number, "") for number in doubtful)
     yield "</ol><h2>The whole text</h2><ol>"
     yield from (item(number, f'id="g{number}"') for number in range(len(groups)))

@@ -32,8 +32,10 @@ _TIMES = re.compile(r"\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})\s*-->\s*((?:\d+:)?\d\d:\d
 _CUE_MARKS = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _VTT_BLOCKS = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)\b")
 # Elements whose text is a paragraph, and those whose text is none.
-_INLINE = "a abbr b bdi bdo cite code data del dfn em font i img ins kbd mark q ruby s samp small"
-_INLINE_TAGS = frozenset(f"{_INLINE} span strong sub sup time tt u var wbr".split())
+_INLINE_TAGS = frozenset(
+    "a abbr acronym b bdi bdo big button cite code data del dfn em font i img ins kbd label mark "
+    "nobr q ruby s samp small span strike strong sub sup time tt u var wbr".split()
+)
 _WITHOUT_TEXT = ("script", "style", "head", "template", "noscript", "pre", "svg", "math")
 # Elements of XLIFF that hold the codes of the original format.
 _XLIFF_CODES = ("ph", "bpt", "ept", "it")
