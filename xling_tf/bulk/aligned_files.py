@@ -77,40 +77,39 @@ def align_files(
             raise UserError(f"`{name}` must have {expected}, but is {place}")
     if review and review.suffix != ".html":
         raise UserError(f"`review` must end in .html, but is {review}")
-    write, loaded = _writer(output), _LoadedOnce(load_model)
-
-    def align_pair(pair: _Pair) -> Counter[str]:
-        result, page = pair.results(output, review)
-        for path in filter(None, (result, page)):
-            require_writable_file(path, "choose another file")
-        documents = read_document(pair.source), read_document(pair.target)
-        _warn_of_languages(*documents)
-        groups = align(documents[0].texts, documents[1].texts, loaded())
-        _warn_of_scores(documents, groups)
-        if page:
-            write_lines(page, _page(documents, groups))
-        sure = [group for group in groups if group.probability >= min_probability]
-        write(result, documents, sure)
-        return Counter(
-            {
-                "texts": 1,
-                "groups": sum(map(_is_translated, sure)),
-                "omitted sentences": sum(not _is_translated(group) for group in groups),
-            }
-        )
-
     if are_folders:
         pairs = [
             pair
             for pair in pairs
             if not all(path.exists() for path in pair.results(output, review) if path)
         ]
+    write, guard, models = _writer(output), Lock(), list[Any]()
     counts = Counter({"texts": 0, "groups": 0, "omitted sentences": 0})
+
+    def align_pair(pair: _Pair) -> None:
+        result, page = pair.results(output, review)
+        for path in filter(None, (result, page)):
+            require_writable_file(path, "choose another file")
+        documents = read_document(pair.source), read_document(pair.target)
+        _warn_of_languages(*documents)
+        with guard:
+            models[:] = models or [load_model()]
+        groups = align(documents[0].texts, documents[1].texts, models[0])
+        _warn_of_scores(documents, groups)
+        if page:
+            write_lines(page, _page(documents, groups))
+        sure = [group for group in groups if group.probability >= min_probability]
+        write(result, documents, sure)
+        with guard:
+            counts["texts"] += 1
+            counts["groups"] += sum(map(_is_translated, sure))
+            counts["omitted sentences"] += sum(not _is_translated(group) for group in groups)
+            report(f"{counts['texts']} of {len(pairs)} texts")
+
     report(f"0 of {len(pairs)} texts")
     with in_threads(align_pair, pairs, available_cpus()) as results:
-        for number, result in enumerate(results, 1):
-            counts.update(result)
-            report(f"{number} of {len(pairs)} texts")
+        for _ in results:  # an error of a text is raised here
+            pass
     return dict(counts)
 
 
@@ -162,20 +161,6 @@ def _sentences(row: Mapping[str, Any], column: str) -> list[str]:
     value = row[column]
     texts = as_texts(value.split("\n") if isinstance(value, str) else value, column)
     return [text for text in texts if not is_blank(text)]
-
-
-class _LoadedOnce:
-    """A model that the first of several threads loads."""
-
-    def __init__(self, load: Callable[[], Any]) -> None:
-        self._load, self._loading = load, Lock()
-        self._model: Any = None
-
-    def __call__(self) -> Any:
-        with self._loading:
-            if self._model is None:
-                self._model = self._load()
-            return self._model
 
 
 class _Pair(NamedTuple):
