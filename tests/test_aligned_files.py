@@ -6,15 +6,18 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import apache_beam as beam
 import numpy as np
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 from pyarrow import parquet
 
-from xling_tf.bulk.aligned_files import align_files
+from xling_tf.bulk.aligned_files import align_files, align_row
 from xling_tf.corpora.document_files import (
     language_of_name,
     name_of_text,
@@ -52,7 +55,7 @@ def model(texts):
             + 1e-3 * np.ones(32)
             for text in texts
         ]
-    )
+    ).reshape(-1, 32)
 
 
 def write(path, texts):
@@ -80,11 +83,13 @@ def test_names_have_a_language_and_an_ending(tmp_path):
         "dev.fr": ("dev", "fr", ""),
         "novel.srt": ("novel", None, ".srt"),
         "guide-es.md": ("guide", "es", ".md"),
+        "filters-map.html": ("filters-map", None, ".html"),
     }.items():
         path = tmp_path / "some texts" / name
         assert (name_of_text(path), language_of_name(path)) == expected[:2]
         assert stem_and_ending(path)[1] == expected[2]
-    assert language_of_name(Path("de/novel.txt")) == "de"
+    for name in ("de/novel.txt", "de/log-in.txt", "fr/novel.de.txt"):
+        assert language_of_name(Path(name)) == "de"
 
 
 def test_lines_are_sentences_and_paragraphs_are_split(tmp_path):
@@ -120,7 +125,8 @@ def test_subtitles_keep_their_times(tmp_path):
 def test_pages_and_markdown_have_their_text_alone(tmp_path):
     page = """<html><head><title>no</title><style>p {}</style></head><body><h1>A head</h1>
     <p>It is <b>very</b>
-    late<!-- no -->. We go.</p><script>no()</script><ul><li>An item<li>é</ul></body></html>"""
+    <acronym>late</acronym><!-- no -->. We go.</p><script>no()</script>
+    <ul><li>An item<li>é</ul></body></html>"""
     (tmp_path / "a.en.html").write_text(page, encoding="utf-8")
     expected = ["A head", "It is very late.", "We go.", "An item", "é"]
     assert read_document(tmp_path / "a.en.html").texts == expected
@@ -286,7 +292,11 @@ def test_the_page_shows_both_texts_and_loads_nothing(two_files, tmp_path):
     assert "<script" not in page
     assert "http" not in page
     assert page.count('class="omitted"') >= 1
-    assert page.count("id=") == page.split("The whole text")[1].count("<li")
+    doubtful, whole = page.split("The whole text")
+    assert page.count("id=") == whole.count("<li")
+    translated = r"<li (?!class)[^>]*><a [^>]*>(\d+)%"
+    least = [int(percent) for percent in re.findall(translated, doubtful)]
+    assert least == sorted(n for n in map(int, re.findall(translated, whole)) if n < 90)
 
 
 def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
@@ -312,6 +322,68 @@ def test_folders_are_matched_by_name_and_continue(tmp_path, caplog):
     write(tmp_path / "de" / "one.md", GERMAN)
     with pytest.raises(UserError, match="have the same name"):
         align_files(lambda: model, *arguments)
+
+
+def test_files_of_folders_with_equal_names_belong_together(tmp_path):
+    """As "log-in" and "log-on" do, which are not two languages."""
+    for language, texts in (("de", GERMAN), ("fr", FRENCH)):
+        for name in ("log-in.txt", "log-on.txt", f"end.{language}.txt"):
+            write(tmp_path / language / name, texts)
+    align_files(lambda: model, tmp_path / "de", tmp_path / "fr", tmp_path / "out" / "*.tsv")
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == ["end.tsv", "log-in.tsv", "log-on.tsv"]
+
+
+def test_texts_of_folders_are_aligned_at_once_with_one_model(tmp_path, monkeypatch):
+    """Each waits until two are being aligned, so one after the other would never end."""
+    monkeypatch.setattr("xling_tf.bulk.aligned_files.available_cpus", lambda: 2)
+    for name in ("one", "two"):
+        write(tmp_path / "de" / f"{name}.txt", GERMAN)
+        write(tmp_path / "fr" / f"{name}.txt", FRENCH)
+    models, both = [], threading.Barrier(2, timeout=60)
+
+    def load_model():
+        models.append(None)
+        calls = threading.local()
+
+        def encode(texts):
+            if not getattr(calls, "has_waited", False):
+                calls.has_waited = True
+                both.wait()
+            return model(texts)
+
+        return encode
+
+    states = []
+    folders = tmp_path / "de", tmp_path / "fr", tmp_path / "out" / "*.tsv"
+    assert align_files(load_model, *folders, report=states.append)["groups"] == 2 * len(GERMAN)
+    assert len(models) == 1
+    assert states == ["0 of 2 texts", "1 of 2 texts", "2 of 2 texts"]
+
+
+def test_rows_of_any_engine_are_aligned_by_one_function():
+    row = {"id": 7, "german": GERMAN, "fr": "\n".join([*FRENCH[:2], "", *FRENCH[3:]]) + "\n"}
+    groups = [*align_row(row, model, source_column="german", target_column="fr")]
+    pairs = [(group["source"], group["target"]) for group in groups if group["target"]]
+    assert pairs == EXPECTED
+    assert {group["id"] for group in groups} == {7}
+    assert (groups[3]["source_rows"], groups[3]["target_rows"]) == ([3], [2])
+    # Arrays of strings, as Ray has them; a text without sentences.
+    arrays = {"id": 7, "german": np.array(GERMAN, object), "fr": np.array(row["fr"].split("\n"))}
+    assert [*align_row(arrays, model, source_column="german", target_column="fr")] == groups
+    assert len([*align_row({"source": GERMAN, "target": ""}, model)]) == len(GERMAN)
+    with pytest.raises(UserError, match="expected the column target, but there is only id"):
+        next(align_row({"id": 7, "source": []}, model))
+
+
+def test_pairs_of_documents_are_aligned_by_beam():
+    texts = ["The train is late.\nIt rains today.", "Der Zug hat Verspätung.\nHeute regnet es."]
+    rows = [{"id": n, "source": texts[0], "target": texts[1]} for n in range(3)]
+    expected = [group for row in rows for group in align_row(row, "multilingual-mini")]
+    assert [group["target_rows"] for group in expected[:2]] == [[0], [1]]
+    with beam.Pipeline() as pipeline:
+        groups = pipeline | beam.Create(rows) | beam.FlatMap(align_row, "multilingual-mini")
+        assert_that(groups, equal_to(expected))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -145,7 +145,7 @@ def rounds(run: Forks, program: str) -> Iterator[tuple[str, str]]:
 
 
 def require_same_end(
-    run: Forks, program: str, content: Callable[[Path, str], dict[str, bytes]] = content
+    run: Forks, program: str, content: Callable[[Path, str], Mapping[str, object]] = content
 ) -> None:
     """Runs to the end, then with kills, and compares."""
     for name, description in rounds(run, program):
@@ -161,6 +161,36 @@ def test_a_killed_encoding_ends_as_if_nothing_had_happened(forks, tmp_path):
     options = f"{str(model)!r}, [{str(tmp_path / 'in*.txt')!r}], Path(output), rows_per_shard=150"
     main = f"{imports}\nencode_files({options}, precision='int8')"
     require_same_end(forks(imports, main), "encode")
+
+
+def test_a_killed_alignment_of_folders_ends_as_if_nothing_had_happened(forks, tmp_path):
+    rng = random.Random(1)
+    for number in range(20):
+        texts = [f"Satz {rng.randrange(10**6)} von {number}." for _ in range(30)]
+        for language, side in (("de", texts), ("fr", [*texts[:20], *texts[22:]])):
+            (tmp_path / language).mkdir(exist_ok=True)
+            (tmp_path / language / f"text{number}.txt").write_text("\n".join(side))
+    imports = """import hashlib; import numpy as np; from pathlib import Path
+import xling_tf.bulk.aligned_files
+def model(texts):
+    digests = [hashlib.blake2b(text.encode(), digest_size=32).digest() for text in texts]
+    return np.array([[*digest] for digest in digests], np.float32) - 127"""
+    main = f"""{imports}
+xling_tf.bulk.aligned_files.align_files(lambda: model, Path("de"), Path("fr"),
+    Path(output, "pairs", "*.tsv"), review=Path(output, "pages", "*.html"))"""
+
+    def pairs(folder: Path, name: str) -> dict[str, list[bytes]]:
+        """The pages' names, and the pairs without numbers, whose last digit may differ."""
+        found = content(folder, name)
+        pages = {path: [] for path in found if path.endswith(".html")}
+        tables = {path: data.splitlines() for path, data in found.items() if path.endswith(".tsv")}
+        return pages | {
+            path: [row.rsplit(b"\t", 2)[0] for row in rows] for path, rows in tables.items()
+        }
+
+    run = forks(imports, main)
+    require_same_end(run, "align", pairs)
+    assert len(pairs(run.folder, "whole")) == 40
 
 
 def test_a_killed_mining_ends_as_if_nothing_had_happened(forks, tmp_path):

@@ -3,18 +3,24 @@
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from absl import logging
 
 from xling_tf import __version__
+from xling_tf.client.batches import available_cpus, in_threads
+from xling_tf.client.texts import as_texts, is_blank
 from xling_tf.corpora.document_files import (
     Document,
     name_of_text,
     read_document,
+    stem_and_ending,
     warn_of_languages,
 )
 from xling_tf.corpora.line_files import as_cell, write_lines
@@ -26,7 +32,8 @@ _FORMATS = re.compile(r"\.(tsv|jsonl|tmx|parquet)((?:\.(?:gz|bz2|xz|zst))?)$", r
 # Of the sentences without a translation; more are told, for the texts may not belong together.
 _MAX_OMITTED = 0.5
 _MIN_MEAN_SCORE = 0.3
-_DOUBTFUL = 50  # groups that the page lists first
+# The page lists first groups that are less likely right, the most doubtful ones.
+_DOUBTFUL, _MAX_DOUBTFUL = 0.9, 50
 _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
@@ -42,7 +49,8 @@ def align_files(
 ) -> dict[str, int]:
     """Aligns two files, or the files of two folders that share their names without the language.
 
-    A folder's pairs whose files exist are skipped, so the same call continues after a kill.
+    As many texts of a folder as there are processors are aligned at once, with one model. Pairs
+    whose files exist are skipped, so the same call continues after a kill.
 
     Args:
         load_model: Returns a model of `load`; called once there are texts to align.
@@ -57,60 +65,133 @@ def align_files(
 
     Returns:
         The numbers of texts, groups of translations that were written, and sentences without a
-        translation on both sides.
+        translation on both sides, without those of files that exist.
 
     Raises:
         UserError: A file cannot be read or written, or folders have no pair of texts.
     """
-    counts, model = {"texts": 0, "groups": 0, "omitted sentences": 0}, None
-    pairs = _pairs(source, target)
-    are_folders = source.is_dir()
+    pairs, are_folders = _pairs(source, target), source.is_dir()
     for place, name in ((output, "output"), (review, "review")):
         if place and ("*" in place.name) != are_folders:
             expected = "a * in its name, as in 'aligned/*.tsv'" if are_folders else "no *"
             raise UserError(f"`{name}` must have {expected}, but is {place}")
     if review and review.suffix != ".html":
         raise UserError(f"`review` must end in .html, but is {review}")
-    for number, (first, second) in enumerate(pairs):
-        report(f"{number} of {len(pairs)} texts")
-        results = [
-            place.with_name(place.name.replace("*", name_of_text(first)))
-            for place in (output, review)
-            if place
+    if are_folders:
+        pairs = [
+            pair
+            for pair in pairs
+            if not all(path.exists() for path in pair.results(output, review) if path)
         ]
-        write = _writer(results[0])
-        if are_folders and all(result.exists() for result in results):
-            continue
-        for result in results:
-            require_writable_file(result, "choose another file")
-        documents = read_document(first), read_document(second)
-        model = model or load_model()
+    write, guard, models = _writer(output), Lock(), list[Any]()
+    counts = Counter({"texts": 0, "groups": 0, "omitted sentences": 0})
+
+    def align_pair(pair: _Pair) -> None:
+        result, page = pair.results(output, review)
+        for path in filter(None, (result, page)):
+            require_writable_file(path, "choose another file")
+        documents = read_document(pair.source), read_document(pair.target)
         _warn_of_languages(*documents)
-        groups = align(documents[0].texts, documents[1].texts, model)
+        with guard:
+            models[:] = models or [load_model()]
+        groups = align(documents[0].texts, documents[1].texts, models[0])
         _warn_of_scores(documents, groups)
-        for page in results[1:]:
+        if page:
             write_lines(page, _page(documents, groups))
         sure = [group for group in groups if group.probability >= min_probability]
-        write(results[0], documents, sure)
-        counts["texts"] += 1
-        counts["groups"] += sum(map(_is_translated, sure))
-        counts["omitted sentences"] += sum(not _is_translated(group) for group in groups)
-    return counts
+        write(result, documents, sure)
+        with guard:
+            counts["texts"] += 1
+            counts["groups"] += sum(map(_is_translated, sure))
+            counts["omitted sentences"] += sum(not _is_translated(group) for group in groups)
+            report(f"{counts['texts']} of {len(pairs)} texts")
+
+    report(f"0 of {len(pairs)} texts")
+    with in_threads(align_pair, pairs, available_cpus()) as results:
+        for _ in results:  # an error of a text is raised here
+            pass
+    return dict(counts)
+
+
+def align_row(
+    row: Mapping[str, Any],
+    model: Any,
+    *,
+    source_column: str = "source",
+    target_column: str = "target",
+) -> Iterator[dict[str, Any]]:
+    """Aligns the two texts of a row of a table, for the engines that map rows (docs/scale.md).
+
+    Args:
+        row: Two texts by the names of their columns: each a list of sentences, or a string with a
+            sentence on each line. Other columns are kept.
+        model: As `align` takes it, or the name of a model, which is loaded once in each process: as
+            `load` takes it, or the URL of an archive that fsspec opens.
+        source_column: Name of the column of the text.
+        target_column: Name of the column of its translation.
+
+    Yields:
+        A row for each group, and for each sentence without a translation: its other columns,
+        "source" and "target", "source_rows" and "target_rows", "score" and "probability".
+
+    Raises:
+        UserError: There is no such column, or it holds no texts.
+
+    Examples:
+        >>> encode = lambda texts: [[len(text), 9.0] for text in texts]
+        >>> row = {"id": 7, "source": "Uno.", "target": ["One."]}
+        >>> [group["id"] for group in align_row(row, encode)]
+        [7]
+    """
+    from xling_tf.bulk.record_batches import load_once  # here, because it needs Arrow
+
+    documents = (
+        Document(Path(source_column), "und", _sentences(row, source_column), [], None),
+        Document(Path(target_column), "und", _sentences(row, target_column), [], None),
+    )
+    encoder = load_once(fspath(model)) if isinstance(model, str | PathLike) else model
+    others = {k: value for k, value in row.items() if k not in (source_column, target_column)}
+    for group in _rows(documents, align(documents[0].texts, documents[1].texts, encoder)):
+        yield {**others, **group}
+
+
+def _sentences(row: Mapping[str, Any], column: str) -> list[str]:
+    if column not in row:
+        raise UserError(f"expected the column {column}, but there is only {', '.join(row)}")
+    value = row[column]
+    texts = as_texts(value.split("\n") if isinstance(value, str) else value, column)
+    return [text for text in texts if not is_blank(text)]
+
+
+class _Pair(NamedTuple):
+    """A text and its translation."""
+
+    name: str
+    source: Path
+    target: Path
+
+    def results(self, output: Path, review: Path | None) -> tuple[Path, Path | None]:
+        """Returns the files to write, in which the name replaces a `*`."""
+
+        def named(path: Path) -> Path:
+            return path.with_name(path.name.replace("*", self.name))
+
+        return named(output), named(review) if review else None
 
 
 def _is_translated(group: AlignedGroup) -> bool:
     return bool(group.source and group.target)
 
 
-def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
+def _pairs(source: Path, target: Path) -> list[_Pair]:
     for path in (source, target):
         if not path.exists():
             raise UserError(f"expected a file or a folder, but {path} does not exist")
     if source.is_dir() != target.is_dir():
         raise UserError(f"{source} and {target} must be two files or two folders")
     if not source.is_dir():
-        return [(source, target)]
-    sides = [_files(source), _files(target)]
+        return [_Pair("", source, target)]
+    sides = [_files(source, target), _files(target, source)]
     for name in sorted(sides[0].keys() ^ sides[1].keys()):
         path = (sides[0].get(name) or sides[1].get(name) or [source])[0]
         logging.warning("%s has no translation of its name in the other folder", path)
@@ -125,15 +206,17 @@ def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
             f"{source} and {target} must have files of the same name, such as novel.de.txt and "
             "novel.fr.txt, but have none"
         )
-    return [(sides[0][name][0], sides[1][name][0]) for name in shared]
+    return [_Pair(name, sides[0][name][0], sides[1][name][0]) for name in shared]
 
 
-def _files(folder: Path) -> dict[str, list[Path]]:
-    """Returns the texts of a folder by their names without the language."""
+def _files(folder: Path, other: Path) -> dict[str, list[Path]]:
+    """Returns a folder's texts by their names, without the language unless the other has it."""
+    others = {stem_and_ending(path)[0] for path in other.iterdir()}
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if path.is_file() and not path.name.startswith("."):
-            files.setdefault(name_of_text(path), []).append(path)
+            stem, _ = stem_and_ending(path)
+            files.setdefault(stem if stem in others else name_of_text(path), []).append(path)
     return files
 
 
@@ -234,6 +317,7 @@ _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.45 system-ui, sans-serif }
 body { margin: 0 auto; max-width: 72rem; padding: 0.5rem }
 h1 { font-size: 1.4rem; overflow-wrap: anywhere }
+h2 { font-size: 1.15rem }
 ol { list-style: none; padding: 0 }
 li { border-left: 0.5rem solid hsl(var(--hue) 65% 48%); display: grid; gap: 0 1rem;
   grid-template-columns: 3rem 1fr 1fr; margin: 0.25rem 0; padding: 0.25rem 0.5rem;
@@ -254,7 +338,8 @@ def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str
     names = [html.escape(document.path.name) for document in documents]
     codes = [html.escape(document.language.replace("_", "-"), quote=True) for document in documents]
     translated = [n for n, group in enumerate(groups) if _is_translated(group)]
-    doubtful = sorted(translated, key=lambda n: groups[n].probability)[:_DOUBTFUL]
+    doubtful = [n for n in translated if groups[n].probability < _DOUBTFUL]
+    doubtful = sorted(doubtful, key=lambda n: groups[n].probability)[:_MAX_DOUBTFUL]
 
     def item(number: int, name: str) -> str:
         group = groups[number]
@@ -269,12 +354,13 @@ def _page(documents: _Documents, groups: Sequence[AlignedGroup]) -> Iterator[str
 
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    yield f"<title>{names[0]} - {names[1]}</title><style>{_STYLE}</style></head><body>"
-    yield f"<h1>{names[0]} &ndash; {names[1]}</h1>"
+    title = " &ndash; ".join(f"{name} ({code})" for name, code in zip(names, codes, strict=True))
+    yield f"<title>{title}</title><style>{_STYLE}</style></head><body>"
+    yield f"<h1>{title}</h1>"
     omitted = len(groups) - len(translated)
     yield f"<p>{len(translated)} groups of translations, {omitted} sentences without one. "
     yield "The figure beside a group is the probability that it is right.</p>"
-    yield f"<h2>The {len(doubtful)} most doubtful groups</h2><ol>"
+    yield f"<h2>Most doubtful ({len(doubtful)})</h2><ol>"
     yield from (item(number, "") for number in doubtful)
     yield "</ol><h2>The whole text</h2><ol>"
     yield from (item(number, f'id="g{number}"') for number in range(len(groups)))

@@ -99,7 +99,7 @@ def compute_in_batches(
 
     results: dict[str, NDArray[Any]] = {}
     with (
-        _mapping(compute_batch, batches, threads) as all_arrays,
+        in_threads(compute_batch, batches, threads) as all_arrays,
         progress_bar(len(lengths), show_progress, "sentence") as update,
     ):
         for rows, arrays in zip(batches, all_arrays, strict=True):
@@ -112,10 +112,13 @@ def compute_in_batches(
 
 
 @contextmanager
-def _mapping(
+def in_threads(
     function: Callable[[Any], Any], values: Sequence[Any], threads: int
 ) -> Iterator[Iterator[Any]]:
-    """Yields the function's results in order, computed in threads if several are asked for."""
+    """Yields the function's results in order, computed in threads if several are asked for.
+
+    After an error, nothing new is begun, and the block ends when what has begun is done.
+    """
     if min(threads, len(values)) <= 1:
         yield map(function, values)
         return

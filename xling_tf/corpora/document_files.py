@@ -24,15 +24,18 @@ from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError, as_user_error, library
 
 SUBTITLES = frozenset({".srt", ".vtt"})
-_NAMED = re.compile(rf"[._-]({LANGUAGE})$")
+# Three letters behind a hyphen are a word: "filters-map", "filters-web".
+_NAMED = re.compile(rf"(?:\.|[_-](?![a-z]{{3}}))({LANGUAGE})$")
 _WHITE = re.compile(r"\s+")
 _TIMES = re.compile(r"\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})\s*-->\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})")
 # Of SubRip and WebVTT: "<i>", "<v Ana>", "{\an8}".
 _CUE_MARKS = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _VTT_BLOCKS = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)\b")
 # Elements whose text is a paragraph, and those whose text is none.
-_INLINE = "a abbr b bdi bdo cite code data del dfn em font i img ins kbd mark q ruby s samp small"
-_INLINE_TAGS = frozenset(f"{_INLINE} span strong sub sup time tt u var wbr".split())
+_INLINE_TAGS = frozenset(
+    "a abbr acronym b bdi bdo big button cite code data del dfn em font i img ins kbd label mark "
+    "nobr q ruby s samp small span strike strong sub sup time tt u var wbr".split()
+)
 _WITHOUT_TEXT = ("script", "style", "head", "template", "noscript", "pre", "svg", "math")
 # Elements of XLIFF that hold the codes of the original format.
 _XLIFF_CODES = ("ph", "bpt", "ept", "it")
@@ -107,14 +110,16 @@ def stem_and_ending(path: Path) -> tuple[str, str]:
 def language_of_name(path: Path) -> str | None:
     """Returns the language in a file's name, as in novel.de.txt, or that of its folder.
 
+    Behind a hyphen may be a word, so a folder with a language decides on "fr/export-as.html".
+
     Example:
         >>> language_of_name(Path("novel.de.txt")), language_of_name(Path("fr/novel.txt"))
         ('de', 'fr')
     """
-    if match := _NAMED.search(stem_and_ending(path)[0]):
-        return match[1]
-    folder = path.absolute().parent.name
-    return folder if re.fullmatch(LANGUAGE, folder) else None
+    match, folder = _NAMED.search(stem_and_ending(path)[0]), path.absolute().parent.name
+    if re.fullmatch(LANGUAGE, folder) and not (match and match[0].startswith(".")):
+        return folder
+    return match[1] if match else None
 
 
 def name_of_text(path: Path) -> str:

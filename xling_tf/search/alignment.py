@@ -17,7 +17,7 @@ from xling_tf.client.neighbours import chunks, require_positive, require_same_di
 from xling_tf.client.texts import Texts, as_texts, is_blank
 from xling_tf.errors import UserError
 
-MAX_GROUP = 4  # sentences of one side
+MAX_GROUP = 5  # sentences of one side
 # Chosen on the development part of Text+Berg (docs/align.md).
 _LENGTH_WEIGHT = 0.1
 _OMISSION_QUANTILE = 0.2  # of the costs of sentences at random; that of Vecalign
@@ -73,7 +73,7 @@ def align(
         model: A model of `load`, or a function from a list of texts to `[texts, dim]` vectors.
         max_group: Largest number of sentences on one side of a group.
         encode_groups: False adds up the vectors of a group's sentences, so that nothing is encoded
-            twice; True also encodes each group as a text, which takes about ten times as long, and
+            twice; True also encodes each group as a text, which takes about 15 times as long, and
             takes the mean of both vectors. None encodes groups unless the sums of the model's raw
             vectors have nearly the same direction, as those of an average of words have.
         show_progress_bar: Whether to show progress bars.
