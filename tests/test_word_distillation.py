@@ -31,12 +31,12 @@ def test_words_have_the_teachers_directions_and_frequent_ones_less_weight(teache
     assert teacher.texts == WORDS
     assert len(WORDS) in range(6, 13)
     # The mean of all words counts each by the root of its share, by Zipf's law 1 / rank; a word
-    # has the weight 1e-4 / (1e-4 + share).
+    # has the weight 1e-3 / (1e-3 + share).
     vectors = random_vectors(dim=8)(WORDS)
     shares = 1 / np.arange(1, len(WORDS) + 1)
     shares /= shares.sum()
     weighted = vectors - np.average(vectors, axis=0, weights=np.sqrt(shares))
-    weighted *= (1e-4 / (1e-4 + shares))[:, None]
+    weighted *= (1e-3 / (1e-3 + shares))[:, None]
     first, last, both = encoder.encode([WORDS[0], WORDS[-1], f"{WORDS[0]} {WORDS[-1].upper()}"])
     for vector, expected in (
         (first, weighted[0]),

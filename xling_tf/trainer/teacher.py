@@ -160,6 +160,8 @@ def assign_words(
     scales: NDArray[np.floating] | None = None,
     contexts: NDArray[np.float32] | None = None,
     counts: NDArray[np.int64] | None = None,
+    *,
+    sif: float = _SIF,
 ) -> None:
     """Initialises an average of words by a teacher's vectors; see `words_from_teacher`.
 
@@ -169,6 +171,7 @@ def assign_words(
         scales: `[words]` factors of the vectors; None for 1.
         contexts: `[words, width]` centred vectors of sentences with the words; None for none.
         counts: `[words]` numbers of these sentences.
+        sif: The a of Arora et al. 2017, sec. 3; more of it is more weight of frequent words.
     """
     # Zipf's law.
     shares = 1 / np.arange(1, len(vectors) + 1)
@@ -178,7 +181,7 @@ def assign_words(
     if contexts is not None and counts is not None:
         _mix_in(centred, contexts, counts)
     components = _principal_components(centred, weights, static.embedding_dim)
-    lengths = _SIF / (_SIF + shares) * (1 if scales is None else scales)
+    lengths = sif / (sif + shares) * (1 if scales is None else scales)
     rows = centred @ components * lengths[:, None]
     is_same_space = vectors.shape[1] == static.hidden_dim
     projection = components.T if is_same_space else np.eye(static.embedding_dim, static.hidden_dim)

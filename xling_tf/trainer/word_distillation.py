@@ -28,8 +28,11 @@ from xling_tf.trainer.teacher import assign_words
 from xling_tf.trainer.training import train
 
 _SECONDS = 60.0
-_WORDS = WordsConfig(lowercase=True, common_words=30_000, num_oov_buckets=1, ngram_sizes=())
+_WORDS = WordsConfig(lowercase=True, common_words=100_000, num_oov_buckets=1, ngram_sizes=())
 _CHUNK = 512
+# The a of Arora et al. 2017, sec. 3, theirs: without training, frequent words need more weight
+# (docs/research/experiments.md, "What does a minute of `xling-tf distill` give").
+_SIF = 1e-3
 # Numbers of a word; the vectors of sentences are as wide as the model's.
 _EMBEDDING_DIM = 320
 
@@ -138,7 +141,7 @@ def _average_of_words(
         similarity=SimilarityConfig(normalize=True),
     )
     model = Model(tokenizer, encoder_settings(config, tokenizer), info)
-    assign_words(model.encoder.static_part, vectors)
+    assign_words(model.encoder.static_part, vectors, sif=_SIF)
     return model
 
 
