@@ -36,7 +36,7 @@ async def remember(note: str) -> str:
 async def recall(question: str, limit: int = 5) -> list[str]:
     """Finds the notes that probably answer a question, in any language, the best first."""
     rows = notes.execute("SELECT id, text FROM notes").fetchall()
-    # A second is enough for tens of thousands of notes: their vectors need not be kept.
+    # Tens of thousands of notes are encoded in about a second, so no vectors are stored.
     texts = [text for _, text in rows]
     (hits,) = model.semantic_search(question, texts, top_k=limit, min_probability=0.5)
     found = [rows[hit["corpus_id"]] for hit in hits]

@@ -2,7 +2,7 @@
 
 python examples/mine_translations.py
 
-A score says how many times as similar a pair is as its sentences are to their neighbours.
+A score of 1.2 says that a pair is 1.2 times as similar as its sentences are to their neighbours.
 """
 
 import sys

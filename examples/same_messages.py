@@ -1,4 +1,4 @@
-"""Says which messages say the same, in any of sixteen languages, and how probably they do.
+"""Groups messages that probably say the same, in any of sixteen languages.
 
 python examples/same_messages.py
 python examples/same_messages.py messages.txt    # of your own, one a line
@@ -25,7 +25,7 @@ if len(sys.argv) > 1:
     messages = Path(sys.argv[1]).read_text("utf-8").splitlines()
 model = xling_tf.load()
 pairs = model.paraphrase_mining(messages, top_k=10)
-# Each message was compared with all others: the more there are, the closer a pair must be.
+# The more messages there are, the more alike two must be to say the same.
 probabilities = model.probability(
     [messages[pair.first] for pair in pairs],
     [messages[pair.second] for pair in pairs],

@@ -2,7 +2,7 @@
 
 pip install --no-deps bertopic
 pip install packaging pandas pyyaml scikit-learn tqdm
-python examples/topics.py            # stories in five languages, which are in the package
+python examples/topics.py            # stories in five languages, part of the package
 python examples/topics.py FOLDER     # the paragraphs of its .txt and .md files
 
 BERTopic itself would also install torch and numba; a model in NumPy needs neither.

@@ -107,8 +107,8 @@ def lancedb(folder, model, texts, question):
 DATABASES = {function.__name__: function for function in (sqlite, duckdb, qdrant, chroma, lancedb)}
 name, question, *files = sys.argv[1:]
 folder = Path(f"made_{name}")
-texts = Path(files[0]).read_text("utf-8").splitlines() if files else SENTENCES
-texts = [] if folder.exists() else texts
 folder.mkdir(exist_ok=True)
+texts = Path(files[0]).read_text("utf-8").splitlines() if files else SENTENCES
+texts = [] if any(folder.iterdir()) else texts
 for score, text in DATABASES[name](folder, xling_tf.load(), texts, question):
     print(f"{score:.2f}  {text}")
