@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from absl import flags, logging
 from download import fetch
 
+from xling_tf.cli import WORDS
 from xling_tf.corpora.folder import discover
 from xling_tf.errors import UserError
 from xling_tf.files import replacing_folder, require_writable_folder
@@ -37,14 +38,14 @@ from xling_tf.program import define_languages, progress, run, set_up_logging
 
 SNLI_URL = "https://nlp.stanford.edu/projects/snli/snli_1.0.zip"
 _TIMEOUT_SECONDS = 5
-_WORDS = ("papers", "collection", "evaluation", "raw")  # see xling_tf/cli.py
+_WORDS = [name.removeprefix("prepare ") for name in WORDS if name.startswith("prepare ")]
 
 
 def main(*words: str) -> None:
     """Prepares the pairs of the flags, and prints their folders."""
     if words:  # xling_tf/cli.py runs other programs for the first word
         raise UserError(
-            f"expected flags, or {', '.join(_WORDS)} right after prepare, got {words[0]!r}"
+            f"expected flags, or one of {', '.join(_WORDS)} right after prepare, got {words[0]!r}"
         )
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)

@@ -1,4 +1,4 @@
-"""Fetches files over HTTP: an interrupted fetch goes on, and a checksum tells when it is done."""
+"""Fetches files over HTTP: an interrupted fetch goes on, and a checksum proves that it is right."""
 
 import contextlib
 import http.client
@@ -48,7 +48,8 @@ def fetch(
         report: Is told how far the fetch is.
 
     Raises:
-        UserError: The file does not arrive, or has another checksum; then nothing of it is kept.
+        UserError: The file does not arrive, and what has come of it is kept; or it has another
+            checksum, and nothing of it is kept.
     """
     if path.is_file() and sha256 in ("", file_digest(path, "sha256")):
         return
@@ -61,10 +62,10 @@ def fetch(
             part.unlink()
     if not part.exists():
         _complete(address, part, seconds, report)
-    if sha256 and (found := file_digest(part, "sha256")) != sha256:
+    if sha256 and (actual := file_digest(part, "sha256")) != sha256:
         part.unlink()
         raise UserError(
-            f"{address} must have the SHA-256 {sha256}, but has {found}: it was "
+            f"{address} must have the SHA-256 {sha256}, but has {actual}: it was "
             "changed, or damaged on its way; nothing of it was kept"
         )
     os.replace(part, path)
@@ -101,7 +102,7 @@ def _append(
         try:
             answer = stack.enter_context(urllib.request.urlopen(request, timeout=seconds))
         except urllib.error.HTTPError as error:
-            # Nothing comes after what is there: all of it is, or the file was made shorter.
+            # The server has nothing after `begun`: the file is complete, or is a shorter one now.
             total = re.fullmatch(r"bytes \*/(\d+)", error.headers.get("Content-Range") or "")
             if error.code != _RANGE_NOT_SATISFIABLE:
                 raise

@@ -3,14 +3,14 @@ r"""Mines translations in large collections, or wrong ones for training.
     xling-tf mine news.en.txt news.es.txt --output mined.en-es.tsv
 
 Texts are a sentence a line, or the column "text" of a table. A side may also be a folder of vectors
-that `xling-tf encode` has written. A few hundred translations that you know, which both sides must
-contain, choose the margin from which on 90% of the pairs are right:
+that `xling-tf encode` has written. If you know a few hundred translations, put their sentences into
+both sides: the command then chooses the margin from which on 90% of the pairs are right:
 
     xling-tf mine vectors.en vectors.es --output mined.en-es.tsv \
         --known pairs.tsv --precision 0.9
 
 If it is killed, the same command continues. Vectors and neighbours stay in folders beside the
-output, `mined.en-es.tsv.source` and so on, until you remove them: another margin takes little time.
+output, such as `mined.en-es.tsv.source`, for further margins. Remove them afterwards.
 
 The word `negatives` mines wrong translations that resemble the right ones, for each pair in a
 folder of corpora. If it is interrupted, the same command continues with the missing files:
@@ -45,7 +45,7 @@ _PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right p
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
 _MODEL = flags.DEFINE_string(
-    "model", None, "Encodes texts, by default the one in the box; for negatives: the judge."
+    "model", None, "Model that encodes texts (default: the one in the box), or judges negatives."
 )
 _DATA = flags.DEFINE_string("data", None, "For negatives: folder of corpora.")
 _RELATIVE_MARGIN = flags.DEFINE_float(

@@ -37,10 +37,10 @@ class DataSet:
         name: What users choose it by.
         about: What it is.
         licence: Its licence.
-        tables: By path in the collection, the SHA-256 of the table's text, unpacked; or the number
-            of its rows, or 0, if we never had the table.
-        address: What the names of the files follow.
-        files: Names of the files that are fetched; none if users have to fetch them.
+        tables: By path in the collection, the SHA-256 of the table's text, unpacked. If we never
+            had the table, the number of its rows instead, or 0 if that is unknown.
+        address: The beginning of the files' addresses, before their names.
+        files: Names of the files to fetch; none for a set that is made by hand.
         checksums: The SHA-256 of those files that have a known one.
         megabytes: The size of the files.
         reader: The name of their reader, in sources.py or convert.py.
@@ -155,7 +155,7 @@ def _prepare(data_set: DataSet, output: Path, part: str) -> str:
             for path, mark in tables.items():
                 _check(path, texts.get(path), mark, data_set.address)
         except UserError:
-            shutil.rmtree(folder)  # so that it is not read again
+            shutil.rmtree(folder)  # the next call would read the same faulty files again
             raise
         for path, lines in texts.items():
             write_lines(places[path], lines)
@@ -164,7 +164,7 @@ def _prepare(data_set: DataSet, output: Path, part: str) -> str:
 
 
 def _unpack(path: Path) -> None:
-    """Unpacks an archive beside itself; links and names that lead out of its folder are left."""
+    """Unpacks an archive beside itself; no links and nothing outside of its folder."""
     damaged = f"{path.name} is not a whole archive ({{error}}); the same command fetches it again"
     with as_user_error(damaged, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError):
         if path.suffix == ".zip":
@@ -188,7 +188,8 @@ def _texts(data_set: DataSet, tables: Collection[str], folder: Path) -> dict[str
     read = sources.READERS[data_set.reader] if is_copy else convert.FORMATS[data_set.reader][1]
     wanted = {path.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
     texts: dict[str, list[str]] = {}
-    message = f"{data_set.address} must have files as ours, but one cannot be read ({{error}})"
+    expected = f"{data_set.address} must have files in the known format"
+    message = f"{expected}, but one cannot be read ({{error}})"
     with as_user_error(message, ValueError, LookupError, csv.Error):
         for name, columns, rows in read(folder):
             path = wanted.get(name if is_copy else f"{EVALUATION}{name}")
@@ -201,13 +202,13 @@ def _texts(data_set: DataSet, tables: Collection[str], folder: Path) -> dict[str
 def _check(path: str, lines: Sequence[str] | None, mark: str | int, address: str) -> None:
     if lines is None:
         raise UserError(f"{address} must have the text of {path}, but lacks it; nothing is written")
-    found: str | int = len(lines) - 1
+    actual: str | int = len(lines) - 1
     if isinstance(mark, str):
-        found = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
-    if mark and found != mark:
+        actual = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    if mark and actual != mark:
         what = "the SHA-256" if isinstance(mark, str) else "a number of rows of"
         raise UserError(
-            f"{path} must have {what} {mark}, but made of {address} it has {found}: what is "
+            f"{path} must have {what} {mark}, but made of {address} it has {actual}: what is "
             "published there was changed; nothing is written"
         )
 

@@ -24,7 +24,8 @@ _NLI = ("label", "premise", "hypothesis")
 _WITH_GENRE = ("pair_id", *_NLI, "genre")
 _SCORED = ("sentence1", "sentence2", "score")
 _LABELS = {"0": "entailment", "1": "neutral", "2": "contradiction"}
-_JOINERS = "\u200c\u200d\u2060"  # invisible, but words and emoji are other ones without them
+_SAME = {label: label for label in _LABELS.values()}  # of sets that spell their labels as we do
+_JOINERS = "\u200c\u200d\u2060"  # invisible, but words and emoji change without them
 _SENTIMENT = {"0": "negative", "1": "neutral", "2": "positive"}
 
 
@@ -61,9 +62,10 @@ def _lines(path: Path) -> Iterator[str]:
 def _cells(
     path: Path, columns: Sequence[int], labels: Mapping[str, str] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """Yields some cells of each line; with labels, the first is one, and other lines are left out.
+    """Yields some cells of each line.
 
-    So a line that names the columns is left out, as are pairs without a label.
+    With labels, the first cell is translated by them. Lines with another first cell are left out,
+    such as the names of the columns and pairs without a label.
     """
     for row in fields(path, max(columns) + 1, read=lambda path: enumerate(_lines(path), 1)):
         first, *others = (clean(row[column]) for column in columns)
@@ -105,7 +107,7 @@ def sent_conv(folder: Path) -> Iterator[Table]:
             continue
         split = (line.partition(" ") for line in _lines(path))
         rows = [(label, clean(text)) for label, _, text in split if clean(text)]
-        if name == "SUBJ":  # the plots of films come last, and are told as facts
+        if name == "SUBJ":  # facts are plots of films; our table has them first
             names = {"0": "subjective", "1": "objective"}
             rows = [(names[label], text) for label, text in rows]
             rows.sort(key=lambda row: row[0])
@@ -169,26 +171,25 @@ def xnli_copies(folder: Path) -> Iterator[Table]:
     The English parts have the pairs' numbers, whose order is that of the Chinese file. The German
     file contains pairs of the test set, which are left out.
     """
-    same = {label: label for label in _LABELS.values()}
     numbers: list[int] = []
     for language in ("en", "es"):
         rows = [
             (int(number.partition("_")[0]), label, premise, hypothesis, genre)
             for _, path in files_in(folder, r"xnli_dev_\w+\.tsv")
-            for label, of, premise, hypothesis, number, genre in _cells(
-                path, (1, 0, 2, 3, 5, 6), same
+            for label, code, premise, hypothesis, number, genre in _cells(
+                path, (1, 0, 2, 3, 5, 6), _SAME
             )
-            if of == language
+            if code == language
         ]
         rows.sort()
         numbers = [row[0] for row in rows]
         table = [(str(number), *cells) for number, *cells in rows]
         yield Table(f"eval/nli/xnli.{language}.dev", _WITH_GENRE, table)
     for _, path in files_in(folder / "zhang45258", r"dev\.tsv"):
-        pairs = zip(numbers, _cells(path, (2, 0, 1), same), strict=True)
+        pairs = zip(numbers, _cells(path, (2, 0, 1), _SAME), strict=True)
         numbered = [(str(number), *cells) for number, cells in pairs]
         yield Table("eval/nli/xnli.zh.dev", _WITH_GENRE[:-1], numbered)
-    german = {m[1]: list(_cells(p, (2, 0, 1), same)) for m, p in files_in(folder, r"(\w+)\.txt")}
+    german = {m[1]: list(_cells(p, (2, 0, 1), _SAME)) for m, p in files_in(folder, r"(\w+)\.txt")}
     if german:
         tested = {row[1:] for row in german["test"]}
         mixed = (row for split in ("train", "dev") for row in german[split])
@@ -199,11 +200,10 @@ def xnli_copies(folder: Path) -> Iterator[Table]:
 def esxnli(folder: Path) -> Iterator[Table]:
     """Inference pairs written in Spanish and translated by people, in XNLI's layout."""
     for _, path in files_in(folder, r"esxnli\.tsv"):
-        same = {label: label for label in _LABELS.values()}
-        rows = list(_cells(path, (1, 0, 9, 6, 7, 10), same))
+        rows = list(_cells(path, (1, 0, 9, 6, 7, 10), _SAME))
         for language in ("en", "es"):
             table = (
-                (number, label, *cells) for label, of, number, *cells in rows if of == language
+                (number, label, *cells) for label, code, number, *cells in rows if code == language
             )
             yield Table(f"eval/nli/esxnli.{language}", _WITH_GENRE, table)
 
@@ -213,8 +213,8 @@ def rte3(folder: Path) -> Iterator[Table]:
     """The third RTE challenge: French with three labels in TSV, English with two in XML."""
     columns = ("pair_id", *_NLI)
     for match, path in files_in(folder, r"RTE3-FR-(dev|test)-\w+-3class\.tsv"):
-        same = {label: label for label in _LABELS.values()}
-        rows = ((number, label, *pair) for label, number, *pair in _cells(path, (5, 0, 2, 3), same))
+        cells = _cells(path, (5, 0, 2, 3), _SAME)
+        rows = ((number, label, *pair) for label, number, *pair in cells)
         yield Table(f"eval/nli/rte3.fr.{match[1]}", columns, rows)
     for match, path in files_in(folder, r"rte3_(dev|test)\.xml"):
         with as_user_error(f"{path} must be XML, but: {{error}}", ElementTree.ParseError):
@@ -235,10 +235,10 @@ def rte3(folder: Path) -> Iterator[Table]:
 def ocnli(folder: Path) -> Iterator[Table]:
     """Chinese inference pairs in JSON lines; those without a label are left out."""
     for _, path in files_in(folder, r"dev\.json"):
-        found = (json_object(line) for line in _lines(path))
+        objects = (json_object(line) for line in _lines(path))
         rows = (
             (row["label"], clean(row["sentence1"]), clean(row["sentence2"]))
-            for row in found
+            for row in objects
             if row["label"] in _LABELS.values()
         )
         yield Table("eval/nli/ocnli.zh.dev", _NLI, rows)
@@ -248,9 +248,8 @@ def ocnli(folder: Path) -> Iterator[Table]:
 def counterfactual(folder: Path) -> Iterator[Table]:
     """SNLI's pairs and people's edits of them: premise, hypothesis, label."""
     for match, path in files_in(folder, r"(dev|test)\.tsv"):
-        same = {label: label for label in _LABELS.values()}
         name = f"eval/nli/snli_counterfactual.en.{match[1]}"
-        yield Table(name, _NLI, _cells(path, (2, 0, 1), same))
+        yield Table(name, _NLI, _cells(path, (2, 0, 1), _SAME))
 
 
 _DUPLICATES = {"false": "0", "true": "1", "0": "0", "1": "1"}

@@ -38,8 +38,8 @@ COMMANDS = {name: path for group in _GROUPS.values() for name, path in group.ite
 WORDS = {
     "prepare papers": "data/papers.py",
     "prepare collection": "data/collection.py",
-    "prepare raw": "data/prepare_raw.py",
     "prepare evaluation": "data/convert.py",
+    "prepare raw": "data/prepare_raw.py",
 }
 
 
