@@ -1,5 +1,6 @@
 """Exports with only the pieces that some languages use."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import keras
@@ -27,15 +28,9 @@ def lists(monkeypatch):
     shares = {"en": words, "es": {"gato": 1e-7, "alfombra": 9e-8}}
     known = SimpleNamespace(
         available_languages=lambda: dict.fromkeys(shares),
-        get_frequency_dict=SimpleNamespace(cache_clear=lambda: None),
-        get_frequency_list=SimpleNamespace(cache_clear=lambda: None),
+        get_frequency_dict=cache(lambda code: shares[code]),
+        get_frequency_list=cache(list),
     )
-
-    def get_frequency_dict(code):
-        return shares[code]
-
-    get_frequency_dict.cache_clear = lambda: None
-    known.get_frequency_dict = get_frequency_dict
     monkeypatch.setattr(vocabulary, "library", lambda *names: known)
 
 

@@ -29,10 +29,11 @@ from xling_tf.files import replacing, require_writable_file
 from xling_tf.search.alignment import AlignedGroup, align
 
 _FORMATS = re.compile(r"\.(tsv|jsonl|tmx|parquet)((?:\.(?:gz|bz2|xz|zst))?)$", re.IGNORECASE)
-# Of the sentences without a translation; more are told, for the texts may not belong together.
+# Share of sentences without a translation. With more, or a lower mean score, a warning says that
+# the texts may not belong together.
 _MAX_OMITTED = 0.5
 _MIN_MEAN_SCORE = 0.3
-# The page lists first groups that are less likely right, the most doubtful ones.
+# The page begins with the most doubtful of the groups that are less likely right than this.
 _DOUBTFUL, _MAX_DOUBTFUL = 0.9, 50
 _CONTROLS = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
@@ -59,13 +60,13 @@ def align_files(
         output: File to write, .tsv, .jsonl, .tmx or .parquet; for folders with a `*` in its name,
             which stands for the name of each pair.
         review: A page to write that shows both texts side by side, .html; for folders with a `*`.
-        min_probability: Groups of translations that are less likely right are written to no output
-            but the page.
+        min_probability: Groups that are less likely right are left out of the output, but not of
+            the page.
         report: Called with the state, for logs.
 
     Returns:
-        The numbers of texts, groups of translations that were written, and sentences without a
-        translation on both sides, without those of files that exist.
+        The numbers of texts, of groups of translations that were written, and of sentences without
+        a translation on either side. Texts whose output exists do not count.
 
     Raises:
         UserError: A file cannot be read or written, or folders have no pair of texts.
@@ -120,7 +121,7 @@ def align_row(
     source_column: str = "source",
     target_column: str = "target",
 ) -> Iterator[dict[str, Any]]:
-    """Aligns the two texts of a row of a table, for the engines that map rows (docs/scale.md).
+    """Aligns the two texts in a row of a table, for engines that map rows (docs/scale.md).
 
     Args:
         row: Two texts by the names of their columns: each a list of sentences, or a string with a
@@ -221,7 +222,7 @@ def _files(folder: Path, other: Path) -> dict[str, list[Path]]:
 
 
 def _warn_of_languages(source: Document, target: Document) -> None:
-    """Says if the texts are one, or what `warn_of_languages` says of them."""
+    """Warns if both texts are the same, or as `warn_of_languages` does."""
     if source.texts == target.texts:
         logging.warning("%s and %s are the same text", source.path, target.path)
     else:

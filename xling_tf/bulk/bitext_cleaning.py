@@ -72,7 +72,7 @@ def clean_bitext(
         pairs = (pair for pair, _ in reading)
         while part := list(islice(pairs, _PAIRS_AT_ONCE)):
             if not counts.total():
-                _require_order(path, part, source, target)
+                _require_sides(path, part, source, target)
             normal = [TranslationPair(normalise(p.source), normalise(p.target)) for p in part]
             faults = [bitext_fault(pair, source, target) for pair in normal]
             sound = [pair for pair, fault in zip(part, faults, strict=True) if not fault]
@@ -92,8 +92,8 @@ def clean_bitext(
     return dict(counts)
 
 
-def _require_order(path: Path, pairs: Sequence[TranslationPair], source: str, target: str) -> None:
-    """Raises a `UserError` if the first pairs have their sides swapped: none would be kept."""
+def _require_sides(path: Path, pairs: Sequence[TranslationPair], source: str, target: str) -> None:
+    """Raises a `UserError` if the sides of the first pairs are swapped: none would be kept."""
     sides = ([pair.source for pair in pairs], [pair.target for pair in pairs])
     first, second = map(language_of_texts, sides)
     if first != second and (second, first) == (without_country(source), without_country(target)):

@@ -226,10 +226,11 @@ def _identifier(expected: frozenset[str]) -> Any:
 def are_shuffled(triplets: Sequence[SentenceTriplet]) -> bool:
     """Returns True if the lines of documents seem to be in no order.
 
-    Then sentences share no more rare words with their neighbours than with those of others.
+    They are, if sentences share no more rare words with their neighbours than with the neighbours
+    of other sentences.
 
     Args:
-        triplets: Neighbouring sentences, evenly drawn from documents; of few, the answer is False.
+        triplets: Neighbouring sentences, evenly drawn from documents; False for too few.
     """
     if len(triplets) < _MIN_NEIGHBOURS:
         return False
@@ -270,9 +271,11 @@ def _foreign_languages(languages: str, records: Sequence[Record]) -> Iterator[st
         recognised = (language_of(t, languages.split("-")) for t in list(texts)[:SAMPLE_SIZE])
         counts = Counter(filter(None, recognised))
         total = counts.total()
-        main += [code for code, n in counts.most_common(1) if n > total / 2 >= _MIN_RECOGNISED / 2]
+        if total < _MIN_RECOGNISED:
+            continue
+        main += [code for code, n in counts.most_common(1) if n > total / 2]
         del counts[without_country(language)]
-        if total >= _MIN_RECOGNISED and counts.total() > _MAX_FOREIGN * total:
+        if counts.total() > _MAX_FOREIGN * total:
             frequent = [code for code, n in counts.most_common() if n > counts.total() / 4]
             share = f"{counts.total() / total:.0%} of the {language} side"
             faults.append(f"{share} look like {' or '.join(frequent) or 'other languages'}")

@@ -24,14 +24,14 @@ from xling_tf.corpora.sentences import paragraphs, sentences
 from xling_tf.errors import UserError, as_user_error, library
 
 SUBTITLES = frozenset({".srt", ".vtt"})
-# Three letters behind a hyphen are a word: "filters-map", "filters-web".
+# Three letters after a hyphen are a word, not a language: "filters-map", "filters-web".
 _NAMED = re.compile(rf"(?:\.|[_-](?![a-z]{{3}}))({LANGUAGE})$")
 _WHITE = re.compile(r"\s+")
 _TIMES = re.compile(r"\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})\s*-->\s*((?:\d+:)?\d\d:\d\d[.,]\d{3})")
 # Of SubRip and WebVTT: "<i>", "<v Ana>", "{\an8}".
 _CUE_MARKS = re.compile(r"</?[a-zA-Z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}")
 _VTT_BLOCKS = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)\b")
-# Elements whose text is a paragraph, and those whose text is none.
+# Elements whose text is part of a paragraph, and those whose text is left out.
 _INLINE_TAGS = frozenset(
     "a abbr acronym b bdi bdo big button cite code data del dfn em font i img ins kbd label mark "
     "nobr q ruby s samp small span strike strong sub sup time tt u var wbr".split()
@@ -110,7 +110,7 @@ def stem_and_ending(path: Path) -> tuple[str, str]:
 def language_of_name(path: Path) -> str | None:
     """Returns the language in a file's name, as in novel.de.txt, or that of its folder.
 
-    Behind a hyphen may be a word, so a folder with a language decides on "fr/export-as.html".
+    What follows a hyphen may be a word: the folder decides that "fr/export-as.html" is French.
 
     Example:
         >>> language_of_name(Path("novel.de.txt")), language_of_name(Path("fr/novel.txt"))

@@ -80,7 +80,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
 
 
 def first_lines(path: Path, count: int, holding: str = "") -> list[str]:
-    """Returns the first lines that can be read and hold a text, with no warning of an encoding."""
+    """Returns the first readable lines that hold a text, without a warning of their encoding."""
     message = f"{path} cannot be read: {{error}}; correct the path"
     with as_user_error(message, OSError), path.open("rb") as file:
         pieces = as_utf8(unpacked(file, path), path, is_quiet=True)

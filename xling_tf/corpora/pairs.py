@@ -218,14 +218,14 @@ def _roles(
 
 
 def _add_other_side(roles: list[str | None], texts: Sequence[int]) -> None:
-    """Gives the only column of texts with an unknown name the role that no column has."""
+    """Gives the missing role to the column of texts whose name is unknown, if there is only one."""
     others = [place for place in texts if roles[place] is None]
     if len(others) == 1:
         roles[others[0]] = "first" if "second" in roles else "second"
 
 
 def _columns(table: Sequence[list[Any]]) -> list[tuple[Any, ...]]:
-    """Returns the columns of the rows that have as many cells as most."""
+    """Returns the columns of those rows whose number of cells is the most frequent."""
     widths = Counter(map(len, table))
     width = max(widths, key=widths.__getitem__)
     return [*zip(*(row for row in table if len(row) == width), strict=True)]

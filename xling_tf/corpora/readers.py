@@ -26,8 +26,8 @@ MINED_FOLDER = "hard_negatives"
 SNLI_COLUMNS = ("gold_label", "sentence1", "sentence2")
 SCORED_COLUMNS = ("sentence1", "sentence2", "score")
 NO_LABEL, NO_ANSWER = "no gold label", "question without an answer"
-_TWO_WAY = "not_entailment"  # of sets such as RTE-1, which tell entailment from all else
-# Records of published sets that are sound, but say nothing that is learned.
+_TWO_WAY = "not_entailment"  # in sets such as RTE-1, which have only this and entailment
+# Why sound records of published sets are left out: they say nothing that a model can learn.
 _SAYS_NOTHING = (NO_LABEL, NO_ANSWER, _TWO_WAY)
 _MAX_DOCUMENT = 1 << 25  # bytes of sentences in memory
 

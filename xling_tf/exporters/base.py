@@ -74,7 +74,7 @@ class OriginalModel(NamedTuple):
 
     @property
     def about_changes(self) -> str:
-        """A section of a card on `changes`; "" if there are none."""
+        """The section of a card that describes `changes`; "" if there are none."""
         return self.changes and f"\n## Vocabulary\n\n{self.changes}\n"
 
     @property
@@ -155,8 +155,8 @@ def export(
         tables: Type of the word tables of "savedmodel": "float32", "float16" or "int8".
         match: Pairs on which the probabilities of "savedmodel" are fitted, as `calibrate` takes
             them, by the kind of match.
-        languages: Codes, such as "es,de" or ["es", "de"]: of a model of pieces, only those that
-            these languages use are kept.
+        languages: Codes, such as "es,de" or ["es", "de"]: a model of pieces keeps only those
+            that these languages use.
         name: Name of the package of "wheel" or "npm"; default the model's.
         version: Version of the package; default 1.
         dim: Maximum number of numbers in a vector, in "numpy", "wheel" and "npm"; default 256.

@@ -15,8 +15,8 @@ from xling_tf.model import Model
 from xling_tf.savedmodel.encoder import WORD_TABLE
 from xling_tf.weights import arrays, assign_weights, to_be_replaced
 
-# Share of a word that counts. With 1e-6, multilingual-e5-small keeps a tenth fewer pieces, and two
-# to eight times as many texts change (docs/research/experiments.md, 29 November 2026).
+# Rarer words do not count. With 1e-6, multilingual-e5-small keeps a tenth fewer pieces, and two to
+# eight times as many texts change (docs/research/experiments.md, 29 November 2026).
 _LEAST = 1e-7
 # Writers put no spaces between the words of these scripts: pieces may be of several words, so all
 # of the script are kept.
@@ -29,11 +29,11 @@ _SCRIPTS = {
     "th": "\u0e00-\u0e7f",
     "zh": _HAN,
 }
-_COMPARED = 100  # texts
+_COMPARED = 100  # texts with and without all their pieces, before and after
 _CHANGES = """{kept:,} of {all:,} pieces are kept: those in words that occur at least once in
 ten million words of {languages}, and every single character, so that no more text is unknown than
 before. Texts whose pieces are all kept, {share:.1%} of {texts:,} texts of {corpora},
-have the same vectors as before. In others, {cosine}some pieces are several shorter ones."""
+have the same vectors as before. In the others, some pieces become several shorter ones{cosine}."""
 
 
 def reduced(source: OriginalModel, languages: str | Sequence[str]) -> OriginalModel:
@@ -75,7 +75,7 @@ def reduced(source: OriginalModel, languages: str | Sequence[str]) -> OriginalMo
     cosine = ""
     if others:
         mean = np.mean(np.sum(encode(others) * source.encode(others), axis=1))
-        cosine = f"with a mean cosine of {mean:.4f}, "
+        cosine = f"; the mean cosine to their vectors before is {mean:.4f}"
     changes = _CHANGES.format(
         kept=len(rows),
         all=model.tokenizer.num_words,
@@ -112,9 +112,10 @@ def _words(languages: Sequence[str]) -> set[str]:
 
 
 def _used(pieces: Sequence[str], languages: Sequence[str], words: Iterable[str]) -> list[bool]:
-    """Says which pieces are in words, in any case, or in a script without spaces, or no letters.
+    """Returns which pieces to keep.
 
-    A piece with "▁" before it must begin a word.
+    They are those in words, in upper or lower case (a piece after "▁" must begin the word), those
+    in scripts without spaces, and those without letters.
     """
     texts = [piece.removeprefix("▁").casefold() for piece in pieces]
     known, longest = {*texts}, max(map(len, texts), default=0)

@@ -39,7 +39,7 @@ _NGRAM_SHARE = 0.2  # of the size
 # Principal components that are stored; the numbers of a vector after them are zeros. Measured
 # (docs/research/experiments.md, "What should 18 MB hold"): more words are worth more.
 _COMPONENTS = 256
-# How much pairs of characters count. They say little beside the two characters, which are words.
+# Pairs of characters say little more than the two characters, which are words as well.
 _PAIR_WEIGHT = 0.25
 _TIME = 1_577_836_800  # 2020-01-01
 

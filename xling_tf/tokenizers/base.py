@@ -88,21 +88,21 @@ class Tokenizer(tf.Module, ABC):
     def only(
         self, wanted: Callable[[Sequence[str]], Iterable[bool]]
     ) -> tuple[Self, NDArray[np.int64]]:
-        """Leaves out pieces; a text of which all pieces are kept has the same ones as before.
+        """Leaves out pieces; a text whose pieces are all kept is split as before.
 
         Args:
-            wanted: Says which of the pieces that can be left out to keep. A piece is given as its
-                text, with "▁" for a space before it.
+            wanted: Returns for each piece whether to keep it; some stay in any case. A piece is
+                given as its text, with "▁" for a space before it.
 
         Returns:
-            The tokenizer with the other pieces, and the `[pieces]` rows that these had, ascending.
+            The tokenizer with the pieces that are kept, and their former rows, ascending.
 
         Raises:
             UserError: The tokenizer has no such pieces.
         """
         raise UserError(
             "`languages` needs a model of pieces that can be left out, those of SentencePiece's "
-            "unigram models, but this one's tokens are others; export it without `languages`"
+            "unigram models, but this model has none; export it without `languages`"
         )
 
     @tf.Module.with_name_scope

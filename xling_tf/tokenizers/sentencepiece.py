@@ -138,8 +138,8 @@ class SentencePieceTokenizer(Tokenizer):
         if proto.trainer_spec.model_type != UNIGRAM:
             return super().only(wanted)
         pieces = [*proto.pieces]
-        # The lowest score determines that of unknown characters, and the highest that of
-        # user-defined pieces.
+        # SentencePiece derives the score of unknown characters from the lowest one, and that of
+        # user-defined pieces from the highest.
         scores = [piece.score for piece in pieces if piece.type == NORMAL]
         bounds = {min(scores, default=0), max(scores, default=0)}
         kept = [
@@ -150,7 +150,7 @@ class SentencePieceTokenizer(Tokenizer):
         ]
         del proto.pieces[:]
         proto.pieces.extend(piece for piece, is_kept in zip(pieces, kept, strict=True) if is_kept)
-        proto.ClearField("self_test_data")  # texts with the pieces that they had
+        proto.ClearField("self_test_data")  # examples that may be split otherwise now
         config = dataclasses.replace(self.config, num_pieces=len(proto.pieces))
         return type(self)(proto.SerializeToString(), config), np.flatnonzero(kept)
 

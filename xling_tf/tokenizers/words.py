@@ -96,14 +96,14 @@ class WordTokenizer(VocabularyTokenizer):
         if self.ngram_rows is None:
             return is_new
         has_ngram = tf.reduce_any(self.ngrams(tokens) > 0, axis=1)
-        # N-grams share buckets, so that those of any script are known by chance; letters are not.
+        # N-grams share buckets, so those of an unknown script may seem known; its letters do not.
         codes = tf.strings.unicode_decode(tokens, "UTF-8")
         is_known = codes.with_values(tf.gather(self._known_letters, codes.values))
         return is_new & ~(has_ngram & tf.reduce_any(is_known, axis=1))
 
     @cached_property
     def _known_letters(self) -> NDArray[np.bool_]:
-        """`[characters]`: which occur in the vocabulary, by code point."""
+        """`[code points]`: whether the vocabulary has the character."""
         letters = np.zeros(sys.maxunicode + 1, bool)
         letters[[ord(letter) for letter in {*"".join(self.vocabulary)}]] = True
         return letters
