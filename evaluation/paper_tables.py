@@ -406,10 +406,8 @@ class Beside:
             lines += [[row, *theirs], *ours] if ours else []
         notes: list[str] = []
         places = sorted({place for _, place in self.scores})
-        if any(
-            "added" in column for column in table.columns
-        ):  # beside the paper's, also without ours
-            own = {place for place, column in enumerate(table.columns) if "added" not in column}
+        own = {place for place, column in enumerate(table.columns) if "added" not in column}
+        if len(own) < len(table.columns):  # added columns stand beside all of the paper's
             places = sorted(own.union(places))
         for place in places:
             for note in dict.fromkeys(c.note for (_, p), c in self.scores.items() if p == place):

@@ -72,7 +72,7 @@ _MATCH = flags.DEFINE_string(
 _LANGUAGES = flags.DEFINE_list(
     "languages",
     None,
-    "Languages, such as es,de, of a model of pieces: only pieces in their words are kept.",
+    "Keeps only the pieces in words of these languages, such as es,de, in a model of pieces.",
 )
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."

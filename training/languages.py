@@ -57,7 +57,7 @@ _ADVICE = (
         "(xling-tf align), or mine pairs (xling-tf mine --known)",
     ),
     ("300", "hold them back to score models, and as --known for mining; fine-tuning on them "
-     "helps a model that does not list the language"),
+     "helps most if the model knows its pieces but does not list it"),
     ("3,000", "fine-tune the fast model, and compare it with the one that lists the language"),
     ("30,000", "fine-tune for longer, or train an average of words (--preset static)"),
 )  # fmt: skip

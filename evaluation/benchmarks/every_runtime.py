@@ -3,8 +3,8 @@ r"""Runs a model in every runtime, and says how far its vectors are from the Sav
     make .peers/.installed
     python evaluation/benchmarks/every_runtime.py --model exported/use-multilingual --texts FILE
 
-The texts are those of the file and the odd ones of `conformance.json`, without blank ones. A
-runtime whose program or package is absent is left out, with the reason.
+The texts are those of the file and the odd ones of `conformance.json`, except blank ones. If a
+runtime's program or package is absent, its row gives the reason.
 """
 
 import json
@@ -43,8 +43,8 @@ from xling_tf.files import folder_bytes, read_json
 Array = NDArray[np.floating]
 Figures = dict[str, dict[str, float]]
 
-# From this difference on, a text counts as split into other words or pieces.
-_OTHER = 1e-4
+# A text whose vector differs by more counts as split into other words or pieces.
+_OTHER_TOKENS = 1e-4
 _SECONDS = 600
 _PEERS = ROOT / ".peers"
 _LOADERS = _PEERS / "loaders" / "bin" / "python"
@@ -156,7 +156,10 @@ class Trial:
         return export(self.model, form, self.folder / form, name=name)
 
     def run(self, command: Sequence[str | Path], result: str = "vectors.npy") -> Array:
-        """Runs a program in a folder with texts.json, and returns what it has written."""
+        """Runs a program in a folder with texts.json, and returns the vectors that it has written.
+
+        A part "HERE" of the command stands for the folder.
+        """
         with tempfile.TemporaryDirectory(dir=self.folder) as here:
             Path(here, "texts.json").write_text(json.dumps(self.texts), "utf-8")
             command = [part if part != "HERE" else here for part in command]
@@ -177,8 +180,8 @@ class Trial:
 
     def run_node(self, code: str, *arguments: str | Path) -> Array:
         """Runs a module of JavaScript, which may import the packages of `.peers`."""
-        script = _MODULES.parent if _MODULES.exists() else self.folder
-        with tempfile.NamedTemporaryFile("w", suffix=".mjs", dir=script, encoding="utf-8") as file:
+        folder = _MODULES.parent if _MODULES.exists() else self.folder
+        with tempfile.NamedTemporaryFile("w", suffix=".mjs", dir=folder, encoding="utf-8") as file:
             file.write(code)
             file.flush()
             return self.run([_program("node"), file.name, *arguments, "HERE"], "vectors.json")
@@ -190,13 +193,13 @@ class Trial:
             differences.max(axis=1),
             largest_difference=np.max,
             median_difference=np.median,
-            texts_with_other_tokens=lambda part: np.sum(part > _OTHER),
+            texts_with_other_tokens=lambda part: np.sum(part > _OTHER_TOKENS),
         )
 
     def figures(self, numbers: Array, **summaries: Callable[[Array], Any]) -> Figures:
-        """Returns summaries of a number a text, by list of texts."""
+        """Summarises one number for each text, by list of texts."""
         return {
-            part: {name: float(of(numbers[rows])) for name, of in summaries.items()}
+            part: {name: float(summary(numbers[rows])) for name, summary in summaries.items()}
             for part, rows in self._parts.items()
         }
 
@@ -269,7 +272,8 @@ def _wheel(trial: Trial) -> Figures:
         file.extractall(folder)
     code = _WITHOUT_TENSORFLOW.format(module="tiny_model")
     vectors = trial.run([sys.executable, "-I", "-c", code, folder])
-    # Weights of 8 bits, and of an average of words its principal components: cosines compare.
+    # A wheel has 8-bit weights and, for an average of words, only principal components: its vectors
+    # differ, but their cosines should not.
     cosines = [
         np.sum(rows * np.roll(rows, 1, axis=0), axis=1) for rows in (vectors, trial.expected)
     ]
@@ -296,10 +300,10 @@ def _java(trial: Trial) -> Figures:
     program = ROOT / "examples" / "WordAverages.java"
     command = [_program("java"), str(program), str(trial.exported("numpy"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
-    found = re.fullmatch(r"(\d+) texts: (\d+) differ; largest .* (\S+)\n", done.stdout)
-    if not found:
+    match = re.fullmatch(r"(\d+) texts: (\d+) differ; largest .* (\S+)\n", done.stdout)
+    if not match:
         raise RuntimeError(done.stderr[-2000:])
-    figures = {"largest_difference": float(found[3]), "texts_with_other_tokens": float(found[2])}
+    figures = {"largest_difference": float(match[3]), "texts_with_other_tokens": float(match[2])}
     return {"conformance.json": figures}
 
 
@@ -381,7 +385,7 @@ def measure() -> dict[str, Any]:
                 rows[name] = run(trial)
             except (AbsentError, UserError) as error:
                 rows[name] = {"none": str(error)}
-            except Exception as error:  # the others shall run
+            except Exception as error:  # one failure must not stop the other runtimes
                 rows[name] = {"failed": str(error)}
             print(f"{name}: {rows[name]}", flush=True)
     return {"model": model.name, "megabytes": folder_bytes(model) / 1e6, **numbers, "rows": rows}

@@ -117,7 +117,7 @@ def in_threads(
 ) -> Iterator[Iterator[Any]]:
     """Yields the function's results in order, computed in threads if several are asked for.
 
-    After an error, nothing new is begun, and the block ends when what has begun is done.
+    After an error, no further value is begun, and the block ends when those in progress are done.
     """
     if min(threads, len(values)) <= 1:
         yield map(function, values)

@@ -104,7 +104,7 @@ def read_tokenizer(
         if is_static:
             max_tokens = min(max_tokens, truncation.get("max_length", max_tokens))
             padding = (content.get("padding") or {}).get("strategy")
-            # model2vec's `distill` writes the last, which pads nothing.
+            # model2vec's `distill` writes {"Fixed": 0}, which pads nothing.
             _require("the padding", padding, None, "BatchLongest", {"Fixed": 0})
         added = [token for token, special in added_tokens(folder, is_static).items() if not special]
         if kind == "BPE":

@@ -19,7 +19,7 @@ _WORDS_PER_CHUNK = 8192
 # Names of weights that only exports have: one table of the known words combined with their n-grams,
 # and one of the hash buckets of unknown words.
 KNOWN_WORDS, BUCKET_WORDS = "encoder/embedding/known_words", "encoder/embedding/bucket_words"
-# That of the table of words or pieces, also in training.
+# Name of the table of words or pieces, also in training.
 WORD_TABLE = "encoder/embedding/words/table"
 _SCALES = "/scales"
 

@@ -135,8 +135,8 @@ def require_order(store: CorpusStore, tasks: Sequence[Task], data: DataConfig) -
 
     Args:
         store: The corpora.
-        tasks: Those that are trained.
-        data: Corpora that its `corpus_weights` name are taken as they are.
+        tasks: The tasks to train.
+        data: Corpora that its `corpus_weights` name are not judged.
 
     Raises:
         UserError: The lines of a corpus seem to be in no order.

@@ -314,7 +314,7 @@ def finish(
         data.languages,
         encode,
         held_out=held_out,
-        # Pairs of a fine-tuning, which the validation scores.
+        # The validation of a fine-tuning scores its pairs.
         corpora=() if run.corpora and validation else corpora,
         data=run.data,
         seconds=seconds,

@@ -203,8 +203,9 @@ class HeldOutScores:
 class Validation:
     """Scores a model while it trains: its curve, its best step, and whether to stop.
 
-    It is scored at each tenth of the budget. Three scores in a row that are worse than the best one
-    end the training, and the best step is taken, but only if `before` is given.
+    It is scored at each tenth of the budget. With `before`, three scores in a row that are worse
+    than the best one end the training, and the best step is kept. Without it, the scores are only a
+    curve.
 
     Args:
         pairs: What scores a model.
@@ -242,7 +243,7 @@ class Validation:
         return self._tenth > tenth
 
     def add(self, step: int, encode: Encode) -> bool:
-        """Scores the model after some steps; returns True if its weights may be taken."""
+        """Scores the model after some steps; returns True if its weights are the best to keep."""
         outcome = self.pairs.measure(encode)
         score = self.pairs.score(outcome)
         described = self.pairs.described(outcome)
@@ -284,7 +285,7 @@ class Validation:
 
     @property
     def best_step(self) -> int:
-        """The step to take: the best one, of several the last; 0 for none."""
+        """The step to keep: the best one, of equal ones the last; 0 for none."""
         if self.before is None:
             return 0
         return max(self.curve, key=lambda point: (point[1], point[0]), default=(0, 0.0))[0]

@@ -32,8 +32,9 @@ _CHUNK = 2**14
 # The a of Arora et al. 2017, sec. 3. Their 10^-3 preserved less of the teacher's similarities.
 _SIF = 1e-4
 _NGRAM_SCALE = 0.1
-# Of pairs of characters, which outnumber the characters that they repeat, and join neighbours that
-# are no word (docs/research/experiments.md, "How long should pairs of characters be").
+# Length of pairs of characters at the start. They outnumber the characters that they repeat, and
+# many join neighbours that form no word (docs/research/experiments.md, "Why did pairs of
+# characters cost similarity").
 _PAIR_SCALE = 0.5
 # Share of a word's contexts in its vector, the rest being the teacher's vector of the word alone; a
 # word in n sentences gets n / (n + _RARE) of this share.
@@ -171,7 +172,7 @@ def assign_words(
         scales: `[words]` factors of the vectors; None for 1.
         contexts: `[words, width]` centred vectors of sentences with the words; None for none.
         counts: `[words]` numbers of these sentences.
-        sif: The a of Arora et al. 2017, sec. 3; more of it is more weight of frequent words.
+        sif: The a of Arora et al. 2017, sec. 3; a larger one gives frequent words more weight.
     """
     # Zipf's law.
     shares = 1 / np.arange(1, len(vectors) + 1)

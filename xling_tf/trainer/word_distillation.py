@@ -30,7 +30,8 @@ from xling_tf.trainer.training import train
 _SECONDS = 60.0
 _WORDS = WordsConfig(lowercase=True, common_words=100_000, num_oov_buckets=1, ngram_sizes=())
 _CHUNK = 512
-# The a of Arora et al. 2017, sec. 3, theirs: without training, frequent words need more weight
+# The a of Arora et al. 2017, sec. 3, with their value: without training, frequent words need more
+# weight than in teacher.py
 # (docs/research/experiments.md, "What does a minute of `xling-tf distill` give").
 _SIF = 1e-3
 # Numbers of a word; the vectors of sentences are as wide as the model's.
