@@ -3,8 +3,9 @@
     xling-tf prepare collection             # all that can be made, into data/collection
     xling-tf prepare collection --list      # addresses, sizes, licences, what is by hand
 
-Every table has the checksum of ours, so a table that is made is the one that our figures are of. A
-folder that is there is checked. After an interruption, the same command goes on.
+The checksum of each table must be that of ours, so our figures were measured on the same text.
+Tables that exist are checked, and made again if they are wrong. After an interruption, the same
+command goes on.
 """
 
 import sys

@@ -43,7 +43,7 @@ _KNOWN = flags.DEFINE_string(
 )
 _PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right pairs, by --known.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Prints how much there is to search, and exits.")
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "For folders: prints how much there is to search.")
 _MODEL = flags.DEFINE_string(
     "model", None, "Model that encodes texts (default: the one in the box), or judges negatives."
 )

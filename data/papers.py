@@ -5,7 +5,8 @@
     xling-tf prepare papers --list               # addresses, sizes, licences, what is by hand
     xling-tf evaluate --model exported/en-es --data data/eval
 
-What is there and right is not fetched again. After an interruption, the same command goes on.
+Tables that exist and are right are not fetched again. After an interruption, the same command goes
+on.
 """
 
 import sys

@@ -54,10 +54,9 @@ commands and machines. Below each table, a note says why a row or column has no 
 
 To repeat a row, [make the data](../data.md#the-papers-data), and type its command. `DIR` is the
 collection. `xling-tf prepare collection --output DIR` makes its evaluation sets, with the same text
-as ours. Its training text cannot be made again. `xling-tf prepare` makes text of the same kind, so
-a training that is repeated has other scores. `xling-tf prepare papers` makes the evaluation sets
-alone, with those of the papers that the collection lacks: `make evaluate MODEL=exported/NAME`
-scores a model on them.
+as ours. Its training text cannot be made again; `xling-tf prepare` makes text of the same kind, so
+a repeated training has other scores. `xling-tf prepare papers` makes only evaluation sets, also
+those that the collection lacks, and `make evaluate MODEL=exported/NAME` scores a model on them.
 
 """
 _OF_SEED = "-seed-"  # xling-tf train --seed 2 trains en-es-seed-2

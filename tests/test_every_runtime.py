@@ -82,8 +82,11 @@ def test_vectors_are_those_of_the_saved_model(name, kind, trials):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(AVERAGES - {"Java"} | BERTS))
 def test_what_a_runtime_cannot_run_is_refused(name, trials):
-    with pytest.raises((UserError, AbsentError)):
-        RUNTIMES[name](trials["pieces"])
+    try:
+        with pytest.raises(UserError):
+            RUNTIMES[name](trials["pieces"])
+    except AbsentError as absent:
+        pytest.skip(str(absent))
 
 
 def test_the_page_names_the_runtimes_that_are_run():

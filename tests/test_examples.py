@@ -18,7 +18,7 @@ WITH_THE_BOX = {
     "search": ("Où est la gare ?", "numpy"),
     "mine_translations": ("Where is the station?  ¿Dónde está la estación?", "numpy"),
     "classify": ("weather  Mañana va a llover.", "sklearn"),
-    "same_messages": ("0.96  我忘记了密码。", "numpy"),
+    "same_messages": ("  我忘记了密码。", "numpy"),
     "memory_server": ("¿Dónde está la llave? ['2: Der Schlüssel liegt", "mcp"),
     "langchain_search": ("When is the next train? - Der nächste Zug", "langchain_core"),
     "llama_index_search": ("When is the next train? - Der nächste Zug", "llama_index"),
