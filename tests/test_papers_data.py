@@ -272,7 +272,7 @@ def test_an_evaluation_folder_has_the_part_of_the_collection_that_evaluations_re
     assert [*unpacked(tmp_path)] == ["paraphrase/quora.en.dev.tsv.gz"]
 
 
-def test_an_interrupted_set_goes_on(server, tmp_path, monkeypatch):
+def test_an_interrupted_set_goes_on(server, tmp_path):
     data_set = small("quora", address=server.address)
     server.cuts = [100, 3, 0]  # labels.dev arrives, s1.dev is cut twice
     assert "s1.dev must be served" in prepare([data_set], tmp_path)["quora"]

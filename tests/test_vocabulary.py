@@ -64,7 +64,7 @@ def model():
     return model
 
 
-def test_every_format_starts_from_the_smaller_model(model, lists, tmp_path):
+def test_a_smaller_model_gives_the_language_that_is_kept_the_same_vectors(model, lists, tmp_path):
     folder, small = tmp_path / "model", tmp_path / "small"
     model.export(folder, {"README.md": "# A card\n"})
     export(folder, "savedmodel", small, languages="en")
