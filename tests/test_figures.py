@@ -16,7 +16,7 @@ STATIC = ("trainings.json", "en-es-static-10-minutes")
 EN_ES = ("trainings.json", "en-es-15-minutes")
 PUBLISHED = ("multilingual/models.json", "use-multilingual", "scores")
 CNN = ("multilingual/models.json", "mined-answers", "multilingual-best", "evaluation")
-E5 = ("multilingual/models.json", "mined-answers", "multilingual-e5-best", "evaluation")
+E5 = ("multilingual/models.json", "multilingual-e5-best-1400-steps", "evaluation")
 SPEED = ("speed.json", "five-models", "sentences_per_second")
 COLUMNS = {
     "en-es-static": (*STATIC, "evaluation"),
