@@ -1,4 +1,4 @@
-"""Fetches the collection of data on which our figures were measured, as far as it can be fetched.
+"""Fetches the collection of data on which our figures were measured.
 
     xling-tf prepare collection             # all that can be made, into data/collection
     xling-tf prepare collection --list      # addresses, sizes, licences, what is by hand

@@ -1,4 +1,4 @@
-"""Fetches the data on which the papers are evaluated, and makes the tables of an evaluation folder.
+"""Fetches the free data sets of the papers, as tables to evaluate on.
 
     xling-tf prepare papers                      # all that is free, into data/eval
     xling-tf prepare papers stsb quora           # some

@@ -5,13 +5,12 @@
     xling-tf export --model exported/en-es --to savedmodel --tables int8 --output exported/small
     xling-tf export --model exported/multilingual-static --to wheel --output dist
 
---serving writes serving/en-es/1 for TensorFlow Serving, with warm-up requests. The next version is
-2. To roll back, rename it: mv serving/en-es/2 serving/en-es/2.bad
+--serving writes serving/en-es/1 for TensorFlow Serving; the next version is 2. To roll back:
+mv serving/en-es/2 serving/en-es/2.bad
 
---to writes the model for another library. With savedmodel and --tables int8, its word tables have a
+--to writes the model for another library. With --tables int8, word tables of a savedmodel have a
 quarter of the size. wheel makes a package for pip: an average of words needs only NumPy, an encoder
-of pieces ONNX Runtime. npm makes one for JavaScript, of an average of words. --dim 384 --bits 4
---megabytes 18 makes both small. --languages en,de keeps only the pieces of these languages.
+of pieces ONNX Runtime. npm makes one for JavaScript, of an average of words.
 """
 
 import sys
@@ -56,7 +55,7 @@ _TABLES = flags.DEFINE_enum(
 _MEGABYTES = flags.DEFINE_float(
     "megabytes",
     40.0,
-    "Maximum size of an average of words, with --to numpy, wheel or npm; the rarest are left out.",
+    "Maximum size of an average of words, with --to numpy, wheel or npm.",
     lower_bound=0.1,
 )
 _DIM = flags.DEFINE_integer(
@@ -72,7 +71,7 @@ _MATCH = flags.DEFINE_string(
 _LANGUAGES = flags.DEFINE_list(
     "languages",
     None,
-    "Keeps only the pieces in words of these languages, such as es,de, in a model of pieces.",
+    "Keeps the pieces of these languages alone, such as es,de.",
 )
 _DATA = flags.DEFINE_string(
     "data", None, "Folder of corpora, to measure the effect of unknown words."
