@@ -70,7 +70,10 @@ def main(*words: str) -> None:
         print(describe_mining(source, target, memory=_MEMORY.value))
     else:
         output = Path(_given(_OUTPUT))
-        if not all(Path(word).is_dir() for word in words):
+        if texts := [word for word in words if not Path(word).is_dir()]:
+            from xling_tf.bulk.text_files import find_files
+
+            find_files(texts)  # an error now, before the first is encoded
             report_default_model(flags.FLAGS["model"])
         sides = ("source", "target")
         source, target = (
