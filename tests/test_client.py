@@ -11,7 +11,7 @@ from pathlib import Path
 import client_behaviour as behaviour
 import numpy as np
 import pytest
-from testing import add_noise, tiny_config, tiny_model
+from testing import add_noise, export_package, tiny_config, tiny_model
 from tricky_texts import sample_sentences
 
 import xling_tf
@@ -90,7 +90,7 @@ class Models:
                 self.folder / "pieces", model, lambda t: model(list(t)).numpy(), None
             )
             folder.mkdir()
-            wheel.export(source, folder, name=f"tiny-{name}")
+            export_package(wheel, source, folder, name=f"tiny-{name}")
             (path,) = folder.glob("*.whl")
             subprocess.run([sys.executable, "-m", "zipfile", "-e", path, folder], check=True)
         return folder

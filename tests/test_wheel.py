@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from programs import ROOT
-from testing import SENTENCES, add_noise, tiny_config, tiny_model
+from testing import SENTENCES, add_noise, export_package, tiny_config, tiny_model
 from tricky_texts import FRAGMENTS, sample_sentences
 
 from xling_tf.client import word_averages, words
@@ -23,7 +23,7 @@ from xling_tf.client.runtimes import open_folder
 from xling_tf.client.texts import is_blank
 from xling_tf.errors import UserError
 from xling_tf.exporters import vocabulary, wheel
-from xling_tf.exporters.base import OriginalModel
+from xling_tf.exporters.base import OriginalModel, distribution_name
 from xling_tf.exporters.sentence_transformers import vocabulary_rows
 from xling_tf.weights import as_int4, write_weights
 
@@ -77,7 +77,8 @@ def unpacked(folder, output):
     return output / "tiny_model"
 
 
-@pytest.mark.parametrize("ngrams", ["3,4,5", ""])
+# No word of the vocabulary has 17 letters.
+@pytest.mark.parametrize("ngrams", ["3,4,5", "", "17"])
 def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     # Without rounding to 8 bits; the principal components of 16 dimensions, all of them, are a
     # rotation.
@@ -90,7 +91,7 @@ def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     source = make_source(
         tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true"
     )
-    wheel.export(source, tmp_path, name="tiny-model")
+    export_package(wheel, source, tmp_path)
     client = opened(unpacked(tmp_path, tmp_path / "wheel"))
     encoded = [text.encode("utf-8", "surrogatepass") for text in TEXTS]
     expected = source.model(tf.constant(encoded, tf.string)).numpy()
@@ -105,7 +106,7 @@ def test_the_wheel_has_the_same_bytes_each_time_and_is_close_to_the_model(tmp_pa
     source = make_source(tmp_path / "model")
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        wheel.export(source, tmp_path / name, name="tiny-model")
+        export_package(wheel, source, tmp_path / name)
     (first,), (second,) = (list((tmp_path / name).glob("*.whl")) for name in ("first", "second"))
     assert first.read_bytes() == second.read_bytes()
     client = opened(unpacked(tmp_path / "first", tmp_path / "wheel"))
@@ -126,9 +127,7 @@ def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
         vectors[::10] *= -1
         return vectors
 
-    wheel.export(
-        OriginalModel(tmp_path / "model", model, encode, None), tmp_path, name="tiny-model"
-    )
+    export_package(wheel, OriginalModel(tmp_path / "model", model, encode, None), tmp_path)
     card = (tmp_path / "tiny-model.md").read_text("utf-8")
     (numbers,) = re.findall(r"is (-?[\d.]+), .* below (-?[\d.]+)\.", card, re.DOTALL)
     mean, least = map(float, numbers)
@@ -194,7 +193,7 @@ def test_a_wheel_says_whose_weights_it_has_and_what_was_changed(licence, express
     (source.folder / "README.md").write_text(CARD.format(licence=licence))
     (source.folder / "LICENSE").write_text("Their licence.")
     (source.folder / "NOTICE.txt").write_text("Copyright Some Authors.")
-    wheel.export(source, tmp_path, name="tiny-model")
+    export_package(wheel, source, tmp_path)
     assert (tmp_path / "tiny-model.md").is_file()
     assert not (tmp_path / "README.md").exists()
     unpacked(tmp_path, output := tmp_path / "wheel")
@@ -220,7 +219,7 @@ def test_a_wheel_says_whose_weights_it_has_and_what_was_changed(licence, express
 
 
 def test_a_wheel_of_an_unknown_model_says_that_nothing_is_known(tmp_path):
-    wheel.export(make_source(tmp_path / "model"), tmp_path, name="tiny-model")
+    export_package(wheel, make_source(tmp_path / "model"), tmp_path)
     unpacked(tmp_path, output := tmp_path / "wheel")
     notice = (output / "tiny_model-1.dist-info" / "licenses" / "NOTICE").read_text()
     assert "not stated" in notice
@@ -271,7 +270,7 @@ def test_a_folder_in_four_bits_is_close_to_the_model_and_is_packed(ngrams, tmp_p
     assert not vectors[:, 12:].any()
     np.testing.assert_allclose(vectors @ vectors.T, expected @ expected.T, atol=0.25)
     for name, write in (
-        ("direct", partial(wheel.export, source, dim=384, bits=4)),
+        ("direct", partial(export_package, wheel, source, dim=384, bits=4)),
         ("packed", partial(wheel.pack, folder)),
     ):
         (tmp_path / name).mkdir()
@@ -320,7 +319,7 @@ def test_ngrams_have_the_room_that_words_leave(tmp_path):
 
 
 def test_methods_take_one_text_or_several(tmp_path):
-    wheel.export(make_source(tmp_path / "model"), tmp_path, name="tiny-model")
+    export_package(wheel, make_source(tmp_path / "model"), tmp_path)
     client = opened(unpacked(tmp_path, tmp_path / "wheel"))
     first, second = client.encode(["hola", "the don"])
     assert client.similarity("hola", "the don") == pytest.approx(first @ second, abs=1e-6)
@@ -339,7 +338,7 @@ def test_methods_take_one_text_or_several(tmp_path):
 def client(tmp_path_factory):
     """A client whose vectors have 16 numbers."""
     folder = tmp_path_factory.mktemp("wheel")
-    wheel.export(make_source(folder / "model"), folder, name="tiny-model")
+    export_package(wheel, make_source(folder / "model"), folder)
     return opened(unpacked(folder, folder / "wheel"))
 
 
@@ -413,8 +412,8 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
     model.info = replace(model.info, prompts=prompts, default_prompt_name="query")
     source = OriginalModel(tmp_path, model, lambda texts: model(list(texts)).numpy(), None)
     with pytest.raises(UserError, match="`bits` is for averages of words"):
-        wheel.export(source, tmp_path, name="tiny-model", bits=4)
-    wheel.export(source, tmp_path, name="tiny-model")
+        export_package(wheel, source, tmp_path, bits=4)
+    export_package(wheel, source, tmp_path)
     client = opened(unpacked(tmp_path, tmp_path / "wheel"))
     # Weights have 8 bits; the last sentence is blank.
     assert SENTENCES.index("") == len(SENTENCES) - 1
@@ -443,8 +442,15 @@ def test_an_encoder_of_pieces_gets_the_prompts_of_its_texts(tmp_path):
 
 def test_models_that_the_client_cannot_compute_are_refused(tmp_path):
     with pytest.raises(UserError, match="num_oov_buckets=1"):
-        wheel.export(
-            make_source(tmp_path / "model", "tokenizer.num_oov_buckets=2"), tmp_path, name="tiny"
+        export_package(
+            wheel,
+            make_source(tmp_path / "model", "tokenizer.num_oov_buckets=2"),
+            tmp_path,
+            name="tiny",
         )
-    with pytest.raises(UserError, match="multilingual-static"):
-        wheel.export(make_source(tmp_path / "model"), tmp_path, name="Tiny Model")
+
+
+def test_names_of_packages_have_their_normal_form():
+    assert distribution_name("Tiny.Model__2") == "tiny-model-2"
+    with pytest.raises(UserError, match="as multilingual-static, got 'tiny model'"):
+        distribution_name("Tiny Model")

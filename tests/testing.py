@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -18,6 +19,8 @@ from xling_tf.config import TOKENIZERS, ExperimentConfig, ModelInfo
 from xling_tf.corpora.records import Corpus, Record, Row
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.encoders.base import encoder_settings
+from xling_tf.exporters import wheel
+from xling_tf.exporters.base import OriginalModel
 from xling_tf.model import Model
 from xling_tf.settings import apply_overrides
 from xling_tf.tasks.base import Batch, Task
@@ -400,3 +403,18 @@ def encode_responses(function, *columns, takes_contexts=True, **options):
     encoder = SentenceEncoder(Responses(function, takes_contexts))
     contexts = dict(zip(["contexts"], columns[1:], strict=False))
     return encoder.encode_document(columns[0], **contexts, **options)
+
+
+def export_package(
+    form: Any,
+    source: OriginalModel,
+    folder: Path,
+    name: str = "tiny-model",
+    version: int = 1,
+    **sizes: Any,
+) -> None:
+    """Packs a model in memory as `export` does; `form` is a format's module, `wheel` or `npm`."""
+    write = wheel.export_runtime if form is wheel else wheel.export_numpy
+    with tempfile.TemporaryDirectory() as model:
+        write(source, Path(model), **sizes)
+        form.pack(Path(model), folder, name=name, version=version)

@@ -68,9 +68,7 @@ class Function(Backend):
         """Calls the function."""
         return self._function(texts)
 
-    def embed_raw(self, texts: list[str], role: str, *contexts: list[str]) -> ArrayLike:
-        """Calls the function, whose vectors are of any length."""
-        return self._function(texts)
+    embed_raw = embed  # vectors of any length
 
     def __repr__(self) -> str:
         return f"Function({self._function!r})"

@@ -158,57 +158,8 @@ class SentenceEncoder:
         Raises:
             UserError: The inputs are not texts, or the model does not support an option.
         """
-        return self._encode(
-            "default",
-            inputs,
-            prompt_name,
-            prompt,
-            batch_size,
-            show_progress_bar,
-            precision=precision,
-            convert_to_numpy=convert_to_numpy,
-            convert_to_tensor=convert_to_tensor,
-            normalize_embeddings=normalize_embeddings,
-            truncate_dim=truncate_dim,
-            **options,
-        )
-
-    def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes queries, after the prompt for them; takes the arguments of `encode`."""
-        return self._encode("query", inputs, *args, **options)
-
-    def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
-        """Encodes documents, or answers, as `encode_query` does queries.
-
-        Args:
-            inputs: One text or several.
-            *args: Those of `encode`.
-            **options: Those of `encode`, and `contexts`, if the model was trained with them: a
-                context for each answer, or one for all. Without it, and where it is "", an answer
-                is its own context.
-
-        Returns:
-            `[inputs, dim]`; `[dim]` for a single text.
-        """
-        return self._encode("document", inputs, *args, **options)
-
-    def _encode(
-        self,
-        role: str,
-        inputs: Texts | None = None,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        batch_size: int | None = None,
-        show_progress_bar: bool | None = None,
-        *,
-        convert_to_numpy: bool = True,
-        convert_to_tensor: bool = False,
-        contexts: Texts | None = None,
-        precision: Precision = "float32",
-        normalize_embeddings: bool | None = None,
-        truncate_dim: int | None = None,
-        **options: Any,
-    ) -> Any:
+        # Those of `encode_query` and `encode_document`.
+        role, contexts = options.pop("_role", "default"), options.pop("contexts", None)
         if inputs is not None and "sentences" in options:
             raise UserError("inputs and sentences are names of one argument; give one of them")
         texts = options.pop("sentences", None) if inputs is None else inputs
@@ -249,6 +200,25 @@ class SentenceEncoder:
             return vectors
         tensor = self._tensor(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
+
+    def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
+        """Encodes queries, after the prompt for them; takes the arguments of `encode`."""
+        return self.encode(inputs, *args, _role="query", **options)
+
+    def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
+        """Encodes documents, or answers, as `encode_query` does queries.
+
+        Args:
+            inputs: One text or several.
+            *args: Those of `encode`.
+            **options: Those of `encode`, and `contexts`, if the model was trained with them: a
+                context for each answer, or one for all. Without it, and where it is "", an answer
+                is its own context.
+
+        Returns:
+            `[inputs, dim]`; `[dim]` for a single text.
+        """
+        return self.encode(inputs, *args, _role="document", **options)
 
     def _columns(
         self, role: str, texts: Any, contexts: Texts | None
@@ -323,17 +293,11 @@ class SentenceEncoder:
             >>> encoder.similarity("Hola", ["4444"]).round(3).tolist()
             [[1.0]]
         """
-        return cosine_similarity(
-            self._vectors(embeddings1, "default"),
-            self._vectors(embeddings2, "default"),
-        )
+        return cosine_similarity(self._vectors(embeddings1), self._vectors(embeddings2))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
         """Computes the cosines `[n]` of texts, or of vectors `[n, dim]`, and as many others."""
-        return pairwise_similarity(
-            self._vectors(embeddings1, "default"),
-            self._vectors(embeddings2, "default"),
-        )
+        return pairwise_similarity(self._vectors(embeddings1), self._vectors(embeddings2))
 
     def probability(
         self,
@@ -365,20 +329,13 @@ class SentenceEncoder:
         require_known("kind", kind, KINDS)
         require_positive(num_candidates, "num_candidates")
         line, sides = self._matched(kind, texts1, texts2)
-        arrays = [unit_vectors(side, name) for side, name in zip(sides, _SIDES, strict=True)]
-        are_one = [
-            is_single(texts) or (side.ndim == 1 and side.size > 0)
-            for texts, side in zip((texts1, texts2), sides, strict=True)
-        ]
-        rows = [len(array) for array, is_one in zip(arrays, are_one, strict=True) if not is_one]
-        arrays = [
-            np.broadcast_to(array, (rows[0] if rows else 1, array.shape[1])) if is_one else array
-            for array, is_one in zip(arrays, are_one, strict=True)
-        ]
-        likely = probabilities(pairwise_similarity(*arrays), line, num_candidates)
-        has_text = np.all([array.any(axis=1) for array in arrays], axis=0)
+        first, second = map(unit_vectors, sides, _SIDES)
+        if sides[0].ndim != sides[1].ndim:  # one with each of several
+            first, second = np.broadcast_arrays(first, second)
+        likely = probabilities(pairwise_similarity(first, second), line, num_candidates)
+        has_text = first.any(axis=1) & second.any(axis=1)
         result = np.where(has_text, likely, 0).astype(np.float32)
-        return float(result[0]) if all(are_one) else result
+        return float(result[0]) if sides[0].ndim == sides[1].ndim == 1 else result
 
     def semantic_search(
         self, queries: Any, corpus: Any, top_k: int = 10, min_probability: float | None = None
@@ -406,24 +363,28 @@ class SentenceEncoder:
             return search.semantic_search(*vectors, top_k=top_k)
         require_probability(min_probability, "min_probability")
         line, vectors = self._matched("answer", queries, corpus)
-        hits = search.semantic_search(*vectors, top_k=top_k)
-        return search.with_probability(hits, line, len(np.atleast_2d(vectors[1])), min_probability)
+        num_candidates = max(1, len(np.atleast_2d(vectors[1])))
+        results: list[list[search.Hit]] = []
+        for hits in search.semantic_search(*vectors, top_k=top_k):
+            likely = probabilities([hit["score"] for hit in hits], line, num_candidates).tolist()
+            all_hits = [search.Hit(**h, probability=p) for h, p in zip(hits, likely, strict=True)]
+            results.append([hit for hit in all_hits if hit["probability"] >= min_probability])
+        return results
 
     def _matched(
         self, kind: str, texts1: Any, texts2: Any
     ) -> tuple[Line, tuple[NDArray[Any], NDArray[Any]]]:
-        """Returns the line of a kind of match, and the whole vectors of texts or vectors."""
+        """Returns the line of a kind of match, and the whole vectors: `[dim]` of a single one."""
         line, roles = line_of(self._backend.match, kind), KINDS[kind]
-        first, second = (
-            as_array(self._vectors(texts, role), name)
-            for texts, role, name in zip((texts1, texts2), roles, _SIDES, strict=True)
-        )
-        for array in (first, second):
+        first, second = map(self._vectors, (texts1, texts2), roles)
+        arrays = as_array(first, _SIDES[0]), as_array(second, _SIDES[1])
+        for array in arrays:
             if self._truncate_dim is not None or (array.size and array.shape[-1] != self.dim):
                 raise UserError(
                     "a probability needs all numbers of the model's vectors, as floats or int8, "
                     f"got {array.shape[-1]} of {self.dim}; leave out `truncate_dim`, and bits"
                 )
+        first, second = (array if array.size else array.reshape(0, self.dim) for array in arrays)
         return line, (first, second)
 
     def paraphrase_mining(self, sentences: Texts, **options: Any) -> list[search.ScoredPair]:
@@ -450,10 +411,10 @@ class SentenceEncoder:
 
         return await asyncio.to_thread(self.embed_query, text)
 
-    def _vectors(self, values: Any, role: str) -> Any:
+    def _vectors(self, values: Any, role: str = "default") -> Any:
         """Returns the vectors of texts, and anything else as it is."""
         values = list(values) if isinstance(values, Iterator) else values
-        return np.atleast_2d(self._encode(role, values)) if _are_texts(values) else values
+        return self.encode(values, _role=role) if _are_texts(values) else values
 
     @cached_property
     def dim(self) -> int:

@@ -124,8 +124,7 @@ def require_precision(precision: float) -> None:
 
 def as_known(known: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
     """Returns pairs of numbers as an array `[known, 2]`."""
-    array = np.asarray(known, np.int64).reshape(-1, 2)
-    return np.unique(array, axis=0)
+    return np.unique(np.asarray(known, np.int64).reshape(-1, 2), axis=0)
 
 
 def _are_known(pairs: Pairs, known: NDArray[np.int64]) -> NDArray[np.bool_]:

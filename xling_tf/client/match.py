@@ -1,6 +1,5 @@
 """The probability of a match: what a score means, by two numbers that are fitted."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,7 +118,6 @@ def line_of(lines: Mapping[str, Line], kind: str) -> Line:
 
 def require_probability(value: Any, name: str) -> None:
     """Raises a `UserError` unless the argument of this name is a number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+    is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:
         raise UserError(f"{name} must be a number from 0 to 1, got {value!r}")
-    if not (math.isfinite(value) and 0 <= value <= 1):
-        raise UserError(f"{name} must be from 0 to 1, got {value}")

@@ -261,10 +261,8 @@ def pairwise_similarity(embeddings1: ArrayLike, embeddings2: ArrayLike) -> NDArr
         >>> pairwise_similarity(first, second).tolist()
         [0.0, 1.0]
     """
-    first, second = (
-        unit_vectors(embeddings1, "embeddings1"),
-        unit_vectors(embeddings2, "embeddings2"),
-    )
+    names = "embeddings1", "embeddings2"
+    first, second = map(unit_vectors, (embeddings1, embeddings2), names)
     if first.shape != second.shape:
         raise UserError(f"expected equal shapes, but got {[*first.shape]} and {[*second.shape]}")
     # Products of half precision would be rounded before they are added up.

@@ -14,9 +14,7 @@ from .known_translations import (
     WithoutKnown,
     as_known,
     choose_margin,
-    require_precision,
 )
-from .match import Line, probabilities
 from .neighbours import (
     Neighbours,
     as_array,
@@ -85,9 +83,8 @@ def semantic_search(
         >>> semantic_search([0.0, 2.0], [[1.0, 0.0], [0.0, 1.0]], top_k=1)
         [[{'corpus_id': 1, 'score': 1.0}]]
     """
-    _require_cosines(score_function)
+    _require_unused(query_chunk_size, corpus_chunk_size, score_function)
     require_positive(top_k, "top_k")
-    _require_chunks(query_chunk_size, corpus_chunk_size)
     queries = unit_vectors(query_embeddings, "query_embeddings")
     corpus = as_array(corpus_embeddings, "corpus_embeddings")
     is_quantized = corpus.dtype in (np.int8, np.uint8)
@@ -107,40 +104,14 @@ def semantic_search(
     ]
 
 
-def with_probability(
-    hits: list[list[Hit]], line: Line, num_candidates: int, minimum: float
-) -> list[list[Hit]]:
-    """Adds to hits their probability, and leaves out those below the minimum.
-
-    Args:
-        hits: The hits of each query.
-        line: See `match.probabilities`.
-        num_candidates: Number of texts in the corpus.
-        minimum: Smallest probability.
-
-    Examples:
-        >>> hits = [[{"corpus_id": 7, "score": 0.5}, {"corpus_id": 2, "score": 0.1}]]
-        >>> with_probability(hits, (10.0, -5.0), num_candidates=1, minimum=0.2)
-        [[{'corpus_id': 7, 'score': 0.5, 'probability': 0.5}]]
-    """
-    results: list[list[Hit]] = []
-    for row in hits:
-        scores = [hit["score"] for hit in row]
-        likely = probabilities(scores, line, max(num_candidates, 1)).tolist()
-        results.append(
-            [
-                Hit(**hit, probability=probability)
-                for hit, probability in zip(row, likely, strict=True)
-                if probability >= minimum
-            ]
-        )
-    return results
-
-
-def _require_chunks(query_chunk_size: int, corpus_chunk_size: int) -> None:
-    """Raises a `UserError` unless sizes, which have no effect, are numbers of rows."""
+def _require_unused(query_chunk_size: int, corpus_chunk_size: int, score_function: object) -> None:
+    """Raises a `UserError` unless arguments that have no effect have possible values."""
     require_positive(query_chunk_size, "query_chunk_size")
     require_positive(corpus_chunk_size, "corpus_chunk_size")
+    if score_function is not None:
+        raise UserError(
+            "score_function is not supported: vectors are compared by cosine; leave it out"
+        )
 
 
 def _nearest_quantized(queries: NDArray[np.floating], corpus: NDArray[Any], k: int) -> Neighbours:
@@ -195,10 +166,9 @@ def paraphrase_mining(
         >>> paraphrase_mining(model, ["Hola", "No", "Hello"], max_pairs=1)
         [ScoredPair(score=1.0, first=0, second=2)]
     """
-    _require_cosines(score_function)
+    _require_unused(query_chunk_size, corpus_chunk_size, score_function)
     require_positive(top_k, "top_k")
     require_positive(max_pairs, "max_pairs")
-    _require_chunks(query_chunk_size, corpus_chunk_size)
     if isinstance(model, str) or not callable(getattr(model, "encode", None)):
         raise UserError(f"expected a model of xling_tf.load first, got {type(model).__name__}")
     if batch_size is not None:
@@ -229,13 +199,6 @@ def paraphrase_mining(
         best = np.lexsort((keys, -scores))[:max_pairs]
         scores, keys = scores[best], keys[best]
     return _scored_pairs(scores, np.stack([keys // count, keys % count], axis=1))
-
-
-def _require_cosines(score_function: object) -> None:
-    if score_function is not None:
-        raise UserError(
-            "score_function is not supported: vectors are compared by cosine; leave it out"
-        )
 
 
 def bitext_mining(
@@ -296,16 +259,7 @@ def margin_by_known(
     known: NDArray[np.int64],
     precision: float,
 ) -> MarginChoice:
-    """Chooses the smallest margin of pairs by known translations, see `known_translations`.
-
-    Args:
-        forward: The neighbours that `best_pairs` has paired.
-        backward: Those of the second side's sentences.
-        pairs: All pairs of `best_pairs`.
-        known: `[known, 2]` numbers of sentences that are translations.
-        precision: Wanted share of translations.
-    """
-    require_precision(precision)
+    """Does as `choose_margin`, from the neighbours that `best_pairs` has paired."""
     sides = WithoutKnown(forward, known), WithoutKnown(backward, known[:, ::-1])
     return choose_margin(pairs, best_pairs(*sides), known, precision)
 

@@ -31,9 +31,9 @@ class WordAverages(RuntimeFolder):
         super().__init__(folder)
         with self.reading():
             text = self.settings["text"]
-            self._split, self._ngrams = WordSplitter(text), text["ngrams"]
+            self.split, self._ngrams = WordSplitter(text), text["ngrams"]
             words = (self.folder / VOCABULARY).read_text(encoding="utf-8").split("\n")[:-1]
-            self._ids = {word: row for row, word in enumerate(words)}
+            self.rows = {word: row for row, word in enumerate(words)}
             self._weights = read_tensors(self.folder / WEIGHTS)
             self._in_4_bits = {8: False, 4: True}[self.settings["bits"]]
         self._spelled: dict[str, NDArray[np.float32]] = {}
@@ -42,11 +42,11 @@ class WordAverages(RuntimeFolder):
         """Returns unit vectors of one or more texts."""
         if not texts:
             return np.zeros((0, self.dim), np.float32)
-        words = sorted(enumerate(self._split(texts)), key=lambda item: -len(item[1]))
+        words = sorted(enumerate(self.split(texts)), key=lambda item: -len(item[1]))
         lengths = np.array([len(row) for _, row in words])
         begins = np.cumsum(lengths) - lengths
         flat = [word for _, row in words for word in row]
-        found = [*map(self._ids.get, flat)]
+        found = [*map(self.rows.get, flat)]
         unknown = [position for position, row in enumerate(found) if row is None]
         ids = np.array([row or 0 for row in found], np.intp)
         scales = self._weights["words_scales"][ids]
@@ -83,20 +83,26 @@ class WordAverages(RuntimeFolder):
             spelled |= zip(new, self._spell_anew(new), strict=True)
         return np.stack([spelled[word] for word in words])
 
+    def ngram_rows(self, words: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Returns the rows of the n-grams of words, and the number of each word's."""
+        assert self._ngrams
+        spellings = [ngrams_of(word, self._ngrams) for word in words]
+        hashes = [fingerprint(ngram.encode()) for ngram in chain.from_iterable(spellings)]
+        buckets = np.array([number % self._ngrams["num_buckets"] for number in hashes], np.int64)
+        known = self._weights["ngram_buckets"]
+        positions = np.minimum(np.searchsorted(known, buckets), len(known) - 1)
+        # Row 0 is for n-grams that training did not see.
+        rows = np.where(known[positions] == buckets, positions + 1, 0)
+        return rows, np.array([*map(len, spellings)])
+
     def _spell_anew(self, words: Sequence[str]) -> NDArray[np.float32]:
         weights = self._weights
         if self._ngrams is None:
             return np.repeat(weights["unknown_bias"][None], len(words), axis=0)
-        spellings = [ngrams_of(word, self._ngrams) for word in words]
-        hashes = [fingerprint(ngram.encode()) for ngram in chain.from_iterable(spellings)]
-        buckets = np.array([number % self._ngrams["num_buckets"] for number in hashes], np.int64)
-        known = weights["ngram_buckets"]
-        positions = np.minimum(np.searchsorted(known, buckets), len(known) - 1)
-        # Row 0 is for n-grams that training did not see.
-        ids = np.where(known[positions] == buckets, positions + 1, 0)
-        begins = np.cumsum([0, *map(len, spellings[:-1])])
+        ids, counts = self.ngram_rows(words)
         rows = self._numbers("ngrams", ids) * weights["ngrams_scales"][ids]
-        sums = np.add.reduceat(rows, begins, axis=0)
+        sums = np.add.reduceat(np.pad(rows, ((0, 1), (0, 0))), np.cumsum(counts) - counts, axis=0)
+        sums[counts == 0] = 0  # words that are shorter than any n-gram
         hidden = np.tanh(sums @ weights["ngram_kernel"] + weights["ngram_bias"])
         return hidden @ weights["unknown_kernel"] + weights["unknown_bias"]
 

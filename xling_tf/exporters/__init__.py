@@ -11,7 +11,8 @@ from xling_tf.files import SAVED_MODEL
 # For each format, "module:function" of its exporter, and a file that its folders have; a folder's
 # format is the first whose file it has. Exporters take an `OriginalModel`, a folder and options,
 # write the folder, and return texts and a function that encodes them with what was written; None
-# if vectors are meant to differ.
+# if vectors are meant to differ. Packages have no such file: `pack` of the module with the format's
+# name packs the folder, and the package joins the files in the output.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("savedmodel:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),
@@ -20,9 +21,8 @@ FORMATS: Mapping[str, tuple[str, str]] = {
     "model2vec": ("model2vec:export", "modules.json"),
     "numpy": ("wheel:export_numpy", RUNTIME_SETTINGS),
     "keras": ("base:export_keras", WEIGHTS),
-    # The files of these join those that are in the folder.
-    "wheel": ("wheel:export", ""),
-    "npm": ("npm:export", ""),
+    "wheel": ("wheel:export_runtime", ""),
+    "npm": ("wheel:export_numpy", ""),
 }
 # For each option of an export, its formats; other options are for all formats.
 _FORMATS_OF = {

@@ -4,7 +4,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import islice
 from os import PathLike
@@ -187,12 +186,19 @@ def export(
     require_format(to, options)
     exporter, mark = FORMATS[to]
     folder, path = find_model(model), Path(output)
-    if not FORMATS[to][1]:
-        options.setdefault("name", model_name(model))
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
+    package = {option: options.pop(option) for option in ("name", "version") if option in options}
+    if not mark:
+        package["name"] = distribution_name(package.get("name") or model_name(model))
     if (folder / RUNTIME_SETTINGS).is_file():
-        return _pack(folder, to, path, options)
+        if mark or options or not (folder / "NOTICE").is_file():
+            raise UserError(
+                f"{folder} is an export itself: `to` wheel or npm packs one to numpy, with `name` "
+                "and `version`; for other formats and options, export the model that it was made "
+                "from"
+            )
+        return _packed(folder, to, path, package)
     _require_packages(folder, to, options)
     saved = load_saved_model(folder)
     source = OriginalModel(folder, Model.from_folder(folder), encode_by(saved), corpora)
@@ -200,15 +206,14 @@ def export(
         source = resolve_name("xling_tf.exporters.vocabulary:reduced")(source, codes)
     if expected := source.model.encoder.unsupported.get(to):
         reject(source, to, expected)
-    destination = replacing_folder(path) if mark else _added_to(path)
-    with destination as temporary:
-        write = resolve_name(f"xling_tf.exporters.{exporter}")
-        texts, encode = write(source, temporary, **options) or ((), source.encode)
+    write = resolve_name(f"xling_tf.exporters.{exporter}")
+    with replacing_folder(path) if mark else tempfile.TemporaryDirectory() as temporary:
+        written = Path(temporary)
+        texts, encode = write(source, written, **options) or ((), source.encode)
         if texts:
             require_equal(encode(texts), source.encode(texts), folder)
-        _complete_card(source, saved, to, temporary)
-        packages = [] if mark else [file for file in temporary.iterdir() if file.suffix != ".md"]
-    return path / packages[0].name if packages else path
+        _complete_card(source, saved, to, written)
+        return path if mark else _packed(written, to, path, package)
 
 
 def require_equal(vectors: Any, expected: Any, folder: Path) -> None:
@@ -221,18 +226,23 @@ def require_equal(vectors: Any, expected: Any, folder: Path) -> None:
         )
 
 
-def _pack(folder: Path, to: str, output: Path, options: Mapping[str, Any]) -> Path:
-    """Packs an export for NumPy or ONNX Runtime, whose licences and card it keeps."""
-    is_package = to in ("wheel", "npm") and (folder / "NOTICE").is_file()
-    if not is_package or options.keys() - {"name", "version"}:
-        raise UserError(
-            f"{folder} is an export itself: `to` wheel or npm packs one to numpy, with `name` and "
-            "`version`; for other formats and options, export the model that it was made from"
-        )
-    with _added_to(output) as temporary:
-        resolve_name(f"xling_tf.exporters.{to}:pack")(folder, temporary, **options)
-        (package,) = (file for file in temporary.iterdir() if file.suffix != ".md")
+def _packed(folder: Path, to: str, output: Path, about: Mapping[str, Any]) -> Path:
+    """Packs an export for NumPy or ONNX Runtime, with a card beside it; returns the package."""
+    with tempfile.TemporaryDirectory() as temporary:
+        pack = resolve_name(f"xling_tf.exporters.{to}:pack")
+        package = pack(folder, Path(temporary), **about)
+        for path in Path(temporary).iterdir():
+            with replacing(output / path.name) as file:
+                shutil.copy(path, file)
     return output / package.name
+
+
+def distribution_name(name: str) -> str:
+    """Returns a package's name in its normal form; another one raises a `UserError`."""
+    name = re.sub("[-_.]+", "-", name).lower()
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
+    return name
 
 
 def _require_destination(folder: Path, to: str, output: Path, data: Path | None) -> None:
@@ -256,8 +266,8 @@ def _require_destination(folder: Path, to: str, output: Path, data: Path | None)
 
 def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> None:
     """Adds to an export the licences, and to its card metadata, limits and missing signatures."""
+    card = folder / "README.md"
     if to not in ("savedmodel", "keras"):
-        (card,) = folder.glob("*.md")  # that of a package has its name
         text = _LENGTH.format(max_tokens=source.model.tokenizer.config.max_tokens)
         text += source.about_changes
         if source.model.heads:
@@ -271,7 +281,7 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
         return
     for path in licence_files(source.folder):
         shutil.copy(path, folder)
-    if (card := folder / "README.md").is_file() and to != "savedmodel":
+    if card.is_file() and to != "savedmodel":
         header = metadata(source.folder / "README.md", to)
         card.write_text(header + card.read_text("utf-8"), "utf-8")
 
@@ -288,16 +298,6 @@ def _require_packages(folder: Path, form: str, options: Collection[str]) -> None
     for module, package, extra in needed:
         if find_spec(module) is None:
             raise missing_package(package, extra)
-
-
-@contextmanager
-def _added_to(folder: Path) -> Iterator[Path]:
-    """Yields a temporary folder, whose files are moved into `folder` if the block succeeds."""
-    with tempfile.TemporaryDirectory() as temporary:
-        yield Path(temporary)
-        for path in Path(temporary).iterdir():
-            with replacing(folder / path.name) as file:
-                shutil.copy(path, file)
 
 
 def encode_by(saved: Any) -> Encode:

@@ -8,17 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from xling_tf.client.backends import read_settings
 from xling_tf.client.encoder import SentenceEncoder
-from xling_tf.client.farmhash import fingerprint
-from xling_tf.client.runtimes import open_folder
 from xling_tf.client.texts import encodable
-from xling_tf.client.word_averages import VOCABULARY, WEIGHTS, read_tensors
-from xling_tf.client.words import WordSplitter, ngrams_of
+from xling_tf.client.word_averages import WordAverages
 from xling_tf.corpora.folder import SAMPLE_FOLDER
 from xling_tf.files import replacing
 
-CONFORMANCE = "conformance.json"
 _TEXTS = 500
 _SHOWN = 16  # numbers of a vector
 _DIGITS = 7  # after the point
@@ -40,15 +35,7 @@ _VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S.
 ODD_TEXTS = [
     *_VISIBLE.split(),
     "e\u0301",
-    "\0",
-    "\x7f",
-    "\x85",
-    "\u00a0",
-    "\u200b",
-    "\u200d",
-    "\u202e",
-    "\u3000",
-    "\ufeff",
+    *"\0\x7f\x85\u00a0\u200b\u200d\u202e\u3000\ufeff",  # each is a text
     "\u0301\u0323e\u0323\u0301",
     "\u1112\u1161\u11ab",
     "\u304b\u3099",
@@ -57,33 +44,22 @@ ODD_TEXTS = [
     "x\u0e48\u0301",
     "\u212b",
     "o\u031b\u0301" * 200,
-    "\ufffd",
-    "\uffff",
-    "\ue000",
-    "\U0010ffff",
-    "\ud800",
+    *"\ufffd\uffff\ue000\U0010ffff\ud800",
     "x" * 600,
     "猫" * 300,
-    "\n",
-    "\t",
-    " ",
+    *"\n\t ",
 ]
 
 
 def write_conformance(folder: Path) -> None:
-    """Writes to a folder that `open_folder` opens what its average of words computes.
-
-    Args:
-        folder: The folder, which has `runtime.json`, the weights and the vocabulary.
-    """
-    text = read_settings(folder)["text"]
-    vocabulary = (folder / VOCABULARY).read_text("utf-8").split("\n")[:-1]
-    rows = {word: row for row, word in enumerate(vocabulary)}
-    texts = _texts(vocabulary)
-    words = WordSplitter(text)(texts)
-    vectors = SentenceEncoder(open_folder(folder)).encode(texts).astype(np.float64)
+    """Writes to the folder of an average of words what it computes."""
+    model = WordAverages(folder)
+    texts = _texts([*model.rows])
+    words = model.split(texts)
+    vectors = SentenceEncoder(model).encode(texts).astype(np.float64)
     step = max(1, vectors.shape[1] // _SHOWN)
-    unknown = {word: 0 for some in words for word in some if word not in rows}
+    unknown = dict.fromkeys(word for some in words for word in some if word not in model.rows)
+    has_ngrams = model.settings["text"]["ngrams"] is not None
     content: dict[str, Any] = {
         "about": _ABOUT,
         "tolerance": 1e-6,
@@ -93,17 +69,17 @@ def write_conformance(folder: Path) -> None:
             {
                 "text": text,
                 "words": some,
-                "rows": [rows.get(word, -1) for word in some],
+                "rows": [model.rows.get(word, -1) for word in some],
                 "vector": [round(number, _DIGITS) for number in vector[::step].tolist()],
             }
             for text, some, vector in zip(texts, words, vectors, strict=True)
         ],
-        "ngrams": _ngram_rows(folder, text["ngrams"], [*unknown]),
+        "ngrams": {word: model.ngram_rows([word])[0].tolist() for word in unknown if has_ngrams},
         "searches": [*_searches(vectors)],
     }
     # A line for each text; escaped, because editors and archives change some characters.
     lines = json.dumps(content).replace('{"text"', '\n{"text"').replace('{"query"', '\n{"query"')
-    with replacing(folder / CONFORMANCE) as path:
+    with replacing(folder / "conformance.json") as path:
         path.write_text(lines + "\n", encoding="ascii")
 
 
@@ -124,21 +100,6 @@ def _texts(vocabulary: Sequence[str]) -> list[str]:
         )
         texts.append("".join(reversed(texts[-1])) if len(texts) % 4 else texts[-1].upper())
     return [*dict.fromkeys(texts)][:_TEXTS]
-
-
-def _ngram_rows(folder: Path, settings: Any, words: Sequence[str]) -> dict[str, list[int]]:
-    """Returns the rows of the n-grams of words; row 0 is for all that training did not see."""
-    if settings is None:
-        return {}
-    buckets = read_tensors(folder / WEIGHTS)["ngram_buckets"].tolist()
-    rows = {bucket: row for row, bucket in enumerate(buckets, start=1)}
-    return {
-        word: [
-            rows.get(fingerprint(ngram.encode()) % settings["num_buckets"], 0)
-            for ngram in ngrams_of(word, settings)
-        ]
-        for word in words
-    }
 
 
 def _searches(vectors: np.ndarray) -> Iterator[dict[str, Any]]:

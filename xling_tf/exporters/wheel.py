@@ -125,31 +125,23 @@ _NEEDED = {
 }
 
 
-def export(
-    source: OriginalModel, folder: Path, *, name: str, version: int = 1, **sizes: Any
-) -> None:
-    """Writes a wheel with the client, the weights, licences and a card, and the card beside it.
+def export_runtime(source: OriginalModel, folder: Path, **sizes: Any) -> None:
+    """Writes the folder of a wheel: an average of words for NumPy, or pieces for ONNX Runtime.
 
     Args:
-        source: The model: an average of words with one row for all words outside the vocabulary, or
-            an encoder of pieces.
-        folder: Folder for the wheel.
-        name: Name of the distribution, such as "xling-multilingual-static".
-        version: Version of the distribution.
+        source: The model, as `export_numpy` takes it, or an encoder of pieces.
+        folder: Folder for the files.
         **sizes: Those of `export_numpy`, for an average of words.
 
     Raises:
-        UserError: The model is of another kind, or the name is not one of a distribution.
+        UserError: The model is of another kind, or a size is not possible.
     """
-    name = distribution_name(name)
-    with tempfile.TemporaryDirectory() as model:
-        if source.model.tokenizer.known_words:
-            export_numpy(source, Path(model), **sizes)
-        elif sizes:
-            raise UserError(f"`{next(iter(sizes))}` is for averages of words, not for this model")
-        else:
-            _write_folder(source, Path(model), *_write_pieces(source, Path(model)))
-        pack(Path(model), folder, name=name, version=version)
+    if source.model.tokenizer.known_words:
+        export_numpy(source, folder, **sizes)
+    elif sizes:
+        raise UserError(f"`{next(iter(sizes))}` is for averages of words, not for this model")
+    else:
+        _write_folder(source, folder, *_write_pieces(source, folder))
 
 
 def export_numpy(
@@ -305,8 +297,8 @@ def _write_licences(source: OriginalModel, folder: Path, changes: str) -> None:
     (folder / "NOTICE").write_text(notice, encoding="utf-8")
 
 
-def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
-    """Builds the wheel of a folder that `export_numpy` wrote, or of one like it.
+def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> Path:
+    """Builds the wheel of a folder that `export_runtime` wrote.
 
     Args:
         model: The folder, with licences and a card.
@@ -314,10 +306,9 @@ def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
         name: Name of the distribution, such as "xling-multilingual-static".
         version: Version of the distribution.
 
-    Raises:
-        UserError: The name is not one of a distribution.
+    Returns:
+        The wheel.
     """
-    name = distribution_name(name)
     settings = read_settings(model)
     expression = _EXPRESSIONS.get(next(iter(read_front_matter(model, "license")), ""))
     about: dict[str, Any] = {
@@ -354,16 +345,8 @@ def pack(model: Path, folder: Path, *, name: str, version: int = 1) -> None:
         for path in project.rglob("*"):
             os.utime(path, (_TIME, _TIME))
         flit = library("flit_core.wheel", "flit_core", "tensorflow")
-        flit.make_wheel_in(project / "pyproject.toml", folder)
         shutil.copy(project / "README.md", folder / f"{name}.md")
-
-
-def distribution_name(name: str) -> str:
-    """Returns a package's name in its normal form; another one raises a `UserError`."""
-    name = re.sub("[-_.]+", "-", name).lower()
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")
-    return name
+        return Path(flit.make_wheel_in(project / "pyproject.toml", folder).file)
 
 
 def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[np.float64]:
@@ -421,7 +404,7 @@ def small_tables(
     if tokenizer.ngram_rows is not None:
         unknown = unknown / 2  # the other half is from the n-grams
         ngrams = ngram_buckets(tf.constant(tokenizer.known_words), tokenizer.config)
-        counts = np.bincount(ngrams.values.numpy())
+        counts = np.bincount(ngrams.values.numpy(), minlength=1)
         table = encoder.embedding.ngrams.table.numpy()
         weights["unknown_kernel"] = kernel / 2
         weights["ngram_kernel"], weights["ngram_bias"] = (
@@ -430,7 +413,7 @@ def small_tables(
         left_by_words = size - sizes.sum() - sum(array.nbytes for array in weights.values())
         room = max(size * _NGRAM_SHARE, left_by_words)
         count = max(1, int(room / (bits * table.shape[1] / 8 + 12)))  # with a scale and a bucket
-        used = min(count, np.count_nonzero(counts))
+        used = max(1, min(count, np.count_nonzero(counts)))
         buckets = np.sort(np.argsort(-counts, kind="stable")[:used])
         weights |= _quantized("ngrams", table[[0, *tokenizer.ngram_rows[buckets]]], bits)
         weights["ngram_buckets"] = buckets

@@ -1,5 +1,8 @@
 // Texts to vectors that average those of words, in plain JavaScript: what xling_tf's client computes
-// with NumPy. It has no imports, because index.html contains it.
+// with NumPy. It has no imports, because index.html contains it. index.d.ts describes the methods.
+
+/** The files of a model. */
+export const FILES = ["runtime.json", "vocabulary.txt", "model.safetensors"];
 
 const MAX_RUNS = 100_000; // runs of characters whose words are kept
 const MAX_SPELLED = 10_000; // words outside the vocabulary whose vectors are kept
@@ -12,9 +15,6 @@ const SURROGATES = /[\ud800-\udfff]/gu; // halves of pairs
 const VISIBLE =
   /[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ud800-\udfff\u{e0000}-\u{e0fff}]/u;
 
-// What may match, as in match.py of xling_tf's client.
-const KINDS = ["same_meaning", "answer"];
-
 const utf8 = new TextEncoder();
 
 /** Averages the vectors of words: those of the vocabulary, and others by their n-grams. */
@@ -23,15 +23,16 @@ export class Encoder {
   #ngrams;
   #rows;
   #weights;
+  #addWord;
+  #addNgram;
+  #ngramRows;
   #match;
-  #spelled = new Map();
+  #spelled = cached(MAX_SPELLED, (word) => this.#spell(word));
 
-  /**
-   * @param {object} settings The content of runtime.json.
-   * @param {string} vocabulary That of vocabulary.txt.
-   * @param {ArrayBuffer} weights That of model.safetensors.
-   */
-  constructor(settings, vocabulary, weights) {
+  /** Takes the contents of `FILES`, as one `ArrayBuffer` each. */
+  constructor(...contents) {
+    const [json, vocabulary] = contents.map((content) => new TextDecoder().decode(content));
+    const settings = JSON.parse(json);
     if (settings.runtime !== "numpy" || settings.text.kind !== "words") {
       throw new Error("runtime.json must be that of an average of words; export the model again");
     }
@@ -40,27 +41,24 @@ export class Encoder {
     this.#split = splitter(settings.text);
     this.#ngrams = settings.text.ngrams;
     this.#rows = new Map(vocabulary.split("\n").slice(0, -1).map((word, row) => [word, row]));
-    const tensors = readTensors(weights);
-    this.#weights = { ...tensors, words: table(tensors, "words", settings.bits) };
+    this.#weights = readTensors(contents[2]);
+    this.#addWord = table(this.#weights, "words", settings.bits);
     if (this.#ngrams) {
-      this.#weights.ngrams = table(tensors, "ngrams", settings.bits);
+      this.#addNgram = table(this.#weights, "ngrams", settings.bits);
       // Row 0 is for n-grams that training did not see.
-      const buckets = [...tensors.ngram_buckets];
-      this.#weights.ngram_rows = new Map(buckets.map((bucket, row) => [Number(bucket), row + 1]));
+      const buckets = [...this.#weights.ngram_buckets];
+      this.#ngramRows = new Map(buckets.map((bucket, row) => [Number(bucket), row + 1]));
     }
   }
 
-  /** Returns the words of a text, at least one. */
   words(text) {
     return this.#split(encodable(text));
   }
 
-  /** Returns the row of a word in the vocabulary, or -1. */
   row(word) {
     return this.#rows.get(word) ?? -1;
   }
 
-  /** Returns the rows of a word's n-grams. */
   ngramRows(word) {
     const { sizes, max_characters: longest, num_buckets: count } = this.#ngrams;
     const characters = ["<", ...[...word].slice(0, longest), ">"];
@@ -68,83 +66,56 @@ export class Encoder {
     for (const size of sizes) {
       for (let start = 0; start + size <= characters.length; start++) {
         const hash = fingerprint(utf8.encode(characters.slice(start, start + size).join("")));
-        rows.push(this.#weights.ngram_rows.get(Number(hash % BigInt(count))) ?? 0);
+        rows.push(this.#ngramRows.get(Number(hash % BigInt(count))) ?? 0);
       }
     }
     return rows;
   }
 
-  /** Returns a vector of unit length for each text; a blank text has zeros. */
   encode(texts) {
-    const list = asTexts(texts, "texts");
-    const all = new Float32Array(list.length * this.dim);
-    const vectors = list.map((_, i) => all.subarray(i * this.dim, (i + 1) * this.dim));
-    list.forEach((text, i) => this.#average(text, vectors[i]));
+    const vectors = asTexts(texts, "texts").map((text) => this.#average(text));
     return typeof texts === "string" ? vectors[0] : vectors;
   }
 
-  /** Returns the cosine of two texts or vectors; a list in place of one has a row for each. */
   similarity(first, second) {
-    const [one, other] = this.#sides(first, second, "first", "second");
+    const [one, other] = this.#sides({ first, second });
     const rows = one.vectors.map((a) => other.vectors.map((b) => dot(a, b)));
     const columns = other.isOne ? rows.map((row) => row[0]) : rows;
     return one.isOne ? columns[0] : columns;
   }
 
-  /** Returns the kinds of match whose probability the model has. */
   get kinds() {
-    return KINDS.filter((kind) => this.#match[kind]);
+    return Object.keys(this.#match);
   }
 
-  /** Returns the probability that pairs match, a number if both are one; 0 with a blank text. */
   probability(texts1, texts2, { kind = "same_meaning", numCandidates = 1 } = {}) {
     requirePositive(numCandidates, "numCandidates");
     const likely = this.#likely(kind, numCandidates);
-    const [first, second] = this.#sides(texts1, texts2, "texts1", "texts2");
-    this.#requireWhole([first, second]);
-    const [count, otherCount] = [first.vectors.length, second.vectors.length];
-    if (!first.isOne && !second.isOne && count !== otherCount) {
-      throw new TypeError(`texts1 and texts2 must be as many, but are ${count} and ${otherCount}`);
+    const sides = this.#sides({ texts1, texts2 }, true);
+    const counts = sides.filter(({ isOne }) => !isOne).map(({ vectors }) => vectors.length);
+    if (counts[0] !== counts.at(-1)) {
+      throw new TypeError(`texts1 and texts2 must be as many, but are ${counts.join(" and ")}`);
     }
-    const several = first.isOne ? second : first;
-    const pairs = several.vectors.map((_, i) => [
-      first.vectors[first.isOne ? 0 : i],
-      second.vectors[second.isOne ? 0 : i],
-    ]);
-    const numbers = pairs.map(([a, b]) => (isZero(a) || isZero(b) ? 0 : likely(dot(a, b))));
-    return first.isOne && second.isOne ? numbers[0] : numbers;
+    const numbers = Array.from({ length: counts[0] ?? 1 }, (_, i) => {
+      const [a, b] = sides.map(({ isOne, vectors }) => vectors[isOne ? 0 : i]);
+      return isZero(a) || isZero(b) ? 0 : likely(dot(a, b));
+    });
+    return counts.length ? numbers : numbers[0];
   }
 
-  /**
-   * Returns what has the highest cosines to a query, or to each; blank texts match nothing. With
-   * `minProbability`, hits have the probability that they answer the query, at least this one.
-   */
   semanticSearch(queries, corpus, { topK = 10, minProbability } = {}) {
     requirePositive(topK, "topK");
-    const [asked, texts] = this.#sides(queries, corpus, "queries", "corpus");
-    let likely;
-    if (minProbability !== undefined) {
-      if (!(typeof minProbability === "number" && minProbability >= 0 && minProbability <= 1)) {
-        const got = describe(minProbability);
-        throw new RangeError(`minProbability must be a number from 0 to 1, got ${got}`);
-      }
-      likely = this.#likely("answer", Math.max(1, texts.vectors.length));
-      this.#requireWhole([asked, texts]);
+    const isFiltered = minProbability !== undefined;
+    const isNumber = Number.isFinite(minProbability);
+    if (isFiltered && !(isNumber && minProbability >= 0 && minProbability <= 1)) {
+      const got = describe(minProbability);
+      throw new RangeError(`minProbability must be a number from 0 to 1, got ${got}`);
     }
-    const hasText = texts.vectors.map((vector) => !isZero(vector));
+    const [asked, { vectors }] = this.#sides({ queries, corpus }, isFiltered);
+    const likely = isFiltered && this.#likely("answer", Math.max(1, vectors.length));
     const hits = asked.vectors.map((query) => {
-      const found = [];
-      if (isZero(query)) return found;
-      texts.vectors.forEach((vector, corpusId) => {
-        if (!hasText[corpusId]) return;
-        const score = dot(query, vector);
-        if (found.length === topK && score <= found[topK - 1].score) return;
-        let place = found.length;
-        while (place && found[place - 1].score < score) place--;
-        found.splice(place, 0, { corpusId, score });
-        if (found.length > topK) found.pop();
-      });
-      if (!likely) return found;
+      const found = nearest(query, vectors, topK);
+      if (!isFiltered) return found;
       return found
         .map((hit) => ({ ...hit, probability: likely(hit.score) }))
         .filter((hit) => hit.probability >= minProbability);
@@ -154,13 +125,10 @@ export class Encoder {
 
   /** Returns the function from cosines to probabilities of a kind of match. */
   #likely(kind, numCandidates) {
-    if (!KINDS.includes(kind)) {
-      throw new RangeError(`kind must be one of ${KINDS.join(", ")}, got ${describe(kind)}`);
-    }
     if (!this.#match[kind]) {
-      throw new Error(
-        `this model has no probability "${kind}"; add it with xling_tf.calibrate in Python, and ` +
-          "export the model again",
+      throw new RangeError(
+        `this model has no probability "${kind}", but ${this.kinds.join(", ") || "none"}; add it ` +
+          "with xling_tf.calibrate in Python, and export the model again",
       );
     }
     const [slope, intercept] = this.#match[kind];
@@ -169,58 +137,42 @@ export class Encoder {
     return (cosine) => 1 / (1 + Math.exp(logOfNumber - intercept - slope * cosine));
   }
 
-  #requireWhole(sides) {
-    for (const { vectors } of sides) {
-      const size = vectors.length ? vectors[0].length : this.dim;
-      if (size !== this.dim) {
-        throw new TypeError(
-          `a probability needs all ${this.dim} numbers of the model's vectors, got ${size}`,
-        );
-      }
-    }
-  }
-
-  #average(text, vector) {
-    if (isBlank(text)) return;
+  #average(text) {
+    const vector = new Float32Array(this.dim);
+    if (isBlank(text)) return vector;
     const sums = new Float64Array(this.#weights.unknown_bias.length);
     for (const word of this.#split(text)) {
       const row = this.#rows.get(word);
       if (row !== undefined) {
-        this.#weights.words.add(row, sums);
+        this.#addWord(row, sums);
       } else {
-        const numbers = this.#spell(word);
+        const numbers = this.#spelled(word);
         for (let i = 0; i < sums.length; i++) sums[i] += numbers[i];
       }
     }
-    let squares = 0;
-    for (const number of sums) squares += number * number;
-    const length = Math.sqrt(Math.max(squares, 1e-24));
+    const length = Math.sqrt(Math.max(dot(sums, sums), 1e-24));
     for (let i = 0; i < sums.length; i++) vector[i] = sums[i] / length;
+    return vector;
   }
 
   #spell(word) {
     const weights = this.#weights;
     if (!this.#ngrams) return weights.unknown_bias;
-    let vector = this.#spelled.get(word);
-    if (!vector) {
-      const sums = new Float64Array(weights.ngram_bias.length);
-      for (const row of this.ngramRows(word)) weights.ngrams.add(row, sums);
-      const hidden = affine(sums, weights.ngram_kernel, weights.ngram_bias).map(Math.tanh);
-      vector = affine(hidden, weights.unknown_kernel, weights.unknown_bias);
-      if (this.#spelled.size >= MAX_SPELLED) this.#spelled.clear();
-      this.#spelled.set(word, vector);
-    }
-    return vector;
+    const sums = new Float64Array(weights.ngram_bias.length);
+    for (const row of this.ngramRows(word)) this.#addNgram(row, sums);
+    const hidden = affine(sums, weights.ngram_kernel, weights.ngram_bias).map(Math.tanh);
+    return affine(hidden, weights.unknown_kernel, weights.unknown_bias);
   }
 
-  /** Returns unit vectors of two arguments, which may be texts or vectors. */
-  #sides(first, second, name, otherName) {
-    const sides = [this.#vectors(first, name), this.#vectors(second, otherName)];
-    const [size, otherSize] = sides.map(({ vectors }) => vectors[0]?.length);
-    if (size !== otherSize && size !== undefined && otherSize !== undefined) {
+  /** Returns unit vectors of two arguments by their names, which may be texts or vectors. */
+  #sides(byName, areWhole = false) {
+    const sides = Object.entries(byName).map(([name, values]) => this.#vectors(values, name));
+    const lengths = new Set(sides.flatMap(({ vectors }) => vectors.map(({ length }) => length)));
+    if (lengths.size > 1 || (areWhole && lengths.size && !lengths.has(this.dim))) {
+      const expected = areWhole ? `with all ${this.dim} numbers` : "of one length";
       throw new TypeError(
-        `${name} and ${otherName} must have equal dimensions, but ${name} have ${size} and ` +
-          `${otherName} ${otherSize}; encode both with one model`,
+        `${Object.keys(byName).join(" and ")} must be vectors ${expected}, but have ` +
+          `${[...lengths].join(" and ")} numbers; encode both with one model`,
       );
     }
     return sides;
@@ -229,14 +181,40 @@ export class Encoder {
   #vectors(values, name) {
     const isOne = typeof values === "string" || isVector(values);
     const list = isOne ? [values] : values;
-    if (Array.isArray(list) && list.length && list.every(isVector)) {
-      if (list.some((vector) => vector.length !== list[0].length)) {
-        throw new TypeError(`${name} must be vectors of one length, but are not`);
-      }
-      return { isOne, vectors: list.map((vector, i) => unit(vector, `${name}[${i}]`)) };
-    }
-    return { isOne, vectors: this.encode(asTexts(list, name)) };
+    const areVectors = Array.isArray(list) && list.length && list.every(isVector);
+    const vectors = areVectors
+      ? list.map((vector, i) => unit(vector, `${name}[${i}]`))
+      : this.encode(asTexts(list, name));
+    return { isOne, vectors };
   }
+}
+
+/** Returns the `topK` vectors with the largest products, best first; zeros are no hits. */
+function nearest(query, vectors, topK) {
+  const found = [];
+  if (isZero(query)) return found;
+  vectors.forEach((vector, corpusId) => {
+    const score = dot(query, vector);
+    if ((found.length === topK && score <= found[topK - 1].score) || isZero(vector)) return;
+    const place = found.findIndex((hit) => hit.score < score);
+    found.splice(place < 0 ? found.length : place, 0, { corpusId, score });
+    if (found.length > topK) found.pop();
+  });
+  return found;
+}
+
+/** Returns a function that keeps its results, and begins anew when they are too many. */
+function cached(size, compute) {
+  const known = new Map();
+  return (key) => {
+    let value = known.get(key);
+    if (value === undefined) {
+      value = compute(key);
+      if (known.size >= size) known.clear();
+      known.set(key, value);
+    }
+    return value;
+  };
 }
 
 /** True for a text without a visible character. */
@@ -247,7 +225,8 @@ export function isBlank(text) {
 function asTexts(texts, name) {
   if (typeof texts === "string") return [encodable(texts)];
   if (!Array.isArray(texts)) {
-    throw new TypeError(`${name} must be a string or an array of strings, but got ${describe(texts)}`);
+    const got = describe(texts);
+    throw new TypeError(`${name} must be a string or an array of strings, but got ${got}`);
   }
   return Array.from(texts, (text, i) => {
     if (typeof text === "string") return encodable(text);
@@ -322,38 +301,30 @@ function readTensors(buffer) {
   const start = 8 + Number(new DataView(buffer).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, start - 8)));
   delete header.__metadata__;
-  const read = ({ dtype, data_offsets: [begin, end] }) => {
-    const [Numbers, first] = [kinds[dtype], start + begin];
-    const size = Numbers.BYTES_PER_ELEMENT;
-    // A view must begin at a multiple of its numbers' size.
-    if (first % size) return new Numbers(buffer.slice(first, start + end));
-    return new Numbers(buffer, first, (end - begin) / size);
-  };
+  // Copies, because a view must begin at a multiple of its numbers' size.
+  const read = ({ dtype, data_offsets: [begin, end] }) =>
+    new kinds[dtype](buffer.slice(start + begin, start + end));
   return Object.fromEntries(Object.entries(header).map(([name, about]) => [name, read(about)]));
 }
 
-/** Returns a table of rows of 8-bit or 4-bit numbers, each row with a scale. */
-function table(tensors, name, bits = 8) {
+/** Returns a function that adds a row of a table, of 8-bit or 4-bit numbers, to sums. */
+function table(tensors, name, bits) {
   const [numbers, scales] = [tensors[name], tensors[`${name}_scales`]];
   const width = numbers.length / scales.length; // bytes of a row
   if (bits === 8) {
-    return {
-      add(row, sums) {
-        const [scale, start] = [scales[row], row * width];
-        for (let i = 0; i < width; i++) sums[i] += numbers[start + i] * scale;
-      },
+    return (row, sums) => {
+      const [scale, start] = [scales[row], row * width];
+      for (let i = 0; i < width; i++) sums[i] += numbers[start + i] * scale;
     };
   }
-  return {
-    add(row, sums) {
-      // The lower half of a byte is the first of two numbers; 0 to 15 stand for -8 to 7.
-      const [scale, start] = [scales[row], row * width];
-      for (let i = 0; i < width; i++) {
-        const pair = numbers[start + i];
-        sums[2 * i] += ((pair & 15) - 8) * scale;
-        sums[2 * i + 1] += ((pair >> 4) - 8) * scale;
-      }
-    },
+  return (row, sums) => {
+    // The lower half of a byte is the first of two numbers; 0 to 15 stand for -8 to 7.
+    const [scale, start] = [scales[row], row * width];
+    for (let i = 0; i < width; i++) {
+      const pair = numbers[start + i];
+      sums[2 * i] += ((pair & 15) - 8) * scale;
+      sums[2 * i + 1] += ((pair >> 4) - 8) * scale;
+    }
   };
 }
 
@@ -375,17 +346,8 @@ function splitter(settings) {
     rules.reduce((changed, [pattern, groups]) => changed.replace(pattern, groups), text);
   const rules = settings.rules.map(compiled);
   // The first rules make spaces; after them, each run of other characters can be split alone.
-  const textRules = rules.splice(0, settings.text_rules ?? 1);
-  const known = new Map();
-  const wordsOf = (run) => {
-    let words = known.get(run);
-    if (!words) {
-      words = apply(rules, run).split(" ").filter(Boolean);
-      if (known.size >= MAX_RUNS) known.clear();
-      known.set(run, words);
-    }
-    return words;
-  };
+  const textRules = rules.splice(0, settings.text_rules);
+  const wordsOf = cached(MAX_RUNS, (run) => apply(rules, run).split(" ").filter(Boolean));
   return (text) => {
     let spaced = readable(text, settings.max_bytes);
     if (settings.lowercase) spaced = spaced.toLowerCase();

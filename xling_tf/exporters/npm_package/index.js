@@ -1,6 +1,6 @@
 // Loads the model of this package, in Node and in browsers, here or in a worker.
 
-import { Encoder } from "./encoder.js";
+import { Encoder, FILES } from "./encoder.js";
 
 // Written out, so that bundlers find the files.
 const OWN = [
@@ -9,16 +9,15 @@ const OWN = [
   new URL("./model.safetensors", import.meta.url),
 ];
 const METHODS = ["encode", "similarity", "probability", "semanticSearch"];
+const methods = (call) =>
+  Object.fromEntries(METHODS.map((name) => [name, (...values) => call(name, ...values)]));
 // A name in a variable: bundlers for browsers leave it alone.
 const node = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`);
 
 /** Loads the model of this package, or the files in another folder, whose URL ends in "/". */
 export async function load(folder) {
-  const names = ["runtime.json", "vocabulary.txt", "model.safetensors"];
-  const urls = folder === undefined ? OWN : names.map((name) => new URL(name, folder));
-  const [settings, vocabulary, weights] = await Promise.all(urls.map(read));
-  const text = new TextDecoder();
-  return new Encoder(JSON.parse(text.decode(settings)), text.decode(vocabulary), weights);
+  const urls = folder === undefined ? OWN : FILES.map((name) => new URL(name, folder));
+  return new Encoder(...(await Promise.all(urls.map(read))));
 }
 
 /** Does as `load`, in a worker: the methods return promises, and `close` ends it. */
@@ -54,13 +53,12 @@ export async function loadInWorker(folder) {
       waiting.set(++calls, { resolve, reject });
       worker.postMessage({ id: calls, method, values });
     });
-  const model = { dim: await call("load", folder === undefined ? folder : String(folder)) };
-  for (const method of METHODS) model[method] = (...values) => call(method, ...values);
-  model.close = async () => {
+  const dim = await call("load", folder === undefined ? folder : String(folder));
+  const close = async () => {
     end("it was closed");
     await worker.terminate();
   };
-  return model;
+  return { dim, ...methods(call), close };
 }
 
 async function read(url) {
@@ -75,22 +73,12 @@ async function read(url) {
 
 let own; // the model of this package, once it is asked for
 
-async function call(method, ...values) {
-  own ??= load().catch((error) => {
-    own = undefined; // the next call tries again
-    throw error;
-  });
-  return (await own)[method](...values);
-}
-
-/** Does as the `Encoder`'s method, with the model of this package. */
-export const encode = (...values) => call("encode", ...values);
-
-/** Does as the `Encoder`'s method, with the model of this package. */
-export const similarity = (...values) => call("similarity", ...values);
-
-/** Does as the `Encoder`'s method, with the model of this package. */
-export const probability = (...values) => call("probability", ...values);
-
-/** Does as the `Encoder`'s method, with the model of this package. */
-export const semanticSearch = (...values) => call("semanticSearch", ...values);
+export const { encode, similarity, probability, semanticSearch } = methods(
+  async (method, ...values) => {
+    own ??= load().catch((error) => {
+      own = undefined; // the next call tries again
+      throw error;
+    });
+    return (await own)[method](...values);
+  },
+);

@@ -8,12 +8,9 @@ let model;
 
 async function answer({ id, method, values }) {
   try {
-    if (method === "load") {
-      model = load(...values);
-      port.postMessage({ id, result: (await model).dim });
-    } else {
-      port.postMessage({ id, result: (await model)[method](...values) });
-    }
+    if (method === "load") model = load(...values);
+    const loaded = await model;
+    port.postMessage({ id, result: method === "load" ? loaded.dim : loaded[method](...values) });
   } catch (error) {
     port.postMessage({ id, error });
   }
