@@ -4,17 +4,22 @@ pip install mcp
 python examples/memory_server.py                 # shows what it does
 python examples/memory_server.py notes.sqlite    # what an assistant starts
 
-Assistants and editors read which servers to start from a file, most of them in this form:
+Assistants and editors read which servers to start from a file, most of them in this form, with
+whole paths, because they start in a folder of their own:
 
-{"mcpServers": {"memory": {"command": "python", "args": ["memory_server.py", "notes.sqlite"]}}}
+{"mcpServers": {"memory": {
+    "command": "/path/to/.venv/bin/python",
+    "args": ["/path/to/memory_server.py", "/path/to/notes.sqlite"]}}}
 """
 
 import asyncio
 import sqlite3
 import sys
+from typing import Annotated
 
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
+from pydantic import Field
 
 import xling_tf
 
@@ -33,7 +38,7 @@ async def remember(note: str) -> str:
 
 
 @server.tool()
-async def recall(question: str, limit: int = 5) -> list[str]:
+async def recall(question: str, limit: Annotated[int, Field(ge=1)] = 5) -> list[str]:
     """Finds the notes that probably answer a question, in any language, the best first."""
     rows = notes.execute("SELECT id, text FROM notes").fetchall()
     # Tens of thousands of notes are encoded in about a second, so no vectors are stored.
