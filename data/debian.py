@@ -36,7 +36,7 @@ from package_text import (
 
 from xling_tf.corpora import cleaning
 from xling_tf.corpora.cleaning import normalise, num_letters, require_known
-from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_country, write_lines
+from xling_tf.corpora.line_files import UNSPACED, is_unspaced, without_country, write_lines
 from xling_tf.corpora.records import ResponsePair, TranslationPair
 from xling_tf.corpora.sentences import paragraphs
 from xling_tf.corpora.sentences import sentences as split_sentences
@@ -53,7 +53,7 @@ _MIN_SENTENCES = 3  # quick thought needs a sentence with both of its neighbours
 # Stock phrases answer any message; more of them would be false negatives of each other in a batch.
 _MAX_SAME_RESPONSES = 10
 _MAX_NEAR_DUPLICATES = 3
-_UNSPACED = re.compile("[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + "]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _MIN_UNSPACED = 0.3
 # Frequent English words, and those that are also words of another language.
 _ENGLISH_WORD = re.compile("the|of|to|and|is|you|that|it|for|with|are|be|this|by|from|when")

@@ -170,7 +170,7 @@ def _unpack(path: Path) -> None:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(path.parent)
-        elif path.suffix == ".tgz":
+        elif path.name.endswith((".tgz", ".tar.gz")):
             with tarfile.open(path) as tar:
                 for member in filter(tarfile.TarInfo.isfile, tar):
                     name, content = PurePosixPath(member.name), tar.extractfile(member)

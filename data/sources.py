@@ -336,6 +336,14 @@ def as_lines(folder: Path) -> Iterator[Table]:
 
 
 @_source
+def word_vectors(folder: Path) -> Iterator[Table]:
+    """Vectors of two pairs of languages (Zhang et al. 2017), in a folder for each pair."""
+    for match, path in files_in(folder, r"word2vec\.([a-z]{2})"):
+        name = f"vectors/ubilexat_wikipedia50d.{path.parent.name}.{match[1]}.vec"
+        yield Table(name, (), ((line,) for line in _lines(path)))
+
+
+@_source
 def newstest2012(folder: Path) -> Iterator[Table]:
     """WMT's news test of 2012, a file for each language, among others of the same archive."""
     paths = {match[1]: path for match, path in files_in(folder, r"newstest2012\.([a-z]{2})")}

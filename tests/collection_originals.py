@@ -270,6 +270,12 @@ def _text_berg(tables: Tables) -> Files:
     return {path.rpartition("/")[2]: _tsv(rows) for path, rows in tables.items()}
 
 
+def _vectors(tables: Tables) -> Files:
+    return {
+        "{}/word2vec.{}".format(*path.split(".")[1:3]): _tsv(rows) for path, rows in tables.items()
+    }
+
+
 ORIGINALS: dict[str, Callable[[Tables], Files]] = {
     "stsb": _stsb,
     "sentences": _sentences,
@@ -291,4 +297,5 @@ ORIGINALS: dict[str, Callable[[Tables], Files]] = {
     "squad-lower": _squad_lower,
     "muse": _muse,
     "text-berg": _text_berg,
+    "vectors": _vectors,
 }

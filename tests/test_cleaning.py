@@ -5,6 +5,7 @@ from debian import pair_fault, sentence_fault
 
 from xling_tf.corpora.cleaning import (
     are_shuffled,
+    are_swapped,
     bitext_fault,
     corpus_faults,
     form_fault,
@@ -131,10 +132,25 @@ def test_a_sentence_is_recognised_whatever_was_expected_and_a_rarer_language_onl
 def test_many_texts_together_are_recognised_in_any_language():
     basque = ["Aukeratu gertaerak egutegian erakusteko.", "Ezarri aukera hau leihoa ixteko."]
     assert language_of_texts(basque * 10) == "eu"
+    # Norwegian is one of three languages to py3langid, unless it is expected.
+    norwegian = ["Barna leker bak skolen hver ettermiddag.", "I morgen skal vi gå på fjellet."] * 4
+    assert language_of_texts(norwegian, ["no"]) == "no"
+    # Chinese says as much with a third of the letters.
+    assert language_of_texts(["孩子们每天下午都在学校后面玩。"] * 7) == "zh"
     # Too little to say, and no language at all.
+    assert language_of_texts(["孩子们每天下午都在学校后面玩。"] * 2) is None
     assert language_of_texts(basque) is None
     assert language_of_texts(["1 2 3", "..."] * 100) is None
     assert language_of_texts([]) is None
+
+
+def test_sides_are_swapped_if_each_is_in_the_language_of_the_other():
+    assert are_swapped(["en", "zh_TW"], ["zh", "en"])
+    assert not are_swapped(["en", "zh_TW"], ["en", "zh"])
+    # Two texts of one language have no order, and an unknown language says nothing.
+    assert not are_swapped(["en", "en"], ["en", "en"])
+    assert not are_swapped(["en", "fr"], ["fr", None])
+    assert not are_swapped([None, "fr"], ["fr", None])
 
 
 def test_codes_of_languages_are_known_and_others_are_errors():

@@ -67,13 +67,10 @@ def toy(path):
         return [name.split(".")[-1].split("-"), PAIR, ["one", "un"]]
     if folder == "eval/reqa":
         return ANSWERS[name.split(".")[-1]]
-    if folder in ("dictionaries", "alignment"):
-        return (
-            [["年", "year"], ["月", "moon"]]
-            if folder == "dictionaries"
-            else [["Eins ."], ["[0]:[]"]]
-        )
-    return {"eval/sts": SCORED, "eval/nli": NLI}.get(folder, LABELLED)
+    return {
+        **{"eval/sts": SCORED, "eval/nli": NLI, "dictionaries": [["年", "year"], ["月", "moon"]]},
+        **{"alignment": [["Eins ."], ["[0]:[]"]], "vectors": [["1 2"], ["año 0.5 -1.0 "]]},
+    }.get(folder, LABELLED)
 
 
 def text(table):
@@ -119,6 +116,7 @@ XNLI_LINES = "language\tgold_label\tsentence1\tsentence2\tpairID\n" + "".join(
     f"{language}\tneutral\ta\tb\t7\n" for language in ("ar", *LANGUAGES)
 )
 ONE_QUESTION = squad("She did. It was May.", ("Who did?", [0]))
+REVIEW = "<items><item><rating>5.0</rating><text>Bon</text></item></items>"
 # One file of each name of the papers' sets that we never had, as small as can be.
 PUBLISHED = {
     "stsb-test": {f"stsb-{code}-test.csv": 'a,"b, c",2.5\n' for code in LANGUAGES},
@@ -159,6 +157,15 @@ PUBLISHED = {
                 **{f"dev/newstest2012.{code}": "one\ntwo\n" for code in ("de", "en", "fr")},
                 **{"dev/newstest2011.de": "eins\n", "dev/newstest2011.en": "one\ntwo\n"},
                 "dev/newstest2012-src.en.sgm": "<doc>",
+            }
+        )
+    },
+    "cls": {
+        "cls-acl10-unprocessed.tar.gz": tarred(
+            {
+                f"cls-acl10-unprocessed/{code}/books/{split}.review": REVIEW
+                for code in ("de", "en", "fr", "jp")
+                for split in ("train", "test", "unlabeled")
             }
         )
     },
@@ -348,7 +355,7 @@ def test_a_set_of_the_papers_is_made_from_its_files(name, tmp_path):
     assert all(len(content.splitlines()) > 1 for content in made.values())
 
 
-@pytest.mark.parametrize("kind", ["zip", "tgz"])
+@pytest.mark.parametrize("kind", ["zip", "tgz", "tar.gz"])
 def test_archives_are_unpacked_into_their_folder_alone(kind, tmp_path):
     files = {f"deep/{name}": content for name, content in QUORA.items()}
     files["../outside.txt"] = "x"

@@ -12,16 +12,13 @@ from xling_tf.client.batches import Encode
 from xling_tf.client.neighbours import nearest, unit_vectors
 from xling_tf.client.search import NUM_NEIGHBOURS, margins, mean_scores
 from xling_tf.corpora.cleaning import (
+    are_swapped,
     bitext_fault,
     language_of_texts,
     normalise,
     require_known,
 )
-from xling_tf.corpora.line_files import (
-    require_name_of_lines,
-    without_country,
-    write_lines,
-)
+from xling_tf.corpora.line_files import require_name_of_lines, write_lines
 from xling_tf.corpora.readers import read_parallel
 from xling_tf.corpora.records import TranslationPair
 from xling_tf.errors import UserError
@@ -95,8 +92,8 @@ def clean_bitext(
 def _require_sides(path: Path, pairs: Sequence[TranslationPair], source: str, target: str) -> None:
     """Raises a `UserError` if the sides of the first pairs are swapped: none would be kept."""
     sides = ([pair.source for pair in pairs], [pair.target for pair in pairs])
-    first, second = map(language_of_texts, sides)
-    if first != second and (second, first) == (without_country(source), without_country(target)):
+    first, second = (language_of_texts(side, (source, target)) for side in sides)
+    if are_swapped((source, target), (first, second)):
         raise UserError(
             f"expected {source} and {target}, but {path} seems to have {first} in the first column "
             f"and {second} in the second; give {first} as `source` and {second} as `target`"

@@ -36,11 +36,8 @@ from xling_tf.client.search import (
     margin_by_known,
 )
 from xling_tf.client.texts import is_blank
-from xling_tf.corpora.document_files import (
-    language_of_name,
-    recognised_language,
-    warn_of_languages,
-)
+from xling_tf.corpora.cleaning import language_of_texts
+from xling_tf.corpora.document_files import language_of_name, warn_of_languages
 from xling_tf.corpora.line_files import require_name_of_lines, write_lines
 from xling_tf.corpora.pairs import read_pairs
 from xling_tf.corpora.split import normalised
@@ -168,7 +165,7 @@ def _warn_of_sides(source: Path, target: Path, sides: Sequence["_Side"]) -> None
     if all(samples):
         paths = source, target
         recognised = [
-            recognised_language(texts, language_of_name(path))
+            language_of_texts(texts, [language_of_name(path) or "und"])
             for texts, path in zip(samples, paths, strict=True)
         ]
         warn_of_languages(paths, recognised)

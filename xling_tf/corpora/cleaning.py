@@ -5,13 +5,13 @@ import locale
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
-from itertools import islice
 from statistics import mean, stdev
 from typing import Any
 
-from xling_tf.corpora.line_files import UNSPACED_RANGES, is_unspaced, without_country
+from xling_tf.corpora.line_files import UNSPACED, is_unspaced, without_country
 from xling_tf.corpora.records import Record, SentenceTriplet, TranslationPair, columns_of
 from xling_tf.errors import UserError, library
 
@@ -48,10 +48,10 @@ _MIN_PROBABILITY = 0.9
 # Letters; shorter texts are names and labels as often as sentences.
 _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
-_MIN_LETTER_COUNT_OF_TEXTS = 200
 
-# Of a language's texts, so many are looked at, and so many of them together.
-_CHUNKS, _TEXTS_TOGETHER = 40, 8
+# Of a language's texts, so many groups of so many are looked at. They must have the letters of so
+# many short sentences: of beginnings of documents, 57% of 3 sentences do, 95% of 5 and all of 10.
+_CHUNKS, _TEXTS_TOGETHER, _MIN_SENTENCES = 40, 8, 10
 
 _WHITE_SPACE = re.compile(r"\s+")
 # In the scripts from Arabic to Burmese, joiners spell words, such as Persian plurals.
@@ -63,9 +63,7 @@ _INVISIBLE = re.compile(
 _MARKS = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c)[0] == "M")
 WORD = re.compile(rf"[^\W\d_]+(?:(?:['’]|[{_MARKS}]+)[^\W\d_]+)*[{_MARKS}]*")
 # In scripts without spaces, each sign counts as a word.
-_WORD_OR_SIGN = re.compile(
-    "[" + "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES) + r"]|\w+"
-)
+_WORD_OR_SIGN = re.compile(rf"[{UNSPACED}]|\w+")
 # Marks after anything else, such as the one that asks for a colourful emoji, are not letters.
 _MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u066c\u202f’'](?=\d{3}(?!\d))")
@@ -177,37 +175,57 @@ def language_of(text: str, expected: Collection[str]) -> str | None:
     It is a code without a country, and None if the text is too short or the language uncertain.
     """
     language, probability = _identifier(frozenset(map(without_country, expected))).classify(text)
-    shortest = _MIN_LETTER_COUNT_UNSPACED if is_unspaced(language) else _MIN_LETTER_COUNT
-    if probability < _MIN_PROBABILITY or num_letters(text) < shortest:
+    if probability < _MIN_PROBABILITY or num_letters(text) < _min_letters(language):
         return None
     return str(language)
 
 
-def language_of_texts(texts: Iterable[str]) -> str | None:
-    """Returns `main_language` of the first texts, or None if they are too short to be certain."""
-    sample = [*islice(texts, SAMPLE_SIZE)]
-    is_long = num_letters(" ".join(sample)) >= _MIN_LETTER_COUNT_OF_TEXTS
-    return main_language(sample) if is_long else None
+def _min_letters(language: str) -> int:
+    return _MIN_LETTER_COUNT_UNSPACED if is_unspaced(language) else _MIN_LETTER_COUNT
 
 
-def main_language(texts: Sequence[str]) -> str | None:
-    """Returns the language of most texts, of all that py3langid knows; None if it is uncertain.
+def language_of_texts(texts: Sequence[str], expected: Collection[str] = ()) -> str | None:
+    """Returns the language of most texts, looking at several together, as short ones say little.
 
-    Several texts are looked at together, because short ones say little.
+    It is a code without a country, and None if the texts are few, the language is uncertain, or
+    py3langid is not installed.
+
+    Args:
+        texts: Sentences; at most 640 of them are looked at, from the beginning to the end.
+        expected: Languages to tell apart, together with the widespread ones; without any, all that
+            py3langid knows, which takes Norwegian for one of three languages.
 
     Examples:
-        >>> main_language(["Non dago geltokia?", "Bihar euria egingo du.", "Eskerrik asko."])
+        >>> language_of_texts(["Non dago geltokia?", "Bihar euria egingo du."] * 10)
         'eu'
     """
-    step = max(1, len(texts) // (_CHUNKS * _TEXTS_TOGETHER))
-    sample = texts[::step]
+    sample = texts[:: max(1, len(texts) // (_CHUNKS * _TEXTS_TOGETHER))]
     counts = Counter[str]()
-    for begin in range(0, len(sample), _TEXTS_TOGETHER):
-        together = " ".join(sample[begin : begin + _TEXTS_TOGETHER])
-        language, probability = _model().classify(together)
-        counts[str(language)] += probability > 0.5
-    language, count = counts.most_common(1)[0] if counts else (None, 0)
-    return language if 2 * count > len(sample) / _TEXTS_TOGETHER else None
+    with suppress(UserError):
+        for begin in range(0, len(sample), _TEXTS_TOGETHER):
+            together = " ".join(sample[begin : begin + _TEXTS_TOGETHER])
+            known = _identifier(frozenset(map(without_country, expected))) if expected else _model()
+            language, probability = known.classify(together)
+            counts[str(language)] += probability > 0.5
+    language, count = counts.most_common(1)[0] if counts else ("", 0)
+    num = num_letters(" ".join(sample)) if counts else 0
+    is_certain = 2 * count > len(sample) / _TEXTS_TOGETHER
+    return language if is_certain and num >= _MIN_SENTENCES * _min_letters(language) else None
+
+
+def are_swapped(named: Sequence[str | None], recognised: Sequence[str | None]) -> bool:
+    """Returns True if two texts are each in the language that the other is said to have.
+
+    Args:
+        named: The languages that they are said to have; a country or script does not count.
+        recognised: Those that they have; None if one is unknown.
+
+    Examples:
+        >>> are_swapped(["en", "zh_TW"], ["zh", "en"]), are_swapped(["en", "en"], ["en", "en"])
+        (True, False)
+    """
+    codes = [without_country(code) if code else None for code in named]
+    return None not in codes and codes[0] != codes[1] and codes == [*reversed(recognised)]
 
 
 @cache
@@ -279,8 +297,8 @@ def _foreign_languages(languages: str, records: Sequence[Record]) -> Iterator[st
             frequent = [code for code, n in counts.most_common() if n > counts.total() / 4]
             share = f"{counts.total() / total:.0%} of the {language} side"
             faults.append(f"{share} look like {' or '.join(frequent) or 'other languages'}")
-    codes = [without_country(language) for language in languages.split("-")]
-    if len(main) == 2 and codes[0] != codes[1] and main == codes[::-1]:
+    codes = languages.split("-")
+    if len(codes) == 2 and are_swapped(codes, main):
         yield f"the sides seem to be swapped: the first is in {main[0]}, the second in {main[1]}"
     else:
         yield from faults

@@ -6,9 +6,7 @@ Plain text, subtitles, HTML, Markdown, books (EPUB) and catalogues of translatio
 import re
 import unicodedata
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urljoin
@@ -17,7 +15,7 @@ from absl import logging
 
 from xling_tf.client.texts import is_blank
 from xling_tf.compressed import PACKED, unpacked
-from xling_tf.corpora.cleaning import language_of, normalise
+from xling_tf.corpora.cleaning import are_swapped, language_of_texts, normalise
 from xling_tf.corpora.encodings import as_utf8
 from xling_tf.corpora.line_files import LANGUAGE, Unreadable, decoded, stripped, without_country
 from xling_tf.corpora.sentences import paragraphs, sentences
@@ -40,8 +38,6 @@ _WITHOUT_TEXT = ("script", "style", "head", "template", "noscript", "pre", "svg"
 # Elements of XLIFF that hold the codes of the original format.
 _XLIFF_CODES = ("ph", "bpt", "ept", "it")
 _MAX_BOOK = 1 << 28  # bytes, unpacked
-_RECOGNISED = 100  # sentences whose language is recognised
-_MIN_RECOGNISED = 5
 
 
 class Document(NamedTuple):
@@ -79,18 +75,18 @@ def read_document(path: Path) -> Document:
     if ending in SUBTITLES:
         cues = [*_cues(_lines(path))]
         texts, times = [text for _, text in cues], [time for time, _ in cues]
-        language = named or recognised_language(texts) or "und"
+        language = named or language_of_texts(texts) or "und"
     else:
         parts = _PARTS.get(ending, _plain_parts)(path)
         is_split = isinstance(parts, str)
         texts = paragraphs(parts) if isinstance(parts, str) else parts
-        language = named or recognised_language(texts) or "und"
+        language = named or language_of_texts(texts) or "und"
         if is_split:
             rules = "en" if language == "und" else language
             texts = [text for part in texts for text in sentences(part, rules)]
     if not texts:
         raise UserError(f"{path} must have sentences, but has none; correct it or leave it out")
-    return Document(path, language, texts, times, recognised_language(texts, language))
+    return Document(path, language, texts, times, language_of_texts(texts, [language]))
 
 
 def stem_and_ending(path: Path) -> tuple[str, str]:
@@ -132,41 +128,22 @@ def name_of_text(path: Path) -> str:
     return _NAMED.sub("", stem_and_ending(path)[0])
 
 
-def recognised_language(texts: Sequence[str], expected: str | None = None) -> str | None:
-    """Returns the language of most of the sentences of which it is certain; None for too few."""
-    known = [expected] if expected and expected != "und" else []
-    try:
-        found = (language_of(normalise(text), known) for text in texts if not is_blank(text))
-        counts = Counter(islice(filter(None, found), _RECOGNISED))
-    except UserError:  # py3langid is not installed
-        return None
-    if not counts:
-        return None
-    language, count = counts.most_common(1)[0]
-    return language if count >= max(_MIN_RECOGNISED, counts.total() / 2) else None
-
-
 def warn_of_languages(paths: Sequence[Path], recognised: Sequence[str | None]) -> None:
     """Says if two texts are swapped, of another language than their names say, or of the same one.
 
     Args:
         paths: The files or folders of the texts.
-        recognised: What `recognised_language` says of each.
+        recognised: What `language_of_texts` says of each.
     """
     named = [language_of_name(path) for path in paths]
-    codes = [without_country(code) if code else None for code in named]
-    if (
-        None not in (*codes, *recognised)
-        and codes[0] != codes[1]
-        and codes == [*reversed(recognised)]
-    ):
+    if are_swapped(named, recognised):
         logging.warning(
             "%s and %s seem to be swapped: the first is in %s, the second in %s",
             *(*paths, *recognised),
         )
         return
-    for path, code, language in zip(paths, codes, recognised, strict=True):
-        if code and language not in (None, code):
+    for path, code, language in zip(paths, named, recognised, strict=True):
+        if code and language not in (None, without_country(code)):
             logging.warning("%s seems to be in %s", path, language)
     if recognised[0] and recognised[0] == recognised[1]:
         logging.warning("%s and %s are both in %s", *paths, recognised[0])

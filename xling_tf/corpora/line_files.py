@@ -20,15 +20,13 @@ from xling_tf.files import replacing
 
 # Regular expression of a language code in a file name: "es", "pt_BR", "zh_Hans".
 LANGUAGE = r"[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
-# Languages and scripts without spaces between words: Chinese, Japanese and Thai, not Korean.
+# Languages and scripts without spaces between words: Chinese, Japanese and Thai, not Korean. The
+# scripts are ranges of characters, for the brackets of a regular expression.
 _UNSPACED_LANGUAGES = frozenset({"ja", "th", "zh"})
-UNSPACED_RANGES = (
-    ("\u0e00", "\u0e7f"),  # Thai
-    ("\u3040", "\u30ff"),  # kana
-    ("\u3400", "\u9fff"),  # Chinese characters
-    ("\uf900", "\ufaff"),
-    ("\U00020000", "\U0003ffff"),
-)
+CHINESE = "\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+KANA = "\u3040-\u30ff"
+THAI = "\u0e00-\u0e7f"
+UNSPACED = THAI + KANA + CHINESE
 
 # Bytes. A model reads a few hundred tokens of a text, so a longer line is not a sentence: the file
 # has no line feeds, or is a decompression bomb.

@@ -19,7 +19,7 @@ from absl import logging
 from numpy.typing import ArrayLike, NDArray
 
 from xling_tf.corpora.cleaning import SAMPLE_SIZE, corpus_faults
-from xling_tf.corpora.line_files import UNSPACED_RANGES
+from xling_tf.corpora.line_files import UNSPACED
 from xling_tf.corpora.record_types import RECORD_TYPES
 from xling_tf.corpora.records import Corpus, Record, RecordType, columns_of
 from xling_tf.corpora.split import (
@@ -54,8 +54,7 @@ _NUMBERS = {
 }
 _BLOCK = 1 << 13  # records or texts in memory at once
 # A character of a script without spaces, a word with any "-", "." or "'" inside, or another mark.
-_UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
-_TOKEN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:[-.'’]\w+)*|[^\w\s]")
+_TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[-.'’]\w+)*|[^\w\s]")
 _MAX_TOKENS = 256  # one endless line must not fill a batch of its own
 
 

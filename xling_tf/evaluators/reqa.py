@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xling_tf.client.texts import is_blank
-from xling_tf.corpora.line_files import UNSPACED_RANGES
+from xling_tf.corpora.line_files import UNSPACED
 from xling_tf.corpora.sentences import surroundings
 from xling_tf.errors import UserError, as_user_error, library
 from xling_tf.evaluators import data
@@ -26,10 +26,9 @@ from xling_tf.evaluators.encoding import (
 )
 from xling_tf.evaluators.ranking import directions, inner_products, relevant_ranks
 
-_UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
 # Marks of Indic scripts are parts of words, but no letters for `re`; the danda is a full stop.
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
-_TOKEN = re.compile(rf"[{_UNSPACED}]|(?:[^\W{_UNSPACED}]|[{_MARKS}])+")
+_TOKEN = re.compile(rf"[{UNSPACED}]|(?:[^\W{UNSPACED}]|[{_MARKS}])+")
 _NEIGHBOURS = 2  # sentences on either side, which are the context if no paragraph is known
 
 

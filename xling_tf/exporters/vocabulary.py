@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from xling_tf.corpora.line_files import without_country
+from xling_tf.corpora.line_files import CHINESE, KANA, THAI, without_country
 from xling_tf.errors import UserError, library
 from xling_tf.exporters.base import OriginalModel, encode_by, require_equal, sample_texts
 from xling_tf.model import Model
@@ -20,13 +20,13 @@ from xling_tf.weights import arrays, assign_weights, to_be_replaced
 _LEAST = 1e-7
 # Writers put no spaces between the words of these scripts: pieces may be of several words, so all
 # of the script are kept.
-_HAN = "\u3005-\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HAN = f"\u3005-\u3007{CHINESE}"
 _SCRIPTS = {
-    "ja": _HAN + "\u3040-\u30ff",
+    "ja": _HAN + KANA,
     "km": "\u1780-\u17ff",
     "lo": "\u0e80-\u0eff",
     "my": "\u1000-\u109f",
-    "th": "\u0e00-\u0e7f",
+    "th": THAI,
     "zh": _HAN,
 }
 _COMPARED = 100  # texts with and without all their pieces, before and after

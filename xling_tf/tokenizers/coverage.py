@@ -9,15 +9,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from xling_tf.corpora.line_files import UNSPACED_RANGES
+from xling_tf.corpora.line_files import UNSPACED
 from xling_tf.tokenizers.base import Tokenizer
 
 # From this share of unknown tokens on, a model sees too little of a text: users are warned.
 MANY_UNKNOWN = 0.02
 _BATCH = 512  # texts
 _LONGEST = 8192  # tokens of a text that are counted
-_UNSPACED = "".join(f"{first}-{last}" for first, last in UNSPACED_RANGES)
-_WORD = re.compile(rf"[{_UNSPACED}]|[^\s{_UNSPACED}]+")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
 class Coverage(NamedTuple):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from xling_tf.config import WordsConfig
+from xling_tf.corpora.line_files import CHINESE, KANA
 from xling_tf.tokenizers.composition import lowercased, readable
 
 # The token of a sentence without any other token, so that every sentence has a position to pool
@@ -44,7 +45,7 @@ _LETTERS = (
 _UNIT = f"[{_BEFORE}]*[{_LETTERS}](?:{_BELOW}|[{_AFTER}])*"
 # Three copies of each unit make "a a ab b bc c c" of "abc": at the ends, units have no neighbour.
 _PAIRED: _Rules = ((f"((?:{_UNIT})+)", r" \1 "), (f"({_UNIT})", r"\1 \1 \1"))
-_PAIR = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]{2}")
+_PAIR = re.compile(f"[{KANA}{CHINESE}]{{2}}")
 
 # As the Penn Treebank tokenizer does (Chidambaram et al. 2019, sec. 3.2: "treebank style
 # tokenized") with punctuation and English contractions, extended to the punctuation of the other

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from xling_tf.corpora.cleaning import language_of, main_language
+from xling_tf.corpora.cleaning import are_swapped, language_of, language_of_texts
 from xling_tf.corpora.store import StoredCorpus
-from xling_tf.errors import UserError
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.coverage import MANY_UNKNOWN, coverage
 
@@ -38,7 +37,7 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Sequence[st
         for side, text in zip(_SIDES, pair, strict=True):
             logging.info("  %-6s %s", f"{side}:", text[:_LONGEST] + "..." * (len(text) > _LONGEST))
     sides = [*zip(*pairs, strict=True)]
-    recognised = [_language(texts) for texts in sides]
+    recognised = [language_of_texts(texts, languages) for texts in sides]
     for name, texts, language in zip(_SIDES, sides, recognised, strict=True):
         known = coverage(tokenizer, texts)
         logging.info(
@@ -69,18 +68,11 @@ def _sample(corpus: StoredCorpus) -> list[tuple[str, str]]:
     return pairs
 
 
-def _language(texts: Sequence[str]) -> str | None:
-    try:
-        return main_language(texts)
-    except UserError:  # py3langid is not installed
-        return None
-
-
 def _warnings(
     pairs: Sequence[tuple[str, str]], recognised: Sequence[str | None], languages: Sequence[str]
 ) -> Iterator[str]:
     first, second = recognised
-    if languages and [*recognised] == [*languages[::-1]]:
+    if languages and are_swapped(languages, recognised):
         yield (
             f"the sides look swapped: {languages[0]}-{languages[1]} is asked for, but the texts "
             f"look like {first}, the right ones like {second}"
