@@ -8,6 +8,7 @@ from evaluation_data import write_table
 from raw_files import write_files
 
 from xling_tf.corpora.folder import load_folder
+from xling_tf.corpora.split import held_out
 from xling_tf.corpora.store import transient_store
 from xling_tf.errors import UserError
 from xling_tf.evaluators.data import find_bitexts, find_multilingual
@@ -65,6 +66,27 @@ def test_a_folder_of_corpora_is_scored_on_what_training_never_sees(languages, li
     (tiny,) = RETRIEVAL.find(tmp_path / "tiny", 0)
     with pytest.raises(NotApplicableError, match="fewer than 2"):
         tiny.load()
+
+
+def test_held_out_sentences_with_a_translation_in_each_language_are_searched(tmp_path):
+    numbers = {"es": range(2000), "fr": range(500, 2500)}  # English is shared from 500 to 1999
+    write_files(
+        tmp_path,
+        {
+            f"parallel/x.{pair}.tsv": "".join(line.format(n) for n in numbers[code])
+            for pair, code, line in (
+                ("en-es", "es", "sentence {0}\tfrase {0}\n"),
+                ("fr-en", "fr", "phrase {0}\tsentence {0}\nautre {0}\tsentence {0}\n"),
+            )
+        },
+    )
+    (texts,) = find_multilingual(tmp_path)
+    assert (texts.name, texts.languages, len(texts.files)) == ("x_held_out", ("en", "es", "fr"), 2)
+    # Of two French translations, the first counts.
+    shared = [n for n in range(500, 2000) if held_out(f"sentence {n}")]
+    assert {*texts.read()} == {(f"sentence {n}", f"frase {n}", f"phrase {n}") for n in shared}
+    (tmp_path / "parallel/x.fr-en.tsv").unlink()  # one pair is of `find_bitexts`
+    assert not find_multilingual(tmp_path)
 
 
 def test_other_translations_of_a_query_are_no_candidates():

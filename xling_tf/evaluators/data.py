@@ -202,13 +202,7 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
     `<name>_held_out`.
     """
     texts = []
-    corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
-    for file in discover(folder) if (folder / "parallel").is_dir() else ():
-        if file.record_type == "parallel":
-            corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(
-                file
-            )
-    for (name, languages), shards in corpora.items():
+    for (name, languages), shards in _bitext_corpora(folder).items():
         files = tuple(shard.paths[0] for shard in shards)
         title = f"{name}_held_out.{'-'.join(languages)}"
         texts.append(ParallelTexts(title, languages, files, partial(_held_out_pairs, shards), 2))
@@ -223,6 +217,17 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
     return sorted(texts)
 
 
+def _bitext_corpora(folder: Path) -> dict[tuple[str, tuple[str, ...]], list[CorpusFile]]:
+    """The shards of each corpus of translations, by its name and languages, English first."""
+    corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
+    for file in discover(folder) if (folder / "parallel").is_dir() else ():
+        if file.record_type == "parallel":
+            corpora[file.name, tuple(sorted(file.languages, key=lambda code: code != "en"))].append(
+                file
+            )
+    return corpora
+
+
 def _held_out_pairs(shards: Sequence[CorpusFile]) -> list[tuple[str, ...]]:
     """Reads the pairs, English first, whose first text is held out (`corpora.split`)."""
     rows = ((shard, record) for shard in shards for record, _ in shard.read(*shard.paths))
@@ -231,8 +236,22 @@ def _held_out_pairs(shards: Sequence[CorpusFile]) -> list[tuple[str, ...]]:
 
 
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
-    """Finds texts in several languages: `similarity_search/<name>.tsv`, and XNLI's hypotheses."""
+    """Finds texts in several languages.
+
+    These are `similarity_search/<name>.tsv`, XNLI's hypotheses, and the held-out sentences of
+    `parallel/<name>.en-<language>.tsv` that have a translation in each language of that corpus:
+    `<name>_held_out`.
+    """
     texts = []
+    by_name: defaultdict[str, dict[str, list[CorpusFile]]] = defaultdict(dict)
+    for (name, (first, second)), shards in _bitext_corpora(folder).items():
+        if first == "en":
+            by_name[name][second] = shards
+    for name, by_language in by_name.items():
+        if len(by_language) > 1:
+            files = tuple(shard.paths[0] for shards in by_language.values() for shard in shards)
+            load, languages = partial(_held_out_in_all, by_language), ("en", *by_language)
+            texts.append(ParallelTexts(f"{name}_held_out", languages, files, load, 2))
     for name, path in tables_in(folder / "similarity_search").items():
         columns = tuple(header_of(path))
         languages = tuple(column.removeprefix("translation.") for column in columns)
@@ -240,6 +259,16 @@ def find_multilingual(folder: Path) -> list[ParallelTexts]:
     if len(paths := xnli_paths(folder)) > 1:
         texts.append(_hypotheses("", paths))
     return sorted(texts)
+
+
+def _held_out_in_all(by_language: Mapping[str, Sequence[CorpusFile]]) -> list[tuple[str, ...]]:
+    """Joins held-out pairs by their English text, of which the first translations count."""
+    columns = [
+        {pair[0]: pair[1] for pair in reversed(_held_out_pairs(shards))}
+        for shards in by_language.values()
+    ]
+    shared = [text for text in columns[0] if all(text in column for column in columns[1:])]
+    return [(text, *(column[text] for column in columns)) for text in sorted(shared)]
 
 
 def xnli_paths(folder: Path) -> dict[str, Path]:

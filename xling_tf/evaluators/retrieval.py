@@ -19,7 +19,7 @@ from xling_tf.evaluators.sts import find_translated_sts
 
 _MULTILINGUAL_LAYOUT = (
     "similarity_search/<name>.tsv, a column for each language, or sts/stsb.<language>.<split>.tsv "
-    "in two languages or more"
+    "or parallel/<name>.en-<language>.tsv in two languages or more"
 )
 
 
