@@ -304,6 +304,18 @@ def test_few_megabytes_keep_the_words_that_are_frequent(tmp_path):
     assert weights["words"].shape == (4, 2)
 
 
+def test_words_have_fewer_numbers_if_nearly_all_running_words_fit_only_then():
+    # Of 3 letters: 256 + 3 + 5 = 264 bytes with 256 numbers of 8 bits, 200 with 192, 152 with 144.
+    words = ["one", "two", "six", "ten"]
+    common = np.array([0.5, 0.3, 0.197, 0.003])  # three words are 99.7% of a text, two 80%
+    assert wheel.num_components(words, common, 3 * 264, 8) == 256
+    assert wheel.num_components(words, common, 3 * 264 - 1, 8) == 192
+    assert wheel.num_components(words, common, 3 * 200 - 1, 8) == 144
+    assert wheel.num_components(words, common, 10, 8) == 144  # no word fits
+    # In 4 bits, half of the bytes hold as many numbers: 128 + 8 each.
+    assert wheel.num_components(words, common, 3 * 136, 4) == 256
+
+
 def test_ngrams_have_the_room_that_words_leave(tmp_path):
     model = make_source(tmp_path / "model").model
     rows, components = vocabulary_rows(model), np.eye(16, 4, dtype=np.float32)

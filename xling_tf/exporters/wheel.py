@@ -36,9 +36,10 @@ from xling_tf.weights import as_int4, as_int8, write_weights
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
 _SPELLED_SHARE = 1e-6  # how much directions count that only spelled words may have
 _NGRAM_SHARE = 0.2  # of the size
-# Principal components that are stored; the numbers of a vector after them are zeros. Measured
-# (docs/research/experiments.md, "What should 18 MB hold"): more words are worth more.
-_COMPONENTS = 256
+# Principal components that are stored; the numbers of a vector after them are zeros. More words are
+# worth more than more numbers, until nearly all running words are stored. Measured
+# (docs/research/experiments.md, "How many numbers of how many words").
+_COMPONENTS, _RUNNING_WORDS = (256, 192, 144), 0.995
 # Pairs of characters say little more than the two characters, which are words as well.
 _PAIR_WEIGHT = 0.25
 _TIME = 1_577_836_800  # 2020-01-01
@@ -179,10 +180,12 @@ def export_numpy(
     dim, width = min(dim, model.encoder.hidden_dim), model.encoder.input_projection.kernel.shape[0]
     if bits == 4 and width % 2:
         raise UserError(f"4 bits need an even encoder.embedding_dim, got {width}; export in 8 bits")
-    # Rows have as many directions as the table has columns, and the bias.
-    stored = min(dim, _COMPONENTS, width + 1)
-    stored -= stored % 2 if bits == 4 else 0
     importance = word_importance(tokenizer.known_words, model.info.languages)
+    room = megabytes * 1e6 * (1 - _NGRAM_SHARE)
+    stored = num_components(tokenizer.known_words, importance, room, bits)
+    # Rows have as many directions as the table has columns, and the bias.
+    stored = min(dim, stored, width + 1)
+    stored -= stored % 2 if bits == 4 else 0
     rows = vocabulary_rows(model)
     components = principal_components(model, rows, importance, stored)
     words, weights = small_tables(model, rows, components, importance, megabytes * 1e6, bits)
@@ -359,6 +362,23 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
     return np.where(are_pairs(words), _PAIR_WEIGHT, 1) * importance
 
 
+def num_components(
+    words: Sequence[str], importance: NDArray[np.float64], size: float, bits: int
+) -> int:
+    """Returns how many numbers a word should have, for words of at most `size` bytes."""
+    order = np.argsort(-importance, kind="stable")
+    for stored in _COMPONENTS:
+        fit = np.cumsum(_word_bytes(words, stored, bits)[order]) <= size
+        if importance[order[fit]].sum() >= _RUNNING_WORDS * importance.sum():
+            break
+    return stored
+
+
+def _word_bytes(words: Sequence[str], stored: int, bits: int) -> NDArray[np.int64]:
+    """Returns the bytes of each word: its numbers, their scale of four bytes, a line break."""
+    return np.array([len(word.encode()) for word in words]) + bits * stored // 8 + 5
+
+
 def principal_components(
     model: Model, rows: NDArray[np.float32], importance: NDArray[np.float64], dim: int
 ) -> NDArray[np.float32]:
@@ -397,9 +417,7 @@ def small_tables(
     kernel = encoder.input_projection.kernel.numpy() @ components
     bias = encoder.input_projection.bias.numpy() @ components
     weights: dict[str, NDArray[Any]] = {}
-    # A row has a scale of four bytes, a word a line break.
-    sizes = np.array([len(word.encode()) for word in tokenizer.known_words]) + 5
-    sizes += bits * kernel.shape[1] // 8
+    sizes = _word_bytes(tokenizer.known_words, kernel.shape[1], bits)
     unknown = encoder.embedding.words.table.numpy()[-1]
     if tokenizer.ngram_rows is not None:
         unknown = unknown / 2  # the other half is from the n-grams
