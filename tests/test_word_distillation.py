@@ -1,6 +1,7 @@
 """An average of words from any encoder: which words, their vectors, and what is refused."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,6 +74,8 @@ def test_minutes_are_those_of_a_training_with_the_encoder_as_its_teacher(monkeyp
                 "minutes": 2,
                 "teacher": "any",
                 "data": tmp_path,
+                # Not the folder of an earlier training of the same languages.
+                "run_dir": Path("runs", "m"),
                 "output": tmp_path / "m",
             },
         )

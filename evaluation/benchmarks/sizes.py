@@ -22,6 +22,7 @@ import numpy as np
 from absl import flags
 
 from evaluation.benchmarks.workloads import run_benchmark
+from xling_tf.client.word_averages import WEIGHTS, read_tensors
 from xling_tf.corpora.store import CorpusStore
 from xling_tf.exporters.base import export
 from xling_tf.files import folder_bytes
@@ -35,9 +36,9 @@ flags.DEFINE_string("output", "evaluation/results/wheel-sizes.json", "Results fi
 
 # Numbers of a vector, bits of a number, and megabytes at most.
 _SIZES = (
-    *((dim, bits, 200.0) for dim in (256, 384) for bits in (8, 4)),
-    *((384, bits, megabytes) for bits in (8, 4) for megabytes in (36.0, 18.0, 9.0)),
-    (256, 4, 18.0),
+    *((384, bits, megabytes) for bits in (8, 4) for megabytes in (200.0, 40.0, 19.0, 10.0)),
+    (128, 4, 19.0),
+    (64, 4, 19.0),
 )
 
 
@@ -69,9 +70,13 @@ def _scored(
             dim, bits, megabytes = size
             folder = Path(temporary, "exported")
             export(model, "numpy", folder, dim=dim, bits=bits, megabytes=megabytes)
+        stored = {}
+        if size:
+            words = read_tensors(folder / WEIGHTS)["words"]
+            stored = {"words": len(words), "numbers": words.shape[1] * 8 // size[1]}
         encode = load(folder).encode
         scores = score_encoder(encode, languages, corpora, Path(data) if data else None)
-        return {"megabytes": folder_bytes(folder) / 1e6, **_summary(scores)}
+        return {"megabytes": folder_bytes(folder) / 1e6, **stored, **_summary(scores)}
 
 
 def _summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:

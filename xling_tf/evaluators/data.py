@@ -79,7 +79,10 @@ def select(
         datasets = {f"{name}/{d.name}": d for d in suites[name].find(folder, seed)}
         matches = {key: dataset for key, dataset in datasets.items() if fnmatchcase(key, pattern)}
         if wanted and not matches:
-            raise UserError(f"{folder} does not have {pattern}; expected: {suites[name].layout}")
+            raise UserError(
+                f"{folder} does not have {pattern}; expected: {suites[name].layout}"
+                + (f", or did you mean {folder / 'eval'}?" if (folder / "eval").is_dir() else "")
+            )
         selected |= matches
         if not matches:
             missing[name] = suites[name].layout

@@ -13,7 +13,7 @@ from xling_tf.errors import UserError
 from xling_tf.evaluators import data
 from xling_tf.evaluators.encoding import Array, Encode, as_embedder, encode_checked
 from xling_tf.evaluators.ranking import inner_products
-from xling_tf.evaluators.reqa import ReqaData, read_tables
+from xling_tf.evaluators.reqa import LAYOUT, ReqaData, read_tables
 
 _STAY = 0.95  # share of the questions with an answer that must not be refused
 _FOREIGN = 500  # questions of other data sets
@@ -144,6 +144,6 @@ SUITE = data.Suite(
     name="nothing_to_find",
     title="Questions whose answer is not in the corpus",
     source="questions of which the paragraph was removed, and questions of other data sets",
-    layout="as reqa",
+    layout=LAYOUT,
     find=_find,
 )

@@ -29,6 +29,10 @@ from xling_tf.evaluators.ranking import directions, inner_products, relevant_ran
 # Marks of Indic scripts are parts of words, but no letters for `re`; the danda is a full stop.
 _MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
 _TOKEN = re.compile(rf"[{UNSPACED}]|(?:[^\W{UNSPACED}]|[{_MARKS}])+")
+LAYOUT = (
+    "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv "
+    "(xling-tf prepare evaluation squad)"
+)
 _NEIGHBOURS = 2  # sentences on either side, which are the context if no paragraph is known
 
 
@@ -246,9 +250,6 @@ SUITE = data.Suite(
     name="reqa",
     title="Answers to a question among all sentences and paragraphs",
     source="Yang et al. 2019, sec. 5.3 and 5.4, Tables 6 and 7",
-    layout=(
-        "reqa/<name>.<language>.{questions,sentences,paragraphs}.tsv (xling-tf prepare "
-        "evaluation squad)"
-    ),
+    layout=LAYOUT,
     find=_find,
 )

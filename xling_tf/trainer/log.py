@@ -82,9 +82,10 @@ class TrainingLog(AbstractContextManager["TrainingLog"]):
         self._losses[result.task] = _SMOOTHING * before + (1 - _SMOOTHING) * result.loss
         # One loss says whether the training goes well; TensorBoard has all.
         name, loss = next(iter(self._losses.items()))
-        minutes_left = result.seconds * (1 / progress - 1) / 60 if progress else 0.0
+        left = round(result.seconds * (1 / progress - 1) / 60) if progress else 0
         self._report(
-            f"{100 * progress:.0f}%, {minutes_left:.0f} minutes left, step {result.step + 1}, "
+            f"{100 * progress:.0f}%, {left} minute{'s' if left != 1 else ''} left, "
+            f"step {result.step + 1}, "
             f"{rate:,.0f} sentences/s, loss of {name.replace('_', ' ')} {loss:.3g}"
         )
 

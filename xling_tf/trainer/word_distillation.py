@@ -113,6 +113,8 @@ def _trained(
         minutes=minutes,
         teacher=model,
         data=data,
+        # A training with another teacher, or without one, has the same languages.
+        run_dir=Path("runs", output.resolve().name),
         output=output,
     )
 
