@@ -305,6 +305,7 @@ def test_probabilities_are_those_of_python(package, calibrated):
             "probability('a', 'b', { kind: 'alike' })",
             'no probability "alike", but same_meaning, answer; add',
         ),
+        ("probability('a', 'b', { kind: 'toString' })", 'no probability "toString"'),
         ("probability('a', 'b', { numCandidates: 0.5 })", "at least 1, got number 0.5"),
         ("probability(['a'], ['b', 'c'])", "as many, but are 1 and 2"),
         ("probability([1, 0], [0, 1])", "with all 10 numbers, but have 2 numbers"),
