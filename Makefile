@@ -158,7 +158,7 @@ $(PEERS): requirements-peers.txt requirements-loaders.txt
 	"$(PYTHON)" -m venv .peers/loaders
 	.peers/bin/python -c $(SITE) > $$(.peers/loaders/bin/python -c $(SITE))/peers.pth
 	.peers/loaders/bin/pip install --quiet --disable-pip-version-check --no-warn-conflicts -r requirements-loaders.txt
-	! command -v npm > /dev/null || npm install --silent --no-save --ignore-scripts --prefix .peers @huggingface/transformers@4.3.2
+	! command -v npm > /dev/null || npm install --silent --no-save --ignore-scripts --prefix .peers @huggingface/transformers@4.3.2 @litertjs/core@2.5.3
 	@touch $@
 
 $(DEV): requirements-dev.txt requirements.txt | $(BIN)/pip

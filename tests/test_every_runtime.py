@@ -15,7 +15,7 @@ from xling_tf.errors import UserError
 from xling_tf.model import Model
 from xling_tf.tokenizers.wordpiece import WordPieceTokenizer
 
-NOT_RUN = ["LiteRT.js", "MediaPipe"]
+NOT_RUN = ["MediaPipe"]
 # The average of words knows all words of these: exports ignore those that it does not know.
 # Blank texts are zeros in clients.
 TEXTS = [text for text in (*SENTENCES, *sample_sentences()[:40]) if not is_blank(text)]

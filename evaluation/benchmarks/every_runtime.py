@@ -20,9 +20,11 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from itertools import pairwise, starmap
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,6 +122,27 @@ const { encode } = await import(folder + "/index.js");
 const vectors = await encode(JSON.parse(readFileSync(here + "/texts.json", "utf8")));
 writeFileSync(here + "/vectors.json", JSON.stringify(vectors.map((vector) => Array.from(vector))));
 """
+# Runs in a page; Python has split the texts.
+_LITERT_JS = """async (rows) => {
+  const lite = await import("/modules/@litertjs/core/dist/index.js");
+  await lite.loadLiteRt("/modules/@litertjs/core/wasm/");
+  const model = await lite.loadAndCompile("/model.tflite", { accelerator: "wasm" });
+  const [, width] = model.getInputDetails()[0].shape;
+  const tensor = (ids) => {
+    const padded = new Int32Array(width);
+    padded.set(ids.slice(0, width));
+    return new lite.Tensor(padded, [1, width]);
+  };
+  const vectors = [];
+  for (const { input_ids, attention_mask } of rows) {
+    const inputs = { input_ids: tensor(input_ids), attention_mask: tensor(attention_mask) };
+    const { sentence_embedding: vector } = await model.run(inputs);
+    vectors.push([...(await vector.data())]);
+    for (const used of [...Object.values(inputs), vector]) used.delete();
+  }
+  return vectors;
+}"""
+_IMPORTS = {"imports": {"@litertjs/wasm-utils": "/modules/@litertjs/wasm-utils/dist/index.js"}}
 
 
 class AbsentError(Exception):
@@ -261,6 +284,35 @@ def _runtime(form: str, trial: Trial) -> Figures:
     return trial.difference(_opened(trial.exported(form)).encode(trial.texts))
 
 
+def _litert_js(trial: Trial) -> Figures:
+    if not (_MODULES / "@litertjs").exists() or find_spec("playwright") is None:
+        raise AbsentError("needs make .peers/.installed, npm, and playwright")
+    from playwright.sync_api import sync_playwright
+
+    folder = trial.exported("litert")
+    text: Any = open_folder(folder)._text  # type: ignore[attr-defined]
+    rows = [
+        {name: ids[0].tolist() for name, ids in text.inputs([tokens]).items()}
+        for tokens in text.tokenize(trial.texts)
+    ]
+    site = trial.folder / "site"
+    site.mkdir()
+    (site / "index.html").write_text(f'<script type="importmap">{json.dumps(_IMPORTS)}</script>')
+    (site / "model.tflite").symlink_to(folder / "model.tflite")
+    (site / "modules").symlink_to(_MODULES)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, sync_playwright() as playwright:
+        Thread(target=server.serve_forever, daemon=True).start()
+        browser = playwright.chromium.launch(
+            executable_path=_program("chromium"), args=["--no-sandbox"]
+        )
+        tab = browser.new_page()
+        tab.goto(f"http://127.0.0.1:{server.server_port}")
+        vectors = tab.evaluate(_LITERT_JS, rows)
+        server.shutdown()
+    return trial.difference(np.array(vectors))
+
+
 def _opened(folder: Path) -> SentenceEncoder:
     return SentenceEncoder(open_folder(folder))
 
@@ -357,6 +409,7 @@ RUNTIMES: dict[str, Callable[[Trial], Figures]] = {
     "TensorFlow Serving's protocol": _serving,
     "ONNX Runtime": partial(_runtime, "onnx"),
     "LiteRT": partial(_runtime, "litert"),
+    "LiteRT.js": _litert_js,
     "Python without TensorFlow": _wheel,
     "JavaScript: Node, browsers": _npm,
     "Java": _java,

@@ -82,9 +82,6 @@ class RuntimeFolder(Backend):
 
     Args:
         folder: What `export --to onnx`, `litert` or `wheel` has written.
-
-    Raises:
-        UserError: The folder is damaged or of another version.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:

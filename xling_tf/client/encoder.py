@@ -362,30 +362,27 @@ class SentenceEncoder:
             vectors = self._vectors(queries, "query"), self._vectors(corpus, "document")
             return search.semantic_search(*vectors, top_k=top_k)
         require_probability(min_probability, "min_probability")
-        line, vectors = self._matched("answer", queries, corpus)
-        num_candidates = max(1, len(np.atleast_2d(vectors[1])))
+        line, (asked, texts) = self._matched("answer", queries, corpus)
+        num_candidates = max(1, len(np.atleast_2d(texts)))
         results: list[list[search.Hit]] = []
-        for hits in search.semantic_search(*vectors, top_k=top_k):
+        for hits in search.semantic_search(asked, texts, top_k=top_k):
             likely = probabilities([hit["score"] for hit in hits], line, num_candidates).tolist()
             all_hits = [search.Hit(**h, probability=p) for h, p in zip(hits, likely, strict=True)]
             results.append([hit for hit in all_hits if hit["probability"] >= min_probability])
         return results
 
-    def _matched(
-        self, kind: str, texts1: Any, texts2: Any
-    ) -> tuple[Line, tuple[NDArray[Any], NDArray[Any]]]:
+    def _matched(self, kind: str, texts1: Any, texts2: Any) -> tuple[Line, list[NDArray[Any]]]:
         """Returns the line of a kind of match, and the whole vectors: `[dim]` of a single one."""
         line, roles = line_of(self._backend.match, kind), KINDS[kind]
-        first, second = map(self._vectors, (texts1, texts2), roles)
-        arrays = as_array(first, _SIDES[0]), as_array(second, _SIDES[1])
+        vectors = map(self._vectors, (texts1, texts2), roles)
+        arrays = [*map(as_array, vectors, _SIDES)]
         for array in arrays:
             if self._truncate_dim is not None or (array.size and array.shape[-1] != self.dim):
                 raise UserError(
                     "a probability needs all numbers of the model's vectors, as floats or int8, "
                     f"got {array.shape[-1]} of {self.dim}; leave out `truncate_dim`, and bits"
                 )
-        first, second = (array if array.size else array.reshape(0, self.dim) for array in arrays)
-        return line, (first, second)
+        return line, [array if array.size else array.reshape(0, self.dim) for array in arrays]
 
     def paraphrase_mining(self, sentences: Texts, **options: Any) -> list[search.ScoredPair]:
         """Finds the most similar pairs; takes the options of the function `paraphrase_mining`."""

@@ -47,10 +47,6 @@ def open_folder(folder: str | os.PathLike[str]) -> RuntimeFolder:
 class RuntimeModel(RuntimeFolder):
     """A model for ONNX Runtime or LiteRT; threads may share it, and a process that was forked opens
     the file anew.
-
-    Raises:
-        UserError: The folder is damaged or of another version, or a package that it needs is
-            missing.
     """
 
     threads = BATCHES_AT_ONCE
@@ -106,33 +102,14 @@ def _open(path: Path, runtime: str) -> Run:
         engine = library("ai_edge_litert.interpreter", "ai-edge-litert", "litert")
         interpreter = engine.Interpreter(model_path=str(path), num_threads=available_cpus())
         runner, lock = interpreter.get_signature_runner(), Lock()
+        types = {name: about["dtype"] for name, about in runner.get_input_details().items()}
 
     # An interpreter holds the inputs of a single call, and uses all cores: threads take turns.
     def run(inputs: Inputs) -> NDArray[np.float32]:
         with lock:
-            return runner(**inputs)[VECTORS]
+            return runner(**{name: inputs[name].astype(types[name]) for name in types})[VECTORS]
 
     return run
-
-
-class TokenizerFile:
-    """Turns sentences into ids of pieces, by the `tokenizer.json` of the library `tokenizers`."""
-
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        self.tokenizer = library("tokenizers", "tokenizers", "runtime").Tokenizer.from_file(
-            str(path)
-        )
-        self.tokenizer.no_padding()
-        self._max_bytes = settings["max_bytes"]
-
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Splits texts into pieces, with the model's marks."""
-        cut = [first_bytes(text, self._max_bytes) for text in texts]
-        return [encoding.ids for encoding in self.tokenizer.encode_batch(cut)]
-
-    def inputs(self, batch: Sequence[Sequence[int]]) -> Inputs:
-        """Returns the model's inputs for tokenized sentences."""
-        return _padded(batch)
 
 
 class Pieces:
@@ -206,6 +183,21 @@ def wordpiece(vocabulary: Sequence[str], settings: Mapping[str, Any]) -> Any:
     return tokenizer
 
 
+class TokenizerFile(Pieces):
+    """Turns sentences into ids of pieces, by the `tokenizer.json` of the library `tokenizers`."""
+
+    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
+        tokenizers = library("tokenizers", "tokenizers", "runtime")
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        self.tokenizer.no_padding()
+        self._settings = settings
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Splits texts into pieces, with the model's marks."""
+        cut = [first_bytes(text, self._settings["max_bytes"]) for text in texts]
+        return [encoding.ids for encoding in self.tokenizer.encode_batch(cut)]
+
+
 class Words:
     """Turns sentences into ids of words, as `xling_tf.tokenizers.words` does in the graph."""
 
@@ -261,7 +253,7 @@ def _padded(ids: Sequence[Sequence[int]]) -> Inputs:
     return {IDS: padded, MASK: is_token.astype(np.int64)}
 
 
-_TEXTS: Mapping[str, type[Pieces | Words | TokenizerFile]] = {
+_TEXTS: Mapping[str, type[Pieces | Words]] = {
     "tokenizer": TokenizerFile,
     "words": Words,
     "pieces": Pieces,

@@ -172,7 +172,7 @@ def export(
     Examples:
         >>> export("exported/en-es", "onnx", "exported/en-es-onnx")  # doctest: +SKIP
     """
-    options = {
+    options: dict[str, Any] = {
         "tables": tables,
         "match": match,
         "languages": languages,
@@ -188,9 +188,10 @@ def export(
     folder, path = find_model(model), Path(output)
     corpora = None if data is None else Path(data)
     _require_destination(folder, to, path, corpora)
-    package = {option: options.pop(option) for option in ("name", "version") if option in options}
+    package: dict[str, Any] = {}
     if not mark:
-        package["name"] = distribution_name(package.get("name") or model_name(model))
+        package["name"] = distribution_name(options.pop("name", "") or model_name(model))
+        package["version"] = options.pop("version", 1)
     if (folder / RUNTIME_SETTINGS).is_file():
         if mark or options or not (folder / "NOTICE").is_file():
             raise UserError(

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.lite.tools import flatbuffer_utils
 
 from xling_tf.client.backends import RUNTIME_FORMAT
 from xling_tf.client.batches import Encode
@@ -24,6 +25,7 @@ from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncod
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
+_LITERT_TOKENS = 128  # of a text, where nobody resizes the inputs
 # The ids of the tokens of texts, padded with any id, and the mask, which is 1 for tokens.
 TOKENS = [tf.TensorSpec([None, None], tf.int64, name=name) for name in (IDS, MASK)]
 _CARD = """# A sentence encoder for {runtime}
@@ -36,23 +38,36 @@ In Python, without TensorFlow:
     import xling_tf
     xling_tf.load(".").encode(["Hola", "Hello"])             # float32 [2, {dim}]
 
-`{model}` maps `input_ids` and `attention_mask`, int64 `[batch, tokens]`, to `sentence_embedding`,
+`{model}` maps `input_ids` and `attention_mask`, {inputs}, to `sentence_embedding`,
 float32 `[batch, {dim}]`; models of n-grams also take `buckets` and `ngrams`, those of unknown
 words. `{vocabulary}` and `runtime.json` describe the tokenizer. In other programming
 languages, use the format `sentence-transformers`, whose tokenizer their libraries can read.
 """
-_RUNTIMES = {"litert": "LiteRT", "onnx": "ONNX Runtime"}
+# The name of a runtime, the extra that installs it, and its inputs.
+_RUNTIMES = {
+    "litert": ("LiteRT", "litert", f"int32\n`[1, tokens]`, up to {_LITERT_TOKENS}, unless resized"),
+    "onnx": ("ONNX Runtime", "runtime", "int64 `[batch, tokens]`"),
+}
 
 
 def export_litert(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
     """Writes a model for LiteRT (the former TensorFlow Lite), with its built-in operations only."""
     graph = IdGraph(source.model)
     function = tf.function(
-        lambda *inputs: graph.encode(graph.tables, *inputs), input_signature=graph.signature
+        lambda *inputs: graph.encode(graph.tables, *inputs),
+        input_signature=[tf.TensorSpec(s.shape, tf.int32, s.name) for s in graph.signature],
     )
     with tempfile.TemporaryDirectory() as saved:
         tf.saved_model.save(graph, saved, signatures=function.get_concrete_function())
         content = tf.lite.TFLiteConverter.from_saved_model(saved).convert()
+    file = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    # LiteRT.js accepts neither int64 nor open shapes; other runtimes can resize any input.
+    main = file.subgraphs[0]
+    for tensor in (main.tensors[index] for index in main.inputs):
+        if tensor.name.decode().endswith((f"_{IDS}:0", f"_{MASK}:0")):
+            tensor.shape = [1, min(_LITERT_TOKENS, source.model.tokenizer.config.max_tokens)]
+            tensor.shapeSignature = None
+    content = bytes(flatbuffer_utils.convert_object_to_bytearray(file))
     return _export(source, folder, "litert", content)
 
 
@@ -79,8 +94,8 @@ def _export(
         "text": tokenizer.rules(),
     }
     write_json(folder / RUNTIME_SETTINGS, settings)
-    extra = "runtime" if runtime == "onnx" else runtime
-    card = _CARD.format(**{**settings, "runtime": _RUNTIMES[runtime]}, extra=extra)
+    about = dict(zip(("runtime", "extra", "inputs"), _RUNTIMES[runtime], strict=True))
+    card = _CARD.format(**settings | about)
     (folder / "README.md").write_text(card, encoding="utf-8")
     model = RuntimeModel(folder)
     return PROBES, lambda texts: model.embed([source.prompt + text for text in texts], "")
@@ -200,7 +215,7 @@ def number_values(graph: Any, names: dict[str, str]) -> None:
     for node in nodes:
         node.name = f"{node.op_type}_{len(names)}"
         node.input[:] = renamed(node.input)
-        for branch in _branches(node):
+        for branch in branches(node):
             number_values(branch, names)
         node.output[:] = renamed(node.output)
     for value in (*graph.input, *graph.output):
@@ -236,11 +251,12 @@ def _ordered(graph: Any) -> list[Any]:
 
 def _needs(node: Any) -> list[str]:
     """The values that a node reads, in its branches as well."""
-    inside = [name for branch in _branches(node) for part in branch.node for name in _needs(part)]
-    outputs = [value.name for branch in _branches(node) for value in branch.output]
+    inside = [name for branch in branches(node) for part in branch.node for name in _needs(part)]
+    outputs = [value.name for branch in branches(node) for value in branch.output]
     return [*node.input, *inside, *outputs]
 
 
-def _branches(node: Any) -> list[Any]:
+def branches(node: Any) -> list[Any]:
+    """The graphs inside a node: its branches, or the body of a loop."""
     graphs = [graph for each in node.attribute for graph in (each.g, *each.graphs)]
     return [graph for graph in graphs if graph.node]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xling_tf.errors import library
+from xling_tf.exporters.litert_onnx import branches
 from xling_tf.weights import as_int8
 
 # An input of a product is a scale times (n - 128), with n in uint8, and a weight is a scale times n
@@ -78,9 +79,8 @@ class _Quantizer:
         """Yields a graph, and those of its branches and loops."""
         yield graph
         for node in graph.node:
-            for attribute in node.attribute:
-                if attribute.type == self._onnx.AttributeProto.GRAPH:
-                    yield from self._graphs(attribute.g)
+            for branch in branches(node):
+                yield from self._graphs(branch)
 
     def _rewrite(self) -> None:
         # Branches first: a graph that is rewritten has copies of its nodes.

@@ -125,7 +125,7 @@ export class Encoder {
 
   /** Returns the function from cosines to probabilities of a kind of match. */
   #likely(kind, numCandidates) {
-    if (!this.#match[kind]) {
+    if (!Object.hasOwn(this.#match, kind)) {
       throw new RangeError(
         `this model has no probability "${kind}", but ${this.kinds.join(", ") || "none"}; add it ` +
           "with xling_tf.calibrate in Python, and export the model again",
