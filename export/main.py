@@ -61,7 +61,7 @@ _MEGABYTES = flags.DEFINE_float(
 _DIM = flags.DEFINE_integer(
     "dim", 256, "Maximum width of vectors, with --to numpy, wheel or npm.", lower_bound=2
 )
-_BITS = flags.DEFINE_integer("bits", 8, "Of a number, 8 or 4, with --to numpy, wheel or npm.")
+_BITS = flags.DEFINE_integer("bits", 4, "Of a number, 4 or 8, with --to numpy, wheel or npm.")
 _MATCH = flags.DEFINE_string(
     "match",
     None,

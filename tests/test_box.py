@@ -155,9 +155,13 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def made(runs, tmp_path_factory):
     """The models that two trainings become."""
+    data = tmp_path_factory.mktemp("data")
+    (data / "eval" / "sts").mkdir(parents=True)
+    rows = "Hola\tHola\t5\nHola\tUn gato duerme\t0\nEl gato\tUn gato\t3\n"
+    (data / "eval" / "sts" / "stsb.es.dev.tsv").write_text(rows, "utf-8")
     folders = [tmp_path_factory.mktemp("made") / name for name in ("first", "second")]
     for run, folder in zip(runs, folders, strict=True):
-        box.make(run, folder)
+        box.make(run, folder, data)
     return folders
 
 
@@ -166,6 +170,7 @@ def test_two_makings_have_the_same_bytes_and_the_scores_of_the_file(made):
     assert {"runtime.json", "model.safetensors", "vocabulary.txt", "NOTICE"} <= first.keys()
     assert [name for name in first if first[name] != second[name]] == []
     assert b"| es" in first["README.md"]
+    assert b"| stsb.es.dev" in first["README.md"]
 
 
 def test_a_server_gives_its_vectors(made):

@@ -90,7 +90,8 @@ class Models:
                 self.folder / "pieces", model, lambda t: model(list(t)).numpy(), None
             )
             folder.mkdir()
-            export_package(wheel, source, folder, name=f"tiny-{name}")
+            sizes = {"bits": 8} if name == "words" else {}
+            export_package(wheel, source, folder, name=f"tiny-{name}", **sizes)
             (path,) = folder.glob("*.whl")
             subprocess.run([sys.executable, "-m", "zipfile", "-e", path, folder], check=True)
         return folder

@@ -53,7 +53,7 @@ def source(tmp_path_factory):
 def package(source, tmp_path_factory):
     """The folder of the package that npm has installed from the archive in a new folder."""
     folder = tmp_path_factory.mktemp("package")
-    export_package(npm, source, folder, version=3, dim=10)
+    export_package(npm, source, folder, version=3, dim=10, bits=8)
     archive = folder / "tiny-model-3.0.0.tgz"
     if program := shutil.which("npm"):
         (folder / "app").mkdir()
@@ -359,7 +359,7 @@ def test_the_package_can_be_required(package):
 
 
 def test_the_archive_has_the_same_bytes_each_time_and_the_licences(source, package, tmp_path):
-    export_package(npm, source, tmp_path, version=3, dim=10)
+    export_package(npm, source, tmp_path, version=3, dim=10, bits=8)
     first, second = (
         next(path.glob("*.tgz")).read_bytes() for path in (package.parents[2], tmp_path)
     )

@@ -91,7 +91,7 @@ def test_vectors_are_those_of_the_graph(ngrams, tmp_path, monkeypatch):
     source = make_source(
         tmp_path / "model", f"tokenizer.ngram_sizes={ngrams}", "tokenizer.lowercase=true"
     )
-    export_package(wheel, source, tmp_path)
+    export_package(wheel, source, tmp_path, bits=8)
     client = opened(unpacked(tmp_path, tmp_path / "wheel"))
     encoded = [text.encode("utf-8", "surrogatepass") for text in TEXTS]
     expected = source.model(tf.constant(encoded, tf.string)).numpy()
@@ -106,7 +106,7 @@ def test_the_wheel_has_the_same_bytes_each_time_and_is_close_to_the_model(tmp_pa
     source = make_source(tmp_path / "model")
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        export_package(wheel, source, tmp_path / name)
+        export_package(wheel, source, tmp_path / name, bits=8)
     (first,), (second,) = (list((tmp_path / name).glob("*.whl")) for name in ("first", "second"))
     assert first.read_bytes() == second.read_bytes()
     client = opened(unpacked(tmp_path / "first", tmp_path / "wheel"))
@@ -127,7 +127,8 @@ def test_the_card_tells_the_mean_cosine_and_the_least_of_nearly_all(tmp_path):
         vectors[::10] *= -1
         return vectors
 
-    export_package(wheel, OriginalModel(tmp_path / "model", model, encode, None), tmp_path)
+    source = OriginalModel(tmp_path / "model", model, encode, None)
+    export_package(wheel, source, tmp_path, bits=8)
     card = (tmp_path / "tiny-model.md").read_text("utf-8")
     (numbers,) = re.findall(r"is (-?[\d.]+), .* below (-?[\d.]+)\.", card, re.DOTALL)
     mean, least = map(float, numbers)
@@ -209,7 +210,7 @@ def test_a_wheel_says_whose_weights_it_has_and_what_was_changed(licence, express
         "some-weights",
         "Some Authors",
         "folded",
-        "8 bits",
+        "4 bits",
     ):
         assert fact in notice, fact
     assert "None." not in notice

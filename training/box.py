@@ -105,8 +105,8 @@ def _score_table(scores: Mapping[str, Mapping[str, float]]) -> str:
             first, second = (100 * v for metric, v in values.items() if metric.endswith("at_1"))
             pair, candidates = rest.partition("/")[0], max(candidates, values["num_candidates"])
             retrieval.append((pair.partition("-")[2], f"{first:.1f}", f"{second:.1f}"))
-        elif suite == "sts" and rest.startswith("stsb."):
-            similarity.append((rest, f"{values['pearson_angular']:.3f}"))
+        elif name.startswith("stsb."):
+            similarity.append((name, f"{values['pearson_angular']:.3f}"))
     headers = ("language", "from English", "to English")
     table = tabulate(retrieval, headers, tablefmt="github", disable_numparse=True)
     text = _SCORES.format(retrieval=table, candidates=f"{candidates:,.0f}")

@@ -87,8 +87,8 @@ def _summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
         if suite == "retrieval" and rest.endswith("/all"):
             found = [value for metric, value in values.items() if metric.endswith("at_1")]
             retrieval[rest.partition("/")[0].partition("-")[2]] = float(np.mean(found))
-        elif suite == "sts" and rest.startswith("stsb."):
-            similarity[rest] = values["pearson_angular"]
+        elif name.startswith("stsb."):
+            similarity[name] = values["pearson_angular"]
     means = {"retrieval": float(np.mean([*retrieval.values()]))}
     if similarity:
         means["similarity"] = float(np.mean([*similarity.values()]))

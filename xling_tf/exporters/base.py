@@ -159,7 +159,7 @@ def export(
         name: Name of the package of "wheel" or "npm"; default the model's.
         version: Version of the package; default 1.
         dim: Maximum number of numbers in a vector, in "numpy", "wheel" and "npm"; default 256.
-        bits: Of a number in these: 8, the default, or 4.
+        bits: Of a number in these: 4, the default, or 8.
         megabytes: Maximum size of the words in these, default 40; the rarest are left out.
 
     Returns:

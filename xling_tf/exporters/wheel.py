@@ -150,7 +150,7 @@ def export_numpy(
     folder: Path,
     *,
     dim: int = 256,
-    bits: int = 8,
+    bits: int = 4,
     megabytes: float = 40.0,
 ) -> None:
     """Writes a folder that `xling_tf.load` opens with NumPy alone, with licences and a card.
@@ -160,7 +160,7 @@ def export_numpy(
         folder: Folder for the files.
         dim: Maximum number of numbers in a vector. 256 lose nothing (docs/research/experiments.md,
             "A model in the hand"); those after them are zeros, for indexes of that width.
-        bits: Of a number: 8 or 4.
+        bits: Of a number: 4 or 8.
         megabytes: Maximum size of words and n-grams; the rarest are left out.
 
     Raises:
