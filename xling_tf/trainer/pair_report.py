@@ -19,13 +19,12 @@ _QUESTION_MARKS = ("?", "？", "؟", ";")  # the last one is Greek
 _SIDES = ("text", "right")
 
 
-def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Sequence[str] = ()) -> None:
+def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer) -> None:
     """Logs two pairs, their languages, how well a tokenizer knows them, and warnings.
 
     Args:
         corpus: The pairs.
         tokenizer: The one of the model.
-        languages: Those of the two sides, if the user has named them.
     """
     pairs = _sample(corpus)
     logging.info(
@@ -53,11 +52,13 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Sequence[st
         if known.unknown > MANY_UNKNOWN:
             logging.warning(
                 "%s: the model does not know %.0f%% of the tokens, as of a script that it never "
-                "saw; it cannot tell such texts apart: start from another model",
+                "saw; it cannot tell such texts apart: start from another model, which "
+                "`xling-tf languages%s` may name",
                 name,
                 100 * known.unknown,
+                f" {language}" * bool(language),
             )
-    for warning in _warnings(pairs, recognised, languages):
+    for warning in _warnings(pairs, recognised):
         logging.warning("%s", warning)
 
 
@@ -76,15 +77,8 @@ def _language(texts: Sequence[str]) -> str | None:
         return None
 
 
-def _warnings(
-    pairs: Sequence[tuple[str, str]], recognised: Sequence[str | None], languages: Sequence[str]
-) -> Iterator[str]:
+def _warnings(pairs: Sequence[tuple[str, str]], recognised: Sequence[str | None]) -> Iterator[str]:
     first, second = recognised
-    if languages and [*recognised] == [*languages[::-1]]:
-        yield (
-            f"the sides look swapped: {languages[0]}-{languages[1]} is asked for, but the texts "
-            f"look like {first}, the right ones like {second}"
-        )
     asked = [sum(pair[side].endswith(_QUESTION_MARKS) for pair in pairs) for side in (0, 1)]
     if asked[0] < _FEW_QUESTIONS * len(pairs) and asked[1] > _MANY_QUESTIONS * len(pairs):
         yield "the sides look swapped: the right texts are questions, the others are not"
@@ -95,7 +89,7 @@ def _warnings(
             for one, other in pairs
         )
         if swapped > _MANY_SWAPPED * len(pairs):
-            yield f"{swapped / len(pairs):.0%} of the rows have their sides swapped"
+            yield f"at least {swapped / len(pairs):.0%} of the rows have their sides swapped"
     equal = sum(one.casefold() == other.casefold() for one, other in pairs)
     if equal > _MANY_SWAPPED * len(pairs):
         yield f"{equal / len(pairs):.0%} of the pairs are the same text on both sides"
