@@ -58,6 +58,28 @@ def test_margins_that_tell_right_from_wrong_are_chosen():
     assert choose_margin(pairs, wrong, known, 0.45).margin == 2.0
 
 
+@pytest.mark.parametrize("precision", [0.7, 0.9])
+def test_wrong_pairs_with_high_margins_are_expected(precision):
+    """The share that neighbours reach of a pair's cosine is .8 for right ones, .95 for wrong ones,
+    with a deviation of .08: a line in the margin itself gives .67 and .85 in place of .7 and .9.
+    """
+    shares = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        found, left_out, right, wrong = (
+            1 / rng.normal(mean, 0.08, count)
+            for mean, count in ((0.8, 300), (0.95, 300), (0.8, 500), (0.95, 4000))
+        )
+        margins = np.concatenate([found, right, wrong])
+        rows = np.argsort(-margins)
+        known = np.stack([np.arange(300)] * 2, axis=1)
+        without = Pairs(left_out, known[:, 0], np.arange(10_000, 10_300))
+        choice = choose_margin(Pairs(margins[rows], rows, rows), without, known, precision)
+        kept = [np.sum(each >= choice.margin) for each in (right, wrong)]
+        shares.append(kept[0] / sum(kept))
+    assert precision - 0.02 < np.mean(shares) < precision + 0.04
+
+
 @pytest.mark.parametrize("num_others", [500, 2000])
 @pytest.mark.parametrize("precision", [0.8, 0.9])
 def test_pairs_have_the_wanted_precision(num_others, precision):

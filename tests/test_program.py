@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
-from logging import ERROR, NOTSET
+from logging import ERROR, NOTSET, WARNING, root
 
 import pytest
 import tensorflow as tf
@@ -238,3 +238,20 @@ def test_a_library_call_shows_its_log_unless_the_caller_has_set_up_logging(caplo
     with program.visible_log(), program.progress("a part"):
         pass
     assert not caplog.text
+
+
+def test_each_library_call_shows_its_log_alike(capsys, monkeypatch):
+    # As in a process that has set up nothing: absl would add a handler to the root logger.
+    logger = logging.get_absl_logger()
+    for each in (logger, root):
+        monkeypatch.setattr(each, "handlers", [])
+        monkeypatch.setattr(each, "level", NOTSET if each is logger else WARNING)
+    logger.manager._clear_cache()  # of levels
+    for _ in range(2):
+        with program.visible_log(), program.progress("a part"):
+            logging.error("wrong")
+        begin, wrong, end = capsys.readouterr().err.splitlines()
+        assert begin.endswith(" INFO a part")
+        assert wrong.endswith(" ERROR wrong")  # also warnings are called so
+        assert " INFO a part: done" in end
+        assert not root.handlers

@@ -121,11 +121,7 @@ class Model:
         """
         start_tensorflow()
         folder = find_model(name)
-        if (folder / RUNTIME_SETTINGS).is_file():
-            raise UserError(
-                f"{folder} is a model for LiteRT or ONNX Runtime, which cannot be trained; use "
-                "the model that it was exported from, or load it with xling_tf.load"
-            )
+        require_trainable(folder)
         if not is_foreign(folder):
             return cls.from_folder(folder)
         config, files, weights = read_model(folder)
@@ -352,6 +348,15 @@ def import_model(source: str | PathLike[str] | None, output: str | PathLike[str]
     )
     model.export(path, {**files, "README.md": card + section}, module)
     return model
+
+
+def require_trainable(folder: Path) -> None:
+    """Raises a `UserError` for an export that can only encode."""
+    if (folder / RUNTIME_SETTINGS).is_file():
+        raise UserError(
+            f"{folder} is a model for NumPy, LiteRT or ONNX Runtime, which cannot be trained; use "
+            "the model that it was exported from, or load it with xling_tf.load"
+        )
 
 
 def read_config(folder: Path) -> dict[str, Any]:

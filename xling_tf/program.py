@@ -17,7 +17,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from io import TextIOWrapper
-from logging import ERROR, INFO, NOTSET, Formatter, LogRecord, StreamHandler
+from logging import ERROR, INFO, NOTSET, WARNING, Formatter, LogRecord, StreamHandler, root
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,6 +48,7 @@ _LOGGED = (
 # In a wheel, they are in a folder of it.
 PROGRAMS = folder if (folder := _PACKAGE / "programs").is_dir() else _PACKAGE.parent
 _SECONDS_BETWEEN_LINES = 10.0
+_FORMATTER = Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
 _HELP_COLUMN = 28  # of the options' descriptions
 _EXPECTED = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 _PACKAGES = ("tensorflow", "keras", "numpy", "scipy", "scikit-learn")
@@ -292,7 +293,7 @@ def set_up_logging() -> None:
     """Shows the log lines of this package and its programs; of other packages only errors."""
     logging.set_verbosity(logging.INFO)
     handler = logging.get_absl_handler()
-    handler.setFormatter(Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_FORMATTER)
     handler.addFilter(_is_ours)
 
 
@@ -303,8 +304,9 @@ def visible_log() -> Iterator[None]:
     if logger.level or logger.isEnabledFor(INFO):
         yield
         return
-    handler = StreamHandler()
-    handler.setFormatter(Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    handler, for_others = StreamHandler(), StreamHandler()
+    handler.setFormatter(_FORMATTER)
+    for_others.setLevel(WARNING)
     propagates, has_handlers = (
         logger.propagate,
         logger.hasHandlers(),
@@ -315,6 +317,8 @@ def visible_log() -> Iterator[None]:
         logger.addHandler(handler)
         # A library may set up logging meanwhile, which would repeat the lines.
         logger.propagate = False
+        # Without any, absl would add a handler that stays. This one shows other packages' warnings.
+        root.addHandler(for_others)
     try:
         yield
     finally:
@@ -322,6 +326,7 @@ def visible_log() -> Iterator[None]:
         logger.setLevel(NOTSET)
         logger.removeFilter(_is_ours)
         logger.removeHandler(handler)
+        root.removeHandler(for_others)
 
 
 def _is_ours(line: LogRecord) -> bool:

@@ -28,6 +28,19 @@ Pair = tuple[str, str]
 
 _HELD_OUT = 1000
 _LOCALES = {"eu": ("eu",), "ka": ("ka", "ka_GE")}
+# Further packages of Debian 12 with messages in a language, which are only trained on.
+_MORE = "more-applications"
+_PACKAGES = {
+    "ka": (
+        "postgresql-15 postgresql-client-15 kate5-data plasma-workspace-data plasma-desktop-data "
+        "kdenlive-data plasma-nm kalzium-data kwin-data skrooge-common k3b-i18n okular kleopatra "
+        "kmail plasma-discover-common konversation-data kget dolphin konsole cantor kgpg step "
+        "ktorrent-data akregator korganizer gwenview kdeconnect ark kcalc krusader kdiff3 kpat "
+        "libgimp2.0 gimp-data network-manager network-manager-gnome systemd sssd-common firewalld "
+        "libgtk-4-common libgtk-3-common libglib2.0-data evolution-data-server-common "
+        "gnome-control-center-data gnome-software-common gnome-shell-common nautilus-data"
+    ).split()
+}
 
 
 def pairs_by_corpus(language: str, raw: Path) -> dict[str, list[Pair]]:
@@ -44,6 +57,7 @@ def pairs_by_corpus(language: str, raw: Path) -> dict[str, list[Pair]]:
         readers.append(
             ("libreoffice-help", ("libreoffice-help-eu", "libreoffice-help-en-us"), manual)
         )
+    readers.append((_MORE, tuple(_PACKAGES.get(language, ())), package_text.extract_gettext))
     fetched, _ = debian.fetch([pattern for _, patterns, _ in readers for pattern in patterns], raw)
     cleaner, pairs = debian.Cleaner("en", language), {}
     for name, patterns, extract in readers:
@@ -72,16 +86,21 @@ def read_or_fetch(language: str, raw: Path) -> dict[str, list[Pair]]:
 def split(by_corpus: dict[str, list[Pair]], apart: str) -> tuple[list[Pair], dict[str, list[Pair]]]:
     """Returns pairs to train on, in random order, and the held-out ones by their kind.
 
-    No sentence of a held-out pair is in another pair.
+    No sentence of a held-out pair is in another pair. Those of `_MORE` are the last to train on.
     """
     rng = np.random.default_rng(0)
-    others = [*dict.fromkeys(chain(*(p for name, p in by_corpus.items() if name != apart)))]
+    names = by_corpus.keys() - {apart, _MORE}
+    others = [*dict.fromkeys(chain(*(p for name, p in by_corpus.items() if name in names)))]
     held = {"same": _distinct([others[n] for n in rng.permutation(len(others))])}
     held["another"] = _distinct(by_corpus[apart])
     held = {name: pairs[:_HELD_OUT] for name, pairs in held.items()}
     excluded = {text.casefold() for pair in chain(*held.values()) for text in pair}
-    kept = [p for p in others if excluded.isdisjoint(text.casefold() for text in p)]
-    return [kept[n] for n in rng.permutation(len(kept))], held
+    more = [*dict.fromkeys(by_corpus.get(_MORE, ()))]
+    train = []
+    for pairs in (others, more):
+        kept = [p for p in pairs if excluded.isdisjoint(text.casefold() for text in p)]
+        train += [kept[n] for n in rng.permutation(len(kept))]
+    return train, held
 
 
 def _distinct(pairs: list[Pair]) -> list[Pair]:

@@ -18,6 +18,7 @@ from .match import fit_line, probabilities
 from .neighbours import Neighbours
 
 _MIN_KNOWN = 20  # fewer say nothing about a share
+_LEAST = 0.5  # lower margins are all as unlikely, also negative ones
 _STEPS = 1000
 _CONVERGED = 1e-9
 
@@ -100,9 +101,11 @@ def choose_margin(
             f"{len(right)} of {len(known)} `known` translations are found at any margin, and "
             f"{len(wrong)} wrong pairs; use a model that knows both languages, or more texts"
         )
-    line = fit_line(np.append(right, wrong), np.arange(len(right) + len(wrong)) < len(right))
+    is_right = np.arange(len(right) + len(wrong)) < len(right)
+    line = fit_line(_evidence(np.append(right, wrong)), is_right)
     others = pairs.margins[is_other]
-    shares = np.cumsum(_adjusted(probabilities(others, line))) / np.arange(1, len(others) + 1)
+    likely = _adjusted(probabilities(_evidence(others), line))
+    shares = np.cumsum(likely) / np.arange(1, len(others) + 1)
     # Equal margins are kept together.
     is_last = np.append(others[1:] < others[:-1], True)
     (precise,) = np.nonzero((shares >= precision) & is_last & (line[0] > 0))
@@ -134,6 +137,15 @@ def _are_known(pairs: Pairs, known: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def _touch(pairs: Pairs, known: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.isin(pairs.firsts, known[:, 0]) | np.isin(pairs.seconds, known[:, 1])
+
+
+def _evidence(margins: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns what the log odds are linear in: how near a sentence's neighbours come to its match.
+
+    It is the mean cosine of the neighbours, divided by that of the pair, and negative. Wrong pairs
+    with high margins are more frequent than a line in the margin itself expects.
+    """
+    return -1 / np.maximum(margins, _LEAST)
 
 
 def _adjusted(predicted: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ import glob
 import hashlib
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -185,16 +185,13 @@ def _fine_tune(
     )
     config = apply_overrides(config, settings)
 
-    def inspect(live: "Model", store: CorpusStore) -> "Validation | None":
-        return _inspect(live, store, () if sides == _SIDES else sides)
-
     run = Run(
         name=output.name,
         config=config,
         corpora=[corpus],
         run_dir=Path(run_dir or _state_folder(output, start, config, corpus)),
         output=output,
-        inspect=inspect,
+        inspect=_inspect,
         examples=[pair[:2] for pair in (corpus.pairs[0], corpus.pairs[len(corpus.pairs) // 2])],
     )
     if check:
@@ -209,13 +206,13 @@ def _fine_tune(
     return load(output)
 
 
-def _inspect(model: "Model", store: CorpusStore, languages: Sequence[str]) -> "Validation | None":
+def _inspect(model: "Model", store: CorpusStore) -> "Validation | None":
     """Shows what was understood of the pairs, and scores the model that training starts from."""
     from xling_tf.trainer.held_out import Validation, held_out_of
     from xling_tf.trainer.pair_report import log_pairs
 
     (corpus,) = store.corpora
-    log_pairs(corpus, model.tokenizer, languages)
+    log_pairs(corpus, model.tokenizer)
     pairs = held_out_of(corpus)
     if pairs is None:
         logging.warning("too few pairs are held out to score the model; give more pairs")
@@ -267,8 +264,9 @@ def _has_ended(run_dir: Path) -> bool:
 def _optimizer(folder: Path) -> OptimizerConfig:
     """Returns the optimizer for the kind of encoder of the model in a folder."""
     from xling_tf.importers.base import encoder_kind
-    from xling_tf.model import read_config
+    from xling_tf.model import read_config, require_trainable
 
+    require_trainable(folder)
     kind = encoder_kind(folder) if is_foreign(folder) else read_config(folder)["encoder"]["kind"]
     rate = ENCODERS.config_type(kind).fine_tuning_rate
     return OptimizerConfig(

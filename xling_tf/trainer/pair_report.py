@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from xling_tf.corpora.cleaning import are_swapped, language_of, language_of_texts
+from xling_tf.corpora.cleaning import language_of, language_of_texts
 from xling_tf.corpora.store import StoredCorpus
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.coverage import MANY_UNKNOWN, coverage
@@ -18,13 +18,12 @@ _QUESTION_MARKS = ("?", "？", "؟", ";")  # the last one is Greek
 _SIDES = ("text", "right")
 
 
-def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Sequence[str] = ()) -> None:
+def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer) -> None:
     """Logs two pairs, their languages, how well a tokenizer knows them, and warnings.
 
     Args:
         corpus: The pairs.
         tokenizer: The one of the model.
-        languages: Those of the two sides, if the user has named them.
     """
     pairs = _sample(corpus)
     logging.info(
@@ -37,7 +36,7 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Sequence[st
         for side, text in zip(_SIDES, pair, strict=True):
             logging.info("  %-6s %s", f"{side}:", text[:_LONGEST] + "..." * (len(text) > _LONGEST))
     sides = [*zip(*pairs, strict=True)]
-    recognised = [language_of_texts(texts, languages) for texts in sides]
+    recognised = [language_of_texts(texts) for texts in sides]
     for name, texts, language in zip(_SIDES, sides, recognised, strict=True):
         known = coverage(tokenizer, texts)
         logging.info(
@@ -52,11 +51,13 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Sequence[st
         if known.unknown > MANY_UNKNOWN:
             logging.warning(
                 "%s: the model does not know %.0f%% of the tokens, as of a script that it never "
-                "saw; it cannot tell such texts apart: start from another model",
+                "saw; it cannot tell such texts apart: start from another model, which "
+                "`xling-tf languages%s` may name",
                 name,
                 100 * known.unknown,
+                f" {language}" * bool(language),
             )
-    for warning in _warnings(pairs, recognised, languages):
+    for warning in _warnings(pairs, recognised):
         logging.warning("%s", warning)
 
 
@@ -68,15 +69,8 @@ def _sample(corpus: StoredCorpus) -> list[tuple[str, str]]:
     return pairs
 
 
-def _warnings(
-    pairs: Sequence[tuple[str, str]], recognised: Sequence[str | None], languages: Sequence[str]
-) -> Iterator[str]:
+def _warnings(pairs: Sequence[tuple[str, str]], recognised: Sequence[str | None]) -> Iterator[str]:
     first, second = recognised
-    if languages and are_swapped(languages, recognised):
-        yield (
-            f"the sides look swapped: {languages[0]}-{languages[1]} is asked for, but the texts "
-            f"look like {first}, the right ones like {second}"
-        )
     asked = [sum(pair[side].endswith(_QUESTION_MARKS) for pair in pairs) for side in (0, 1)]
     if asked[0] < _FEW_QUESTIONS * len(pairs) and asked[1] > _MANY_QUESTIONS * len(pairs):
         yield "the sides look swapped: the right texts are questions, the others are not"
@@ -87,7 +81,7 @@ def _warnings(
             for one, other in pairs
         )
         if swapped > _MANY_SWAPPED * len(pairs):
-            yield f"{swapped / len(pairs):.0%} of the rows have their sides swapped"
+            yield f"at least {swapped / len(pairs):.0%} of the rows have their sides swapped"
     equal = sum(one.casefold() == other.casefold() for one, other in pairs)
     if equal > _MANY_SWAPPED * len(pairs):
         yield f"{equal / len(pairs):.0%} of the pairs are the same text on both sides"
