@@ -4,8 +4,8 @@ pip install mcp
 python examples/memory_server.py                 # shows what it does
 python examples/memory_server.py notes.sqlite    # what an assistant starts
 
-Assistants and editors read which servers to start from a file, most of them in this form, with
-whole paths, because they start in a folder of their own:
+Assistants and editors read from a file which servers to start, most of them in this form. Paths are
+absolute, because the servers start in a folder of the assistant's:
 
 {"mcpServers": {"memory": {
     "command": "/path/to/.venv/bin/python",

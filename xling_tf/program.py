@@ -317,7 +317,7 @@ def visible_log() -> Iterator[None]:
         logger.addHandler(handler)
         # A library may set up logging meanwhile, which would repeat the lines.
         logger.propagate = False
-        # Without any, absl would add a handler that stays. This one shows other packages' warnings.
+        # Without a handler, absl would add one that stays. This one shows other packages' warnings.
         root.addHandler(for_others)
     try:
         yield

@@ -28,7 +28,7 @@ Pair = tuple[str, str]
 
 _HELD_OUT = 1000
 _LOCALES = {"eu": ("eu",), "ka": ("ka", "ka_GE")}
-# Further packages of Debian 12 with messages in a language, which are only trained on.
+# Further packages of Debian 12, by language, whose messages are for training alone.
 _MORE = "more-applications"
 _PACKAGES = {
     "ka": (
@@ -86,7 +86,7 @@ def read_or_fetch(language: str, raw: Path) -> dict[str, list[Pair]]:
 def split(by_corpus: dict[str, list[Pair]], apart: str) -> tuple[list[Pair], dict[str, list[Pair]]]:
     """Returns pairs to train on, in random order, and the held-out ones by their kind.
 
-    No sentence of a held-out pair is in another pair. Those of `_MORE` are the last to train on.
+    No sentence of a held-out pair is in another pair. The pairs of `_MORE` come last in training.
     """
     rng = np.random.default_rng(0)
     names = by_corpus.keys() - {apart, _MORE}

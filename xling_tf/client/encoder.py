@@ -158,7 +158,7 @@ class SentenceEncoder:
         Raises:
             UserError: The inputs are not texts, or the model does not support an option.
         """
-        # Those of `encode_query` and `encode_document`.
+        # Options of `encode_query` and `encode_document`.
         role, contexts = options.pop("_role", "default"), options.pop("contexts", None)
         if inputs is not None and "sentences" in options:
             raise UserError("inputs and sentences are names of one argument; give one of them")
@@ -362,17 +362,17 @@ class SentenceEncoder:
             vectors = self._vectors(queries, "query"), self._vectors(corpus, "document")
             return search.semantic_search(*vectors, top_k=top_k)
         require_probability(min_probability, "min_probability")
-        line, (asked, texts) = self._matched("answer", queries, corpus)
-        num_candidates = max(1, len(np.atleast_2d(texts)))
+        line, (query_vectors, vectors) = self._matched("answer", queries, corpus)
+        num_candidates = max(1, len(np.atleast_2d(vectors)))
         results: list[list[search.Hit]] = []
-        for hits in search.semantic_search(asked, texts, top_k=top_k):
+        for hits in search.semantic_search(query_vectors, vectors, top_k=top_k):
             likely = probabilities([hit["score"] for hit in hits], line, num_candidates).tolist()
             all_hits = [search.Hit(**h, probability=p) for h, p in zip(hits, likely, strict=True)]
             results.append([hit for hit in all_hits if hit["probability"] >= min_probability])
         return results
 
     def _matched(self, kind: str, texts1: Any, texts2: Any) -> tuple[Line, list[NDArray[Any]]]:
-        """Returns the line of a kind of match, and the whole vectors: `[dim]` of a single one."""
+        """Returns the line of a kind of match, and both sides' vectors; a single one is `[dim]`."""
         line, roles = line_of(self._backend.match, kind), KINDS[kind]
         vectors = map(self._vectors, (texts1, texts2), roles)
         arrays = [*map(as_array, vectors, _SIDES)]

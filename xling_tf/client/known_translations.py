@@ -18,7 +18,7 @@ from .match import fit_line, probabilities
 from .neighbours import Neighbours
 
 _MIN_KNOWN = 20  # fewer say nothing about a share
-_LEAST = 0.5  # lower margins are all as unlikely, also negative ones
+_LEAST = 0.5  # lower margins, also negative ones, count as this one
 _STEPS = 1000
 _CONVERGED = 1e-9
 
@@ -140,10 +140,10 @@ def _touch(pairs: Pairs, known: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def _evidence(margins: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns what the log odds are linear in: how near a sentence's neighbours come to its match.
+    """Returns the negative reciprocals of margins, in which the log odds are linear.
 
-    It is the mean cosine of the neighbours, divided by that of the pair, and negative. Wrong pairs
-    with high margins are more frequent than a line in the margin itself expects.
+    A reciprocal is the mean cosine to the neighbours, divided by the cosine of the pair. A line in
+    the margins themselves would underestimate how many wrong pairs have high margins.
     """
     return -1 / np.maximum(margins, _LEAST)
 

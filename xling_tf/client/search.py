@@ -259,7 +259,7 @@ def margin_by_known(
     known: NDArray[np.int64],
     precision: float,
 ) -> MarginChoice:
-    """Does as `choose_margin`, from the neighbours that `best_pairs` has paired."""
+    """Calls `choose_margin` with the neighbours from which `best_pairs` made `pairs`."""
     sides = WithoutKnown(forward, known), WithoutKnown(backward, known[:, ::-1])
     return choose_margin(pairs, best_pairs(*sides), known, precision)
 

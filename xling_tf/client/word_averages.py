@@ -84,7 +84,7 @@ class WordAverages(RuntimeFolder):
         return np.stack([spelled[word] for word in words])
 
     def ngram_rows(self, words: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Returns the rows of the n-grams of words, and the number of each word's."""
+        """Returns the rows of all n-grams of the words, and how many of them each word has."""
         assert self._ngrams
         spellings = [ngrams_of(word, self._ngrams) for word in words]
         hashes = [fingerprint(ngram.encode()) for ngram in chain.from_iterable(spellings)]

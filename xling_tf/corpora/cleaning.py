@@ -49,8 +49,9 @@ _MIN_PROBABILITY = 0.9
 _MIN_LETTER_COUNT = 20
 _MIN_LETTER_COUNT_UNSPACED = 7
 
-# Of a language's texts, so many groups of so many are looked at. They must have the letters of so
-# many short sentences: of beginnings of documents, 57% of 3 sentences do, 95% of 5 and all of 10.
+# Number of groups of texts whose language is recognised, of texts in a group, and of the short
+# sentences whose letters they must have together. The first 3 sentences of a document have them in
+# 57% of the cases, the first 5 in 95%, and the first 10 always.
 _CHUNKS, _TEXTS_TOGETHER, _MIN_SENTENCES = 40, 8, 10
 
 _WHITE_SPACE = re.compile(r"\s+")
@@ -185,15 +186,15 @@ def _min_letters(language: str) -> int:
 
 
 def language_of_texts(texts: Sequence[str], expected: Collection[str] = ()) -> str | None:
-    """Returns the language of most texts, looking at several together, as short ones say little.
+    """Returns the language of most texts, recognised in groups, because short texts say little.
 
-    It is a code without a country, and None if the texts are few, the language is uncertain, or
+    It is a code without a country, or None if the texts are few, the language is uncertain, or
     py3langid is not installed.
 
     Args:
-        texts: Sentences; at most 640 of them are looked at, from the beginning to the end.
-        expected: Languages to tell apart, together with the widespread ones; without any, all that
-            py3langid knows, which takes Norwegian for one of three languages.
+        texts: Sentences. If they are many, up to 640 of them are drawn at equal distances.
+        expected: Languages to tell apart, besides the widespread ones. If it is empty, these are
+            all that py3langid knows, which has three codes for Norwegian.
 
     Examples:
         >>> language_of_texts(["Non dago geltokia?", "Bihar euria egingo du."] * 10)

@@ -221,7 +221,7 @@ def find_bitexts(folder: Path) -> list[ParallelTexts]:
 
 
 def _bitext_corpora(folder: Path) -> dict[tuple[str, tuple[str, ...]], list[CorpusFile]]:
-    """The shards of each corpus of translations, by its name and languages, English first."""
+    """Returns the shards of each bilingual corpus, by its name and languages, English first."""
     corpora: defaultdict[tuple[str, tuple[str, ...]], list[CorpusFile]] = defaultdict(list)
     for file in discover(folder) if (folder / "parallel").is_dir() else ():
         if file.record_type == "parallel":
@@ -241,9 +241,9 @@ def _held_out_pairs(shards: Sequence[CorpusFile]) -> list[tuple[str, ...]]:
 def find_multilingual(folder: Path) -> list[ParallelTexts]:
     """Finds texts in several languages.
 
-    These are `similarity_search/<name>.tsv`, XNLI's hypotheses, and the held-out sentences of
-    `parallel/<name>.en-<language>.tsv` that have a translation in each language of that corpus:
-    `<name>_held_out`.
+    These are `similarity_search/<name>.tsv`, XNLI's hypotheses and, under `<name>_held_out`, the
+    held-out sentences of `parallel/<name>.en-<language>.tsv` that are translated into every
+    language of that corpus.
     """
     texts = []
     by_name: defaultdict[str, dict[str, list[CorpusFile]]] = defaultdict(dict)
@@ -265,7 +265,7 @@ def find_multilingual(folder: Path) -> list[ParallelTexts]:
 
 
 def _held_out_in_all(by_language: Mapping[str, Sequence[CorpusFile]]) -> list[tuple[str, ...]]:
-    """Joins held-out pairs by their English text, of which the first translations count."""
+    """Joins held-out pairs by their English text; of several translations, the first counts."""
     columns = [
         {pair[0]: pair[1] for pair in reversed(_held_out_pairs(shards))}
         for shards in by_language.values()

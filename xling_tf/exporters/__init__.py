@@ -11,8 +11,8 @@ from xling_tf.files import SAVED_MODEL
 # For each format, "module:function" of its exporter, and a file that its folders have; a folder's
 # format is the first whose file it has. Exporters take an `OriginalModel`, a folder and options,
 # write the folder, and return texts and a function that encodes them with what was written; None
-# if vectors are meant to differ. Packages have no such file: `pack` of the module with the format's
-# name packs the folder, and the package joins the files in the output.
+# if vectors are meant to differ. Packages have no such file: the function `pack` of the module with
+# the format's name packs what the exporter wrote, and other files in the output stay.
 FORMATS: Mapping[str, tuple[str, str]] = {
     "savedmodel": ("savedmodel:export", SAVED_MODEL),
     "litert": ("litert_onnx:export_litert", MODEL_FILES["litert"]),

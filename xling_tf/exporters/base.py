@@ -158,8 +158,8 @@ def export(
             that these languages use.
         name: Name of the package of "wheel" or "npm"; default the model's.
         version: Version of the package; default 1.
-        dim: Maximum number of numbers in a vector, in "numpy", "wheel" and "npm"; default 256.
-        bits: Of a number in these: 4, the default, or 8.
+        dim: Maximum length of the vectors of "numpy", "wheel" and "npm"; default 256.
+        bits: Bits of a number in these: 4 (the default) or 8.
         megabytes: Maximum size of the words in these, default 40; the rarest are left out.
 
     Returns:
@@ -239,7 +239,7 @@ def _packed(folder: Path, to: str, output: Path, about: Mapping[str, Any]) -> Pa
 
 
 def distribution_name(name: str) -> str:
-    """Returns a package's name in its normal form; another one raises a `UserError`."""
+    """Returns a package's name in its normal form, or raises a `UserError` if it has none."""
     name = re.sub("[-_.]+", "-", name).lower()
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise UserError(f"`name` must be that of a package, as multilingual-static, got {name!r}")

@@ -52,7 +52,7 @@ ODD_TEXTS = [
 
 
 def write_conformance(folder: Path) -> None:
-    """Writes to the folder of an average of words what it computes."""
+    """Writes `conformance.json` to the folder of an average of words: texts with their results."""
     model = WordAverages(folder)
     texts = _texts([*model.rows])
     words = model.split(texts)

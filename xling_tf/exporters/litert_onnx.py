@@ -25,7 +25,7 @@ from xling_tf.savedmodel.encoder import BUCKET_WORDS, KNOWN_WORDS, ExportedEncod
 
 # The newest that tf2onnx supports; its reductions and layer norms are what ONNX Runtime can fuse.
 _OPSET = 18
-_LITERT_TOKENS = 128  # of a text, where nobody resizes the inputs
+_LITERT_TOKENS = 128  # of a text, unless the inputs are resized
 # The ids of the tokens of texts, padded with any id, and the mask, which is 1 for tokens.
 TOKENS = [tf.TensorSpec([None, None], tf.int64, name=name) for name in (IDS, MASK)]
 _CARD = """# A sentence encoder for {runtime}
@@ -45,7 +45,7 @@ languages, use the format `sentence-transformers`, whose tokenizer their librari
 """
 # The name of a runtime, the extra that installs it, and its inputs.
 _RUNTIMES = {
-    "litert": ("LiteRT", "litert", f"int32\n`[1, tokens]`, up to {_LITERT_TOKENS}, unless resized"),
+    "litert": ("LiteRT", "litert", f"int32\n`[1, tokens]` (up to {_LITERT_TOKENS} unless resized)"),
     "onnx": ("ONNX Runtime", "runtime", "int64 `[batch, tokens]`"),
 }
 
@@ -257,6 +257,6 @@ def _needs(node: Any) -> list[str]:
 
 
 def branches(node: Any) -> list[Any]:
-    """The graphs inside a node: its branches, or the body of a loop."""
+    """Returns the graphs inside a node: its branches, or the body of a loop."""
     graphs = [graph for each in node.attribute for graph in (each.g, *each.graphs)]
     return [graph for graph in graphs if graph.node]

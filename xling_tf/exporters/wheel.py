@@ -36,9 +36,9 @@ from xling_tf.weights import as_int4, as_int8, write_weights
 _SENTENCES, _LENGTH = 20_000, 8  # words whose averages determine the components
 _SPELLED_SHARE = 1e-6  # how much directions count that only spelled words may have
 _NGRAM_SHARE = 0.2  # of the size
-# Principal components that are stored; the numbers of a vector after them are zeros. More words are
-# worth more than more numbers, until nearly all running words are stored. Measured
-# (docs/research/experiments.md, "How many numbers of how many words").
+# How many principal components may be stored for each word, and the share of running words from
+# which on more of them pay: before, more words do (docs/research/experiments.md, "How many words
+# should an export store"). The numbers of a vector after the stored ones are zeros.
 _COMPONENTS, _RUNNING_WORDS = (256, 192, 144), 0.995
 # Pairs of characters say little more than the two characters, which are words as well.
 _PAIR_WEIGHT = 0.25
@@ -158,9 +158,10 @@ def export_numpy(
     Args:
         source: An average of words with one row for all words outside the vocabulary.
         folder: Folder for the files.
-        dim: Maximum number of numbers in a vector. 256 lose nothing (docs/research/experiments.md,
-            "A model in the hand"); those after them are zeros, for indexes of that width.
-        bits: Of a number: 4 or 8.
+        dim: Maximum length of a vector. At most 256 numbers are stored, which lose nothing
+            (docs/research/experiments.md, "A model in the hand"). Those after the stored ones are
+            zeros, for indexes of that width.
+        bits: Bits of a number: 4 or 8.
         megabytes: Maximum size of words and n-grams; the rarest are left out.
 
     Raises:
@@ -365,7 +366,7 @@ def word_importance(words: Sequence[str], languages: Sequence[str]) -> NDArray[n
 def num_components(
     words: Sequence[str], importance: NDArray[np.float64], size: float, bits: int
 ) -> int:
-    """Returns how many numbers a word should have, for words of at most `size` bytes."""
+    """Returns how many numbers of a word to store, if all words may take `size` bytes."""
     order = np.argsort(-importance, kind="stable")
     for stored in _COMPONENTS:
         fit = np.cumsum(_word_bytes(words, stored, bits)[order]) <= size
@@ -375,7 +376,7 @@ def num_components(
 
 
 def _word_bytes(words: Sequence[str], stored: int, bits: int) -> NDArray[np.int64]:
-    """Returns the bytes of each word: its numbers, their scale of four bytes, a line break."""
+    """Returns the bytes that each word takes: numbers, a scale of four bytes, text, line break."""
     return np.array([len(word.encode()) for word in words]) + bits * stored // 8 + 5
 
 

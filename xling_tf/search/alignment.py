@@ -74,8 +74,8 @@ def align(
         max_group: Largest number of sentences on one side of a group.
         encode_groups: False adds up the vectors of a group's sentences, so that nothing is encoded
             twice; True also encodes each group as a text, which takes about 15 times as long, and
-            takes the mean of both vectors. None encodes groups unless the sums of the model's raw
-            vectors have nearly the same direction, as those of an average of words have.
+            takes the mean of both vectors. None encodes groups unless, in a sample, the sums of
+            the model's raw vectors have nearly the same direction (a mean cosine of 0.98).
         show_progress_bar: Whether to show progress bars.
 
     Returns:

@@ -50,9 +50,9 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer) -> None:
         )
         if known.unknown > MANY_UNKNOWN:
             logging.warning(
-                "%s: the model does not know %.0f%% of the tokens, as of a script that it never "
-                "saw; it cannot tell such texts apart: start from another model, which "
-                "`xling-tf languages%s` may name",
+                "%s: the model does not know %.0f%% of the tokens, as if their script were new to "
+                "it, and cannot tell such texts apart; start from another model: "
+                "`xling-tf languages%s` may name one",
                 name,
                 100 * known.unknown,
                 f" {language}" * bool(language),

@@ -113,7 +113,7 @@ def _trained(
         minutes=minutes,
         teacher=model,
         data=data,
-        # A training with another teacher, or without one, has the same languages.
+        # The default is a folder for these languages, which another teacher may have used.
         run_dir=Path("runs", output.resolve().name),
         output=output,
     )

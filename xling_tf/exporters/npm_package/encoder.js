@@ -164,7 +164,7 @@ export class Encoder {
     return affine(hidden, weights.unknown_kernel, weights.unknown_bias);
   }
 
-  /** Returns unit vectors of two arguments by their names, which may be texts or vectors. */
+  /** Returns unit vectors of two named arguments, each of which may be texts or vectors. */
   #sides(byName, areWhole = false) {
     const sides = Object.entries(byName).map(([name, values]) => this.#vectors(values, name));
     const lengths = new Set(sides.flatMap(({ vectors }) => vectors.map(({ length }) => length)));
@@ -203,7 +203,7 @@ function nearest(query, vectors, topK) {
   return found;
 }
 
-/** Returns a function that keeps its results, and begins anew when they are too many. */
+/** Returns a function that keeps up to `size` results, and then forgets them all. */
 function cached(size, compute) {
   const known = new Map();
   return (key) => {
