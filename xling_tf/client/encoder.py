@@ -362,10 +362,10 @@ class SentenceEncoder:
             vectors = self._vectors(queries, "query"), self._vectors(corpus, "document")
             return search.semantic_search(*vectors, top_k=top_k)
         require_probability(min_probability, "min_probability")
-        line, (query_vectors, vectors) = self._matched("answer", queries, corpus)
-        num_candidates = max(1, len(np.atleast_2d(vectors)))
+        line, (query_vectors, corpus_vectors) = self._matched("answer", queries, corpus)
+        num_candidates = max(1, len(np.atleast_2d(corpus_vectors)))
         results: list[list[search.Hit]] = []
-        for hits in search.semantic_search(query_vectors, vectors, top_k=top_k):
+        for hits in search.semantic_search(query_vectors, corpus_vectors, top_k=top_k):
             likely = probabilities([hit["score"] for hit in hits], line, num_candidates).tolist()
             all_hits = [search.Hit(**h, probability=p) for h, p in zip(hits, likely, strict=True)]
             results.append([hit for hit in all_hits if hit["probability"] >= min_probability])
