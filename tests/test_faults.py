@@ -84,8 +84,9 @@ def run(command: Sequence[str], output: Path | str, **options) -> tuple[int, str
 def without_log(errors: bytes) -> str:
     lines = errors.decode("utf-8", "replace").splitlines()
     # Programs show absl's lines with the time, a library's user sees them as absl writes them.
-    # The tiny model knows few of the words.
-    log = r"[\d:]{8} (?!WARNING|ERROR)|WARNING:absl:|[\d:]{8} WARNING \d+% of the pieces"
+    # The tiny model knows few of the words, and finds few of the texts.
+    known = r"\d+% of the pieces|\w+: the model does not know|the start finds|no pairs to fit"
+    log = rf"[\d:]{{8}} (?!WARNING|ERROR)|WARNING:absl:|[\d:]{{8}} WARNING ({known}|stopped at)"
     return "\n".join(line for line in lines if not re.match(log, line))
 
 
@@ -162,7 +163,7 @@ STAGES = {
     "encode": ("encoding",),
     "mine": ("mining",),
     "export": ("exporting",),
-    "fine_tune": ("",),
+    "fine_tune": ("scoring the start", "making the graphs"),
 }
 
 
@@ -173,22 +174,22 @@ def test_ctrl_c_is_one_line_that_says_how_to_go_on(program, stage, commands, tmp
     with start(commands[program], tmp_path / "out") as process:
         assert process.stderr
         printed = b""
-        while stage and f"INFO {stage}".encode() not in printed:
+        while f"INFO {stage}".encode() not in printed:
             printed += (line := process.stderr.readline())
             assert line, printed.decode()
-        time.sleep(0.1 if stage else 6)  # TensorFlow is being imported, or works
+        time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=600)
     errors = without_log(rest)
-    if "_get_module_lock" in errors:
-        pytest.skip("Python lost the signal: it came in a callback of an import's lock")
+    if "_get_module_lock" in errors or "SystemError: <built-in function __import__>" in errors:
+        pytest.skip("Python lost the signal: it came in a callback, or within an import in C++")
     assert errors.count("\n") == 0, errors
     # A training first writes a checkpoint; the last step may be done by then.
     is_training = program in ("train", "fine_tune")
-    is_stopped = is_training and process.returncode == 1 and "stopped" in errors
+    is_stopped = is_training and process.returncode == 1 and b"stopped at step" in rest
     is_interrupted = process.returncode == 130 and errors.startswith("interrupted; ")
     assert is_stopped or is_interrupted, errors
-    assert "the same command " in errors
+    assert b"the same command " in rest
     assert not leftovers(tmp_path)
     status, errors = run(commands[program], tmp_path / "out")
     assert status == 0, errors
