@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 import tensorflow as tf
 
+from xling_tf.client.words import WordSplitter
 from xling_tf.config import WordsConfig
 from xling_tf.tokenizers import words as words_module
 from xling_tf.tokenizers.treebank import EMPTY_TOKEN
@@ -231,3 +232,19 @@ def test_the_ngram_table_has_a_row_for_each_bucket_in_use_and_one_for_all_others
     # Others are row 0. Of "<abz>", "<ab" is known.
     rows = tokenizer.ngrams(tf.constant(["ab", "xyz", "abz"])).to_list()
     assert [sum(row > 0 for row in word) for word in rows] == [3, 0, 1]
+
+
+def test_the_client_splits_each_letter_digit_and_mark_as_the_graph_does():
+    tokenizer = WordTokenizer([EMPTY_TOKEN], WordsConfig(max_tokens=128, bigrams=True))
+    rules = tokenizer.rules()
+    ranges = [pair for name in (r"\pL", r"\pN", r"\pM") for pair in rules["classes"][name]]
+    characters = [chr(point) for first, last in ranges for point in range(first, last + 1)]
+    characters += [chr(point) for point in range(0x20, 0x3000)]
+    texts = [
+        " ".join(f"{character} a{character}b" for character in characters[start : start + 16])
+        for start in range(0, len(characters), 16)
+    ]
+
+    inside = tokenizer.tokenize(tf.constant(texts)).to_list()
+
+    assert WordSplitter(rules)(texts) == [[word.decode() for word in row] for row in inside]

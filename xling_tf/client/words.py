@@ -30,8 +30,7 @@ class WordSplitter:
     """Splits texts into words as `xling_tf.tokenizers.words` does in the graph.
 
     After the first of the rules ("text_rules"), which split scripts without spaces, the others
-    change nothing across spaces, and nothing in letters and digits alone; so the words of each run
-    of characters are kept.
+    change nothing across spaces; so the words of each run of characters are kept.
 
     Args:
         settings: The tokenizer's `rules`.
@@ -50,6 +49,8 @@ class WordSplitter:
         self._text_rules = rules[: settings["text_rules"]]
         self._rules = rules[settings["text_rules"] :]
         self._changed = _compiled(rf"[\pZ\pC{settings['unspaced']}]", ranges)
+        # No rule changes these; ʼ is a letter and becomes an apostrophe.
+        self._one_word = _compiled(r"(?:(?!ʼ)[\pL\pN])+", ranges)
         self._words: dict[str, list[str]] = {}
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
@@ -59,8 +60,8 @@ class WordSplitter:
         if len(words) > _MAX_KEPT:  # another thread may still read the old ones
             words = self._words = {}
         new = [run for run in {*chain.from_iterable(runs)} if run not in words]
-        words |= {run: [run] for run in new if run.isalnum()}
-        if mixed := [run for run in new if not run.isalnum()]:
+        words |= {run: [run] for run in new if self._one_word.fullmatch(run)}
+        if mixed := [run for run in new if run not in words]:
             # One pass over all runs is faster than one a run.
             joined = f" {_BORDER} ".join(mixed)
             for pattern, replacement in self._rules:

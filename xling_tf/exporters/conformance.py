@@ -28,10 +28,11 @@ _ABOUT = (
     "and these products. Numbers of vectors and products may differ by tolerance."
 )
 # What rules look at, and what splits or joins words.
-_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis `` " «no» U.S. x.y 1,234 1,2,3 10:30 ٣,٤
-    ½ ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا ａｂ 我爱北京 カー
-    ひらがなー ー ｶﾞﾊﾟｰ 二〇一〇年 C语言3月 我a爱 ประเทศไทย2566 น้ำ เเ ะกะ ค.ศ. ฯลฯ ๑๒ ພາສາລາວ ວຽກ
-    ភាសាខ្មែរ មិត្តភក្តិ ကောင်းပါ တက္ကသိုလ် 한국어 𠮷 😀 👍🏽 👩‍👩‍👧 🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
+_VISIBLE = """don't DON'T he's IT'Sſ 'ſ l'eau 'quoted' ’tis пʼять ʼ `` " «no» U.S. x.y 1,234
+    1,2,3 10:30 ٣,٤ ½ ... .... … -- - _ . ' , : hola HOLA ΣΑΣ İI ß é नमस्ते สวัสดี שלום مرحبا
+    ａｂ 我爱北京 カー ひらがなー ー ｶﾞﾊﾟｰ 二〇一〇年 C语言3月 我a爱 ประเทศไทย2566 น้ำ เเ ะกะ
+    ค.ศ. ฯลฯ ๑๒ ພາສາລາວ ວຽກ ភាសាខ្មែរ មិត្តភក្តិ ကောင်းပါ တက္ကသိုလ် 한국어 𠮷 😀 👍🏽 👩‍👩‍👧
+    🇪🇸 <empty> <s> </s> <unk> ▁ ▁▁a"""
 ODD_TEXTS = [
     *_VISIBLE.split(),
     "e\u0301",
