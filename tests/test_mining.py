@@ -308,7 +308,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             "one model, but .* has m and",
         ),
         (folder, bits, "one (dim|precision), but .* has"),
-        (bits, bits, "expected vectors in float32 or int8, but .* has bits"),
+        (bits, bits, "expected vectors in float32 or int8, but .* has binary ones"),
         (
             folder,
             write_vectors(tmp_path / "c", texts, vectors, columns=["id"]),
