@@ -76,7 +76,7 @@ def align_files(
         if place and ("*" in place.name) != are_folders:
             expected = "no *, because two files are aligned"
             if are_folders:
-                expected = "a * for the names of the files, as in 'aligned/*.tsv'"
+                expected = "a * in its name, for those of the files, as in 'aligned/*.tsv'"
             raise UserError(f"`{name}` must have {expected}, but is {place}; rename it")
     if review and review.suffix != ".html":
         raise UserError(f"`review` must end in .html, but is {review}; rename it")
