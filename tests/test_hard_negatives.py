@@ -162,7 +162,7 @@ def test_pairs_come_first_and_then_a_model_or_its_function():
         (([(*pair, "wrong") for pair in pairs], encode), {}, "expected pairs of two texts"),
         ((pairs, "exported/en-es"), {}, "a model, as xling_tf.load returns it"),
         ((encode, pairs), {}, "expected pairs, then a model"),
-        ((pairs, encode), {"relative_margin": "0.5"}, "relative_margin must be"),
+        ((pairs, encode), {"relative_margin": "0.5"}, "`relative_margin` must be"),
     ):
         with pytest.raises(UserError, match=message):
             mine_hard_negatives(*arguments, **options)
