@@ -112,8 +112,8 @@ def translate_folder(
             answers = [*translator(batch, source, target)]
             if len(answers) != len(batch) or not all(isinstance(answer, str) for answer in answers):
                 raise UserError(
-                    f"the translator must return {len(batch)} texts for as many, but returned "
-                    f"{describe(answers)}; correct it"
+                    f"the translator must return {len(batch)} texts, got {describe(answers)}; "
+                    "correct it"
                 )
             return [*zip(batch, map(normalise, answers), strict=True)]
 

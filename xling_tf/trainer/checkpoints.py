@@ -89,8 +89,7 @@ class Checkpoints:
                 continue
             except OSError as error:
                 raise UserError(
-                    f"{path} cannot be opened ({error.strerror}); give this user the right to read "
-                    "it"
+                    f"{path} cannot be opened ({error.strerror}); make it readable"
                 ) from error
             values = {name: read_weights(path / name) for name in state.pop("digests")}
             # All files at once: nothing is assigned unless everything fits.
