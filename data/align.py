@@ -2,13 +2,14 @@
 
     xling-tf align book.de.txt book.fr.txt --model exported/use-multilingual --output pairs.tsv
 
-The output has the format of its name: .tsv, .jsonl, .tmx or .parquet. Texts are plain (a sentence a
-line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML, Markdown, EPUB, PO or XLIFF.
-Two folders are matched by the names of their files, such as novel.de.txt and novel.fr.txt:
+The name of the output tells its format: .tsv, .jsonl, .tmx or .parquet. The texts are plain (one
+sentence per line, or paragraphs between empty lines), subtitles (.srt, .vtt), HTML, Markdown, EPUB,
+PO or XLIFF. The files of two folders are paired by their names, such as novel.de.txt and
+novel.fr.txt:
 
     xling-tf align german french --model exported/use-multilingual --output 'aligned/*.tsv'
 
-The same command continues after a kill: pairs whose output exists are skipped.
+After an interruption, the same command continues: pairs whose output exists are skipped.
 """
 
 import sys
@@ -23,22 +24,24 @@ from xling_tf.errors import UserError
 from xling_tf.models import IN_THE_BOX
 from xling_tf.program import progress, quiet_start, report_default_model, run
 
-_MODEL = flags.DEFINE_string("model", IN_THE_BOX, "The model, as xling_tf.load takes it.")
+_MODEL = flags.DEFINE_string("model", IN_THE_BOX, "The model, anything that xling_tf.load opens.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File of the pairs; for two folders, such as 'aligned/*.tsv'.", required=True
+    "output", None, "File for the pairs; for two folders, such as 'aligned/*.tsv'.", required=True
 )
 _REVIEW = flags.DEFINE_string(
-    "review", None, "Page that shows both texts side by side: review.html, or 'review/*.html'."
+    "review", None, "File for a page with both texts side by side: review.html or 'review/*.html'."
 )
 _MIN_PROBABILITY = flags.DEFINE_float(
-    "min_probability", 0.0, "Leaves out groups less likely right, such as 0.9.", 0, 1
+    "min_probability", 0.0, "Smallest probability that a group is right, such as 0.9.", 0, 1
 )
 
 
 def main(*files: str) -> None:
     """Aligns what the command line names, and prints the counts."""
     if len(files) != 2:
-        raise UserError(f"expected two files or two folders, got {' '.join(files) or 'none'}")
+        raise UserError(
+            f"expected two files or two folders, got {' '.join(files) or 'none'}; name both"
+        )
     report_default_model(flags.FLAGS["model"])
     with quiet_start():
         from xling_tf.bulk.aligned_files import align_files

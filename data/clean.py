@@ -2,7 +2,7 @@
 
     xling-tf clean --model exported/en-es --input noisy.en-es.tsv --output clean.en-es.tsv
 
-Rules and the margin of the model's cosines decide. Pairs stay in order.
+Rules about the texts, and the margin of the model's cosines, decide. The pairs stay in order.
 """
 
 import sys
@@ -21,9 +21,9 @@ _MODEL = flags.DEFINE_string(
     "model", None, "The exported model, in any form that xling_tf.load opens.", required=True
 )
 _INPUT = flags.DEFINE_string(
-    "input", None, "Table of sources and targets, such as TSV.", required=True
+    "input", None, "Table of sources and targets, such as a TSV file.", required=True
 )
-_OUTPUT = flags.DEFINE_string("output", None, "File for the pairs that are kept.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "File for the kept pairs.", required=True)
 _OPTIONS = (
     flags.DEFINE_string("source", "en", "Source language."),
     flags.DEFINE_string("target", "es", "Target language."),

@@ -1,11 +1,11 @@
 """Fetches the collection of data on which our figures were measured.
 
     xling-tf prepare collection             # all that can be made, into data/collection
-    xling-tf prepare collection --list      # addresses, sizes, licences, what is by hand
+    xling-tf prepare collection --list      # addresses, sizes, licences, what to do by hand
 
-The checksum of each table must be that of ours, so our figures were measured on the same text.
-Tables that exist are checked, and made again if they are wrong. After an interruption, the same
-command goes on.
+The checksum of each table must be that of ours, so the text is the same as the one on which our
+figures were measured. Tables that exist are checked, and made again if they are wrong. After an
+interruption, the same command continues.
 """
 
 import sys
@@ -29,4 +29,4 @@ def main(*words: str) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("output", "data/collection", "Folder for the collection.")
     flags.DEFINE_bool("list", False, "Lists the sets, and exits.")
-    run(main, "the same command goes on", files="[SET ...]")
+    run(main, "the same command continues", files="[SET ...]")

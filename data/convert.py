@@ -61,7 +61,9 @@ def published(files: str) -> Callable[[Reader], Reader]:
 def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
     """Writes the tables of a published file or folder; returns the rows of each table."""
     if format_name not in FORMATS:
-        raise UserError(f"the format must be one of {', '.join(FORMATS)}, got {format_name!r}")
+        raise UserError(
+            f"the format must be one of {', '.join(FORMATS)}, got {format_name!r}; correct it"
+        )
     files, read = FORMATS[format_name]
     counts: dict[str, int] = {}
     for name, columns, rows in read(source):
@@ -81,7 +83,7 @@ def convert(format_name: str, source: Path, output: Path) -> dict[str, int]:
 
 
 def files_in(source: Path, pattern: str) -> list[tuple[re.Match[str], Path]]:
-    """Finds files by a pattern of their names: the file itself, or those in a folder or archive."""
+    """Finds files by a pattern of their names: the file itself, or those in a folder."""
     paths = [source] if source.is_file() else sorted(source.rglob("*"))
     matches = [(re.fullmatch(pattern, _plain_name(path)), path) for path in paths]
     return [(match, path) for match, path in matches if match and path.is_file()]
@@ -105,7 +107,7 @@ def fields(
     max_splits: int = -1,
     read: Lines = read_every_line,
 ) -> Iterator[list[str]]:
-    """Yields each line's stripped fields: at least `count`, after at most `max_splits` splits."""
+    """Yields the stripped fields of each line, at least `count`, by at most `max_splits` splits."""
     for number, line in read(path):
         parts = [part.strip() for part in line.split(separator, max_splits)]
         if len(parts) < count:
@@ -116,7 +118,7 @@ def fields(
         yield parts
 
 
-@published("<name>.<aa>-<bb>.<aa> and .<bb>, a sentence a line, as tatoeba.deu-eng.deu")
+@published("<name>.<aa>-<bb>.<aa> and .<bb>, one sentence per line, such as tatoeba.deu-eng.deu")
 def moses(source: Path) -> Iterator[Table]:
     """Sentences and their translations: Moses, the UN Parallel Corpus, LASER's Tatoeba sets."""
     for match, path in files_in(source, rf"(.+\.({LANGUAGE})-({LANGUAGE}))\.\2"):

@@ -92,8 +92,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
         for language in (source, target):
             require_known(language)
         raise UserError(
-            f"there are default corpora for the pairs {', '.join(_PAIRS)}, not for {pair}; "
-            f"{_OWN_DATA}"
+            f"expected a pair with default corpora, {', '.join(_PAIRS)}, got {pair}; {_OWN_DATA}"
         )
     folder = prepared_dir / pair
     recover_folder(folder)
@@ -107,7 +106,7 @@ def prepare_default_corpora(source: str, target: str, *, raw_dir: Path, prepared
     except UserError as error:
         if earlier is None:
             raise
-        logging.warning("using the corpora in %s as they are: %s", folder, error)
+        logging.warning("the corpora in %s are used as they are: %s", folder, error)
         return folder
     if not any(packages.values()):
         raise UserError(f"no package with default corpora could be downloaded; {_OWN_DATA}")
@@ -347,7 +346,8 @@ class _Apt:
         tools = ("apt-get", "apt-cache", "dpkg-deb")
         if missing := [tool for tool in tools if not shutil.which(tool)]:
             raise UserError(
-                f"this machine lacks {', '.join(missing)}, which fetch the corpora; {_OWN_DATA}"
+                f"{', '.join(missing)} must be installed to fetch the corpora, but are missing; "
+                f"{_OWN_DATA}"
             )
         self._private = (raw_dir / ".apt").resolve()
         for folder in ("state", "lists/partial", "cache/archives/partial"):

@@ -3,15 +3,15 @@
     xling-tf prepare --target es          # writes data/prepared/en-es, a folder for --data
 
 prepares the default corpora: translated text from packages, and SNLI, which is left out if it
-cannot be downloaded. `xling-tf train` runs it if there is no --data. If it is killed, the same
-command continues.
+cannot be downloaded. `xling-tf train` does this by itself if there is no --data. After an
+interruption, the same command continues.
 
 A word right after `prepare` names other data, and has its own help:
 
-    xling-tf prepare papers --help        # fetches the data on which the papers are evaluated
+    xling-tf prepare papers --help        # fetches the evaluation sets of the papers
     xling-tf prepare collection --help    # fetches the data on which our figures were measured
-    xling-tf prepare evaluation --help    # published evaluation data that you have
-    xling-tf prepare raw --help           # dumps of Reddit and Wikipedia, for training
+    xling-tf prepare evaluation --help    # converts published evaluation sets that you have
+    xling-tf prepare raw --help           # prepares dumps of Reddit and Wikipedia for training
 """
 
 import os
@@ -45,7 +45,8 @@ def main(*words: str) -> None:
     """Prepares the pairs of the flags, and prints their folders."""
     if words:  # xling_tf/cli.py runs other programs for the first word
         raise UserError(
-            f"expected flags, or one of {', '.join(_WORDS)} right after prepare, got {words[0]!r}"
+            f"expected flags, or one of {', '.join(_WORDS)} right after prepare, got {words[0]!r}; "
+            "correct it"
         )
     values = flags.FLAGS
     raw, prepared = Path(values.raw), Path(values.output)
@@ -92,15 +93,18 @@ def fetch_snli(folder: Path) -> None:
                 ):
                     shutil.copyfileobj(file, output)
     except UserError as error:
-        logging.info("SNLI cannot be downloaded: %s", error)
+        logging.info("SNLI is left out, because it cannot be downloaded: %s", error)
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
-        logging.warning("%s is not the SNLI archive or arrived corrupt: %s", SNLI_URL, error)
+        logging.warning(
+            "SNLI is left out, because %s is not its archive, or arrived damaged: %s",
+            *(SNLI_URL, error),
+        )
     archive.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":
     define_languages()
-    flags.DEFINE_string("raw", "data/raw", "Folder for the text of the packages, one folder each.")
+    flags.DEFINE_string("raw", "data/raw", "Folder for the text of packages, one folder each.")
     flags.DEFINE_string("output", "data/prepared", "Folder for the corpora, one folder per pair.")
     run(
         main,

@@ -23,7 +23,7 @@ _INTERRUPTIONS = (
     *(urllib.error.URLError, ConnectionError, TimeoutError, ssl.SSLError),
     http.client.HTTPException,
 )
-_AGAIN = "the same command goes on where it stopped"
+_AGAIN = "the same command continues where it stopped"
 
 
 def fetch(
@@ -36,8 +36,8 @@ def fetch(
 ) -> None:
     """Fetches a file, unless it is there.
 
-    What has arrived is kept beside it as `<name>.part`, which the next call continues. A server
-    that cannot continue sends the file from its beginning.
+    What has arrived is kept beside it as `<name>.part`, and the next call continues it. If the
+    server cannot, the file is fetched from its beginning.
 
     Args:
         address: The file's address.
@@ -45,11 +45,11 @@ def fetch(
         sha256: The checksum in hexadecimal digits, if it is known. A file with another one is
             fetched again, and an unfinished one that ends with another is fetched from the start.
         seconds: The longest wait for an answer, or for the next bytes.
-        report: Is told how far the fetch is.
+        report: Called with the state, for logs.
 
     Raises:
-        UserError: The file does not arrive, and what has come of it is kept; or it has another
-            checksum, and nothing of it is kept.
+        UserError: The file does not arrive (what has arrived is kept), or it has another checksum
+            (nothing is kept).
     """
     if path.is_file() and sha256 in ("", file_digest(path, "sha256")):
         return
@@ -58,15 +58,15 @@ def fetch(
     if part.exists():
         _complete(address, part, seconds, report)
         if sha256 not in ("", file_digest(part, "sha256")):
-            logging.warning("%s has changed since it was begun, and is fetched anew", address)
+            logging.warning("%s was changed while it was fetched, so it is fetched again", address)
             part.unlink()
     if not part.exists():
         _complete(address, part, seconds, report)
     if sha256 and (actual := file_digest(part, "sha256")) != sha256:
         part.unlink()
         raise UserError(
-            f"{address} must have the SHA-256 {sha256}, but has {actual}: it was "
-            "changed, or damaged on its way; nothing of it was kept"
+            f"{address} must have the SHA-256 {sha256}, but has {actual}, because it was changed "
+            "or damaged on its way; nothing of it was kept, so try again, or fetch it elsewhere"
         )
     os.replace(part, path)
 

@@ -29,10 +29,10 @@ def mine_folder(
 ) -> dict[str, dict[str, int]]:
     """Writes a mined file for each parallel corpus of a data folder.
 
-    A file that was mined by the same model with the same options from the same pairs is kept.
-    Queries and candidates are training pairs alone: no sentence that any corpus of the folder holds
-    out is used. `model` is a fingerprint of the model, for the record beside a mined file;
-    `options` are those of `mine_hard_negatives`.
+    A file that was mined with the same model and options from the same pairs is kept. Queries and
+    candidates come from training pairs alone: sentences that any corpus of the folder holds out are
+    not used. `model` is a fingerprint of the model, for the record beside a mined file; `options`
+    are those of `mine_hard_negatives`.
 
     Returns:
         The counts of each corpus, by its name and languages.

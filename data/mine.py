@@ -1,19 +1,21 @@
-r"""Mines translations in large collections, or wrong ones for training.
+r"""Mines translations in large collections, or wrong translations for training.
 
     xling-tf mine news.en.txt news.es.txt --output mined.en-es.tsv
 
-Texts are a sentence a line, or the column "text" of a table. A side may also be a folder of vectors
-that `xling-tf encode` has written. If you know a few hundred translations, put their sentences into
-both sides: the command then chooses the margin from which on 90% of the pairs are right:
+Texts have one sentence per line, or are the column "text" of a table. A side may also be a folder
+of vectors that `xling-tf encode` has written. If you know a few hundred translations, put their
+sentences into both sides. The command can then choose a margin with which 90% of the pairs are
+right:
 
     xling-tf mine vectors.en vectors.es --output mined.en-es.tsv \
         --known pairs.tsv --precision 0.9
 
-If it is killed, the same command continues. Vectors and neighbours stay in folders beside the
-output, such as `mined.en-es.tsv.source`, for further margins. Remove them afterwards.
+After an interruption, the same command continues. Vectors and neighbours stay in folders beside the
+output, such as `mined.en-es.tsv.source`, for calls with other margins. Remove them afterwards.
 
-The word `negatives` mines wrong translations that resemble the right ones, for each pair in a
-folder of corpora. If it is interrupted, the same command continues with the missing files:
+With the word `negatives`, the command mines wrong translations that resemble the right ones, for
+each pair in a folder of corpora. After an interruption, the same command continues with the missing
+files:
 
     xling-tf mine negatives --model exported/translation-ranking-en-es --data DIR \
         --relative_margin 0.05
@@ -34,24 +36,26 @@ from xling_tf.errors import UserError
 from xling_tf.models import IN_THE_BOX
 from xling_tf.program import define_languages, progress, quiet_start, report_default_model, run
 
-_OUTPUT = flags.DEFINE_string("output", None, "Table to write: source, target and score.")
+_OUTPUT = flags.DEFINE_string("output", None, "File for the table of source, target and score.")
 _THRESHOLD = flags.DEFINE_float(
-    "threshold", None, f"Minimum margin of a pair; {MIN_MARGIN} without --known."
+    "threshold", None, f"Minimum margin of a pair; default without --known: {MIN_MARGIN}."
 )
 _KNOWN = flags.DEFINE_string(
-    "known", None, "Table of translations that are among the texts, which choose the margin."
+    "known", None, "Table of translations whose sides are among the texts, to choose the margin."
 )
-_PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right pairs, by --known.")
+_PRECISION = flags.DEFINE_float("precision", PRECISION, "Wanted share of right pairs, for --known.")
 _MEMORY = flags.DEFINE_float("memory", 4, "Memory to use, in GiB.", lower_bound=0)
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "For folders: prints how much there is to search.")
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "For folders: prints how much there is to search, and exits."
+)
 _MODEL = flags.DEFINE_string(
-    "model", None, "Model that encodes texts (default: the one in the box), or judges negatives."
+    "model", None, "Model that encodes texts (default: the one in the box), or finds negatives."
 )
 _DATA = flags.DEFINE_string("data", None, "For negatives: folder of corpora.")
 _RELATIVE_MARGIN = flags.DEFINE_float(
     "relative_margin",
     None,
-    "For negatives: drops those whose score is within this share of the right one's.",
+    "For negatives: drops those that score within this share of the right one, such as 0.05.",
 )
 
 
@@ -62,7 +66,7 @@ def main(*words: str) -> None:
         return
     if len(words) != 2:
         expected = "two folders of vectors or files of texts, or the word negatives"
-        raise UserError(f"expected {expected}, got {' '.join(words) or 'none'}")
+        raise UserError(f"expected {expected}, got {' '.join(words) or 'none'}; correct it")
     if _DRY_RUN.value:
         source, target = map(Path, words)
         from xling_tf.bulk.mining import describe_mining

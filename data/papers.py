@@ -1,12 +1,12 @@
-"""Fetches the free data sets of the papers, as tables to evaluate on.
+"""Fetches the papers' free evaluation sets, and makes the tables that `evaluate` reads.
 
-    xling-tf prepare papers                      # all that is free, into data/eval
-    xling-tf prepare papers stsb quora           # some
-    xling-tf prepare papers --list               # addresses, sizes, licences, what is by hand
+    xling-tf prepare papers                      # all free sets, into data/eval
+    xling-tf prepare papers stsb quora           # some of them
+    xling-tf prepare papers --list               # addresses, sizes, licences, what to do by hand
     xling-tf evaluate --model exported/en-es --data data/eval
 
-Tables that exist and are right are not fetched again. After an interruption, the same command goes
-on.
+Tables that exist and are right are not fetched again. After an interruption, the same command
+continues.
 """
 
 import sys
@@ -31,4 +31,4 @@ def main(*words: str) -> None:
 if __name__ == "__main__":
     flags.DEFINE_string("output", "data/eval", "The evaluation folder.")
     flags.DEFINE_bool("list", False, "Lists the sets, and exits.")
-    run(main, "the same command goes on", files="[SET ...]")
+    run(main, "the same command continues", files="[SET ...]")

@@ -3,8 +3,8 @@ r"""Prepares dumps of Reddit or Wikipedia for training, with Apache Beam.
     xling-tf prepare raw reddit --input 'RC_2016-*.zst' --language en --output my_corpora
     xling-tf prepare raw wikipedia --input 'enwiki-*.xml*.bz2' --language en --output my_corpora
 
-Flags of Apache Beam are accepted as well, such as --runner=FlinkRunner or --direct_num_workers=8
---direct_running_mode=multi_processing.
+The command also accepts the flags of Apache Beam, such as --runner=FlinkRunner, or
+--direct_num_workers=8 --direct_running_mode=multi_processing.
 """
 
 import logging
@@ -70,9 +70,11 @@ def beam_options(rest: Sequence[str]) -> "PipelineOptions":
         try:
             _, unknown = parser.parse_known_args(rest)
         except ArgumentError as error:
-            raise UserError(f"Beam does not accept a flag: {error}") from None
+            raise UserError(f"Beam does not accept a flag: {error}; correct it") from None
         if unknown:
-            raise UserError(f"{' '.join(unknown)} is a flag neither of the command nor of Beam")
+            raise UserError(
+                f"{' '.join(unknown)} is a flag neither of the command nor of Beam; correct it"
+            )
 
     options: Any = PipelineOptions(list(rest))
     options.get_all_options(add_extra_args_fn=check)

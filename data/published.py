@@ -34,17 +34,17 @@ class DataSet:
     """A published data set, or a part of one.
 
     Attributes:
-        name: What users choose it by.
+        name: Its name on the command line.
         about: What it is.
         licence: Its licence.
-        tables: By path in the collection, the SHA-256 of the table's text, unpacked. If we never
-            had the table, the number of its rows instead, or 0 if that is unknown.
+        tables: The SHA-256 of each table's text, uncompressed, by its path in the collection. For
+            tables that we never had, the number of rows instead, or 0 if that is unknown.
         address: The beginning of the files' addresses, before their names.
         files: Names of the files to fetch; none for a set that is made by hand.
         checksums: The SHA-256 of those files that have a known one.
         megabytes: The size of the files.
         reader: The name of their reader, in sources.py or convert.py.
-        by_hand: What users have to do for a set that cannot be fetched or made.
+        by_hand: What users must do themselves for a set that cannot be fetched or made.
         is_ours: False for a set of the papers that is not in our collection.
     """
 
@@ -87,8 +87,8 @@ def run(sets: Sequence[DataSet], words: Sequence[str], part: str = "") -> None:
     failures = prepare(chosen, output, part)
     if failures:
         raise UserError(
-            f"{len(failures)} of {len(chosen)} sets could not be prepared; the same command tries "
-            f"them again, or goes on: {'; '.join(failures.values())}"
+            f"{len(failures)} of {len(chosen)} sets could not be prepared, which the same command "
+            f"tries again: {'; '.join(failures.values())}"
         )
 
 
@@ -189,7 +189,7 @@ def _texts(data_set: DataSet, tables: Collection[str], folder: Path) -> dict[str
     wanted = {path.removesuffix(".gz").removesuffix(".tsv"): path for path in tables}
     texts: dict[str, list[str]] = {}
     expected = f"{data_set.address} must have files in the known format"
-    message = f"{expected}, but one cannot be read ({{error}})"
+    message = f"{expected}, but one cannot be read ({{error}}); nothing is written"
     with as_user_error(message, ValueError, LookupError, csv.Error):
         for name, columns, rows in read(folder):
             path = wanted.get(name if is_copy else f"{EVALUATION}{name}")
@@ -208,8 +208,8 @@ def _check(path: str, lines: Sequence[str] | None, mark: str | int, address: str
     if mark and actual != mark:
         what = "the SHA-256" if isinstance(mark, str) else "a number of rows of"
         raise UserError(
-            f"{path} must have {what} {mark}, but made of {address} it has {actual}: what is "
-            "published there was changed; nothing is written"
+            f"{path} must have {what} {mark}, but made from {address} it has {actual}, because "
+            "what is published there was changed; nothing is written"
         )
 
 

@@ -296,7 +296,10 @@ def chnsenticorp(folder: Path) -> Iterator[Table]:
     for match, path in files_in(folder, r"(train|dev|test)\.tsv"):
         names = next(_lines(path)).split("\t")
         if not {"label", "text_a"} <= set(names):
-            raise UserError(f"{path} must name the columns label and text_a in its first line")
+            raise UserError(
+                f"{path} must name the columns label and text_a in its first line, but names "
+                f"{', '.join(names)}; give the file as published"
+            )
         columns = names.index("label"), names.index("text_a")
         yield Table(
             f"eval/sentiment/chnsenticorp.zh.{match[1]}",

@@ -1,11 +1,11 @@
-"""Translates inference pairs and questions for tasks in other languages.
+"""Translates the inference pairs and questions of a data folder, for training in other languages.
 
     xling-tf translate --data DIR --target de,fr,es --translator python:my_module:translate
 
 calls your function `translate(texts, source, target)`, which returns one translation per text.
 
-Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. The same
-command continues after an interruption. Existing files are kept.
+Yang et al. 2019 (sec. 4.1) and Rücklé et al. 2018 (sec. 5.1) train on such translations. Existing
+files are kept, so after an interruption, the same command continues.
 """
 
 import json
@@ -52,10 +52,14 @@ def main() -> None:
 
 
 def open_translator(name: str) -> Translator:
-    """Finds `--translator`'s function in a module here or installed, or raises a `UserError`."""
+    """Finds the function of `--translator`, in a module of this folder or an installed one.
+
+    Raises:
+        UserError: There is no such function.
+    """
     kind, _, target = name.partition(":")
     sys.path.insert(0, str(Path.cwd()))
-    message = f"--translator expects python:module:function, got {name!r} ({{error}})"
+    message = f"--translator must be python:module:function, got {name!r} ({{error}}); correct it"
     with as_user_error(message, AttributeError, ImportError, ValueError):
         function: Translator = pkgutil.resolve_name(target if kind == "python" else "")
     return function
@@ -72,10 +76,10 @@ def translate_folder(
 ) -> dict[Path, tuple[int, int]]:
     """Writes `nli/NAME.TARGET.train.tsv.gz` or `questions/NAME.TARGET.tsv.gz` for each corpus.
 
-    Only training records are translated, so that no language learns from what another holds out; a
-    record is dropped if a translation is empty. `recipe` names the translator; rows that an
-    interrupted call with another recipe saved are discarded. Returns the numbers of records written
-    and translated, by file.
+    Only training records are translated, so that no language learns from what another holds out. A
+    record is dropped if a translation is empty. `recipe` names the translator: rows of an
+    interrupted call with another recipe are discarded. Returns the numbers of written and of
+    translated records, by file.
     """
     corpora = [
         c
@@ -108,7 +112,8 @@ def translate_folder(
             answers = [*translator(batch, source, target)]
             if len(answers) != len(batch) or not all(isinstance(answer, str) for answer in answers):
                 raise UserError(
-                    f"the translator must return {len(batch)} texts, got {describe(answers)}"
+                    f"the translator must return {len(batch)} texts, got {describe(answers)}; "
+                    "correct it"
                 )
             return [*zip(batch, map(normalise, answers), strict=True)]
 
@@ -139,7 +144,7 @@ def _read_or_make(
         file.seek(0)
         if (first := file.readline()) != header:
             if first:
-                logging.warning("%s is from another translator, and starts again", saved)
+                logging.warning("%s is of another translator, so it is begun again", saved)
             file.truncate(0)
             file.seek(0)
             file.write(header)

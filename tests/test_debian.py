@@ -159,7 +159,7 @@ def test_errors_are_one_line_with_a_way_out(archive, folders, monkeypatch):
 
     archive.names = ""
     require_told("Could not resolve 'archive.example'")
-    require_told("en-zh_TW, not for en-sv", "sv")
+    require_told("en-zh_TW, got en-sv", "sv")
     monkeypatch.setattr(debian.shutil, "which", lambda tool: None)
     require_told("apt-get, apt-cache, dpkg-deb")
 

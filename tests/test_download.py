@@ -90,7 +90,7 @@ def test_a_missing_file_is_told(server, tmp_path):
 
 def test_a_server_that_is_down_is_told_and_what_came_stays(server, tmp_path):
     server.cuts = [1000, 0]
-    with pytest.raises(UserError, match=r"must be served .*; the same command goes on"):
+    with pytest.raises(UserError, match=r"must be served .*; the same command continues"):
         fetch(f"{server.address}data.zip", tmp_path / "data.zip")
     assert (tmp_path / "data.zip.part").read_bytes() == CONTENT[:1000]
 

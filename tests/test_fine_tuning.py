@@ -239,7 +239,7 @@ def test_the_model_in_the_box_is_refused_before_the_training(tmp_path):
 @pytest.mark.parametrize("languages", [("en", "en"), ("pt-BR", "en")])
 def test_languages_that_are_no_pair_are_refused_before_the_training(languages, tmp_path):
     describe(tmp_path)
-    with pytest.raises(UserError, match=r"(expects two different|must be) codes"):
+    with pytest.raises(UserError, match=r"must be (two different )?codes"):
         fine_tune(tmp_path, PAIRS, output=tmp_path / "mine", languages=languages)
     with pytest.raises(UserError, match="expected the folder of a model as the first argument"):
         fine_tune(PAIRS, tmp_path, output=tmp_path / "mine")

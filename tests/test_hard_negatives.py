@@ -160,9 +160,9 @@ def test_pairs_come_first_and_then_a_model_or_its_function():
         assert mine_hard_negatives(*arguments, num_negatives=1) == [("b",), ("a",), ("b",)]
     for arguments, options, message in (
         (([(*pair, "wrong") for pair in pairs], encode), {}, "expected pairs of two texts"),
-        ((pairs, "exported/en-es"), {}, "a model, as xling_tf.load returns it"),
+        ((pairs, "exported/en-es"), {}, "then a model of xling_tf.load"),
         ((encode, pairs), {}, "expected pairs, then a model"),
-        ((pairs, encode), {"relative_margin": "0.5"}, "relative_margin must be"),
+        ((pairs, encode), {"relative_margin": "0.5"}, "`relative_margin` must be"),
     ):
         with pytest.raises(UserError, match=message):
             mine_hard_negatives(*arguments, **options)
@@ -217,9 +217,7 @@ def test_pairs_get_their_negatives_where_they_are_asked_for(tmp_path, caplog):
         load(with_mined=True)
     assert ["y.en-es.tsv has no hard negatives" in line for line in caplog.messages] == [True]
     write_corpus(tmp_path, [("uno", "one")], "x.es-en")
-    with pytest.raises(
-        UserError, match=r"'two' of .* is not in the corpus .*--source en --target es"
-    ):
+    with pytest.raises(UserError, match=r"the corpus was changed .*'two'.*--source en --target es"):
         load(with_mined=True)
 
 

@@ -171,7 +171,7 @@ def test_files_that_go_or_cannot_be_opened(tmp_path):
     path.unlink()
     with pytest.raises(UserError, match=f"{path} .*No such file"):
         list(corpus)
-    with pytest.raises(UserError, match=f"{path} has disappeared"):
+    with pytest.raises(UserError, match=f"{path} disappeared"):
         corpus.version()
 
 

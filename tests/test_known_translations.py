@@ -125,7 +125,7 @@ def test_known_translations_that_say_nothing_are_refused(tmp_path):
         (known[:19], {}, "expected 20 `known` translations or more .* got 19"),
         ([pair[::-1] for pair in known], {}, "no `known` translation .*; swap its columns"),
         ([("a", "b")], {}, "no `known` translation .*; encode them together with the texts"),
-        (known, {"threshold": 1.1}, "give them or a `threshold`"),
+        (known, {"threshold": 1.1}, "leave one out"),
         (known, {"precision": 1.0}, "`precision` must be above 0 and below 1, got 1.0"),
         (known[::-1], {"precision": 0.999999}, "no margin has a `precision` of 0.999999"),
         (

@@ -308,7 +308,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             "one model, but .* has m and",
         ),
         (folder, bits, "one (dim|precision), but .* has"),
-        (bits, bits, "expected vectors in float32 or int8, but .* has bits"),
+        (bits, bits, "expected vectors in float32 or int8, but .* has binary ones"),
         (
             folder,
             write_vectors(tmp_path / "c", texts, vectors, columns=["id"]),
@@ -320,6 +320,6 @@ def test_what_does_not_fit_is_refused(tmp_path):
             mine_translations(source, target, tmp_path / "out")
     with pytest.raises(UserError, match=r"shards of 20 rows need .* GiB more; raise `memory`"):
         mine_translations(folder, folder, tmp_path / "out", memory=0.5)
-    with pytest.raises(UserError, match=r"lines of text; name it \.tsv"):
+    with pytest.raises(UserError, match=r"lines of text, but .*; name it \.tsv"):
         mine_translations(folder, folder, tmp_path / "out.parquet")
     assert not (tmp_path / "out").exists()

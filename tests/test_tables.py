@@ -124,8 +124,8 @@ def test_numbers_and_missing_values_are_no_texts(ending, tmp_path):
     for value, reason in [
         (float("nan"), "empty column"),
         (None, "empty column"),
-        (True, "no text"),
-        (7, "no text"),
+        (True, "not a text"),
+        (7, "not a text"),
     ]:
         row = {"source": "Hello", "target": value}
         if ending == "jsonl":

@@ -57,7 +57,7 @@ def test_every_format_has_the_same_rows(tmp_path, name):
     assert read(tmp_path / name, columns=["text"], row=2).rows == [
         {"text": row["text"]} for row in ROWS[2:]
     ]
-    with pytest.raises(UserError, match=rf"{name}: expected the column sentence, .* only id, text"):
+    with pytest.raises(UserError, match=rf"{name} must have the column sentence, .* only id, text"):
         read(tmp_path / name, text_column="sentence")
 
 
@@ -125,7 +125,7 @@ def test_types_are_those_of_the_first_file(tmp_path):
         ),
         ("x.csv", b'text,id\n"a\nb",1\nb\xff,2\n', ["a\nb"], "row 2 of .*x.csv is not UTF-8"),
         ("x.csv", b"text\na\rb\nc\n", ["c"], "row 1 of .*x.csv has an unquoted carriage return"),
-        ("x.jsonl", b'{"text": "a"}\n[1]', ["a"], "row 2 of .*x.jsonl is no JSON object"),
+        ("x.jsonl", b'{"text": "a"}\n[1]', ["a"], "row 2 of .*x.jsonl is not a JSON object"),
         (
             "x.jsonl",
             b'{"text": "a"}\n{"text": "b", "n": {"k": 1, "k": 2}}',
@@ -247,9 +247,7 @@ def test_no_value_changes_by_the_types_of_earlier_rows(tmp_path, first, second, 
         values = [row["n"] for row in read(tmp_path / "*").rows]
         assert str(values) == str([first[0].as_py(), second[0].as_py()])
     else:
-        with pytest.raises(
-            UserError, match=r"2.parquet must have the columns of the rows before, n "
-        ):
+        with pytest.raises(UserError, match=r"2.parquet must have the columns of earlier rows, n "):
             read(tmp_path / "*", skip_damaged=True)
 
 
@@ -321,7 +319,7 @@ def test_a_file_that_cannot_be_read_is_not_skipped(error):
 def test_names_of_columns_that_are_not_clear_are_refused(tmp_path):
     (tmp_path / "x.csv").write_bytes(b",,text\n1,2,x\n")
     with pytest.raises(
-        UserError, match=r"must have one column '', but has more; rename .*`columns`"
+        UserError, match=r"must have only one column '', but has several; rename .*`columns`"
     ):
         read(tmp_path / "x.csv", skip_damaged=True)
     assert read(tmp_path / "x.csv", columns=[]).rows == [{"text": "x"}]

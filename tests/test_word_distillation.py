@@ -57,7 +57,7 @@ def test_with_little_time_the_most_frequent_words_are_reached(
     caplog.set_level("INFO", logger="absl")
     encoder = xling_tf.distill("python:a:teacher", "es,de", tmp_path / "model")
     assert teacher.texts == WORDS[:4]
-    assert f"4 of {len(WORDS)} words were reached" in caplog.text
+    assert f"the 4 most frequent of {len(WORDS)} words" in caplog.text
     assert encoder.encode(WORDS).any(axis=1).tolist() == [True] * 4 + [False] * (len(WORDS) - 4)
 
 

@@ -1,11 +1,12 @@
 """Makes the model in the box, `xling_tf/models/multilingual-mini`, again.
 
     python training/box.py
-    python training/box.py DATA         # DATA/eval/sts has STS Benchmark; the scores join the card
+    python training/box.py DATA         # adds the scores on STS Benchmark, in DATA/eval/sts
 
 It prepares the default corpora of fifteen languages with English, trains an average of words on
-them, exports it for NumPy, and writes into its card how the exported file scores. The same command
-continues after a kill. On one machine, it makes the same bytes each time: its budget is in steps.
+them, exports it for NumPy, and adds the scores of the exported file to its card. After an
+interruption, the same command continues. Because its budget is in steps, it makes the same bytes
+each time on one machine.
 """
 
 import sys
@@ -58,7 +59,9 @@ STS Benchmark: Pearson's correlation with people's scores.
 def main(*arguments: str) -> None:
     """Makes the model, or continues to, and prints its card."""
     if len(arguments) > 1:
-        raise UserError(f"expected a folder of evaluation data or nothing, got {arguments}")
+        raise UserError(
+            f"expected a folder of evaluation data or nothing, got {' '.join(arguments)}; name one"
+        )
     with quiet_start():
         from xling_tf.trainer.training import experiment, prepare, run_and_draw
     _, config = experiment("static", target=TARGETS, steps=STEPS, minutes=0, settings=SETTINGS)

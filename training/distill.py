@@ -2,7 +2,7 @@
 
     xling-tf distill --model exported/minilm --languages es,de --output exported/words
 
-With --minutes 10, it is then trained on translations for ten minutes: those of --data, or the
+With --minutes 10, the average is trained for ten minutes on translations: those of --data, or the
 default corpora.
 """
 
@@ -16,7 +16,9 @@ from absl import flags
 
 from xling_tf.program import quiet_start, run, ways_to_try
 
-_MODEL = flags.DEFINE_string("model", None, "The encoder, as for xling-tf evaluate.", required=True)
+_MODEL = flags.DEFINE_string(
+    "model", None, "The encoder; any --model of xling-tf evaluate.", required=True
+)
 _LANGUAGES = flags.DEFINE_list("languages", None, "Languages, such as es,de.", required=True)
 _OUTPUT = flags.DEFINE_string("output", None, "Folder of the exported model.", required=True)
 _MINUTES = flags.DEFINE_float(

@@ -3,8 +3,8 @@
     xling-tf fine-tune --model exported/use-multilingual --data faq.xlsx --check
     xling-tf fine-tune --model exported/use-multilingual --data faq.xlsx --minutes 5
 
-The data are a table of two columns of texts: CSV, TSV, Excel, JSON lines or Parquet. The same
-command continues a training that was stopped, and with more steps or minutes, one that has ended.
+The data are a table with two columns of texts: CSV, TSV, Excel, JSON lines or Parquet. The same
+command continues a training that was stopped or, with more steps or minutes, one that has ended.
 """
 
 import sys
@@ -25,14 +25,14 @@ _OUTPUT = flags.DEFINE_string(
     "output", None, "Folder of the exported model; default: exported/<name of the table>."
 )
 _PAIR = flags.DEFINE_string(
-    "pair", None, "Languages of both sides, such as en-eu, if each side is in one."
+    "pair", None, "Languages of the two sides, such as en-eu, if each side is in one language."
 )
 _MINUTES = flags.DEFINE_float("minutes", None, "Maximum minutes of training.", lower_bound=0)
 _STEPS = flags.DEFINE_integer(
     "steps", None, "Maximum steps of training; default: 300 without --minutes.", lower_bound=0
 )
 _CHECK = flags.DEFINE_bool(
-    "check", False, "Shows what is understood of the data, scores the model, and exits."
+    "check", False, "Shows what it understood of the data, scores the model, and exits."
 )
 _SET = flags.DEFINE_multi_string("set", [], "Changes a setting: dotted.name=value. Repeatable.")
 

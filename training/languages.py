@@ -1,10 +1,10 @@
-"""Says which model fits a language, and how many pairs help.
+"""Says which models list a language, and what to do with the pairs that you have.
 
     xling-tf languages eu --text sentences.eu.txt
 
-compares the models that this package can import. With --text, those in `exported/` split a sample
-of your text: a model that does not know a piece of a word, or needs many pieces for one, has
-learned little of the language.
+compares three models that a training can start from. With --text, those in `exported/` split a
+sample of your text: a model that does not know many of the pieces, or needs many of them for a
+word, has learned little of the language.
 """
 
 import sys
@@ -49,24 +49,28 @@ _STARTS = tuple(
         ("minilm", "en", "xling-tf import PACKAGE, see xling-tf import --help"),
     )
 )
-# Numbers of pairs and what to do with them, where a model has the language and where none has.
+# Numbers of pairs and what to do with them, as in docs/languages.md.
 _ADVICE = (
     (
         "0",
-        "use the model that lists the language as it is; align versions of a text "
-        "(xling-tf align), or mine pairs (xling-tf mine --known)",
+        "use the model that lists the language; to get pairs, align two versions of a text "
+        "(xling-tf align) or mine two collections (xling-tf mine)",
     ),
-    ("300", "hold them back to score models, and as --known for mining; fine-tuning on them "
-     "helps most if the model knows its pieces but does not list it"),
-    ("3,000", "fine-tune the fast model, and compare it with the one that lists the language"),
-    ("30,000", "fine-tune for longer, or train an average of words (--preset static)"),
+    ("300", "fine-tune the model that lists the language, for some minutes; or keep the pairs to "
+     "compare models, and to choose a margin for mining (xling-tf mine --known)"),
+    ("3,000", "fine-tune the model that is fast enough for you, and compare it with the others on "
+     "pairs that you hold back"),
+    ("30,000", "train an average of words (--preset static) if your texts are like the pairs; "
+     "otherwise fine-tune a model that knows the language or its pieces for more steps"),
 )  # fmt: skip
 
 
 def main(*words: str) -> None:
     """Prints the models and the advice."""
     if len(words) != 1:
-        raise UserError(f"expected one language code, got {' '.join(words) or 'none'}")
+        raise UserError(
+            f"expected one language code, got {' '.join(words) or 'none'}; name one, such as eu"
+        )
     language = words[0]
     require_known(language)
     texts = _sample(flags.FLAGS.text, language) if flags.FLAGS.text else []
@@ -75,7 +79,7 @@ def main(*words: str) -> None:
     print(tabulate(rows, headers=names, disable_numparse=True))
     print("\nWith translations into a language that you know:\n")
     print(tabulate(_ADVICE, headers=("pairs", "advice"), maxcolwidths=(None, 80)))
-    print("\ndocs/languages.md has what was measured on Basque and Georgian.")
+    print("\ndocs/languages.md shows what was measured on Basque and Georgian.")
 
 
 _MEASURED = ("unknown pieces", "pieces a word")
@@ -85,7 +89,7 @@ def _sample(path: str, language: str) -> list[str]:
     lines = (line for _, line in read_every_line(Path(path)))
     texts = [*islice(filter(None, lines), _SAMPLED)]
     if not texts:
-        raise UserError(f"{path} must have lines of text, but has none")
+        raise UserError(f"{path} must have lines of text, but has none; give another file")
     recognised = language_of_texts(texts)
     if recognised not in (None, without_country(language)):
         print(f"{path} seems to be in {recognised}, not in {language}\n")
@@ -112,5 +116,5 @@ def _measured(start: Start, texts: list[str]) -> tuple[str, str]:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("text", None, "A sentence a line, in this language.")
+    flags.DEFINE_string("text", None, "File of sentences in this language, one per line.")
     run(main, "the same command starts again", extra="tensorflow", files="LANGUAGE")

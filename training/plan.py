@@ -1,4 +1,4 @@
-"""What a training would do: its corpora, budget and disk, for `--dry_run`."""
+"""Describes what a training would do: its corpora, budget and disk space, for `--dry_run`."""
 
 from collections import Counter
 from pathlib import Path
@@ -17,11 +17,13 @@ from xling_tf.trainer.context import Run, find_corpora, plan_tasks
 from xling_tf.trainer.experiment import scoring_seconds
 from xling_tf.trainer.resolution import resolve
 
-_COPIES = 3  # of the weights in a checkpoint, at most: Adam has two numbers for one
+_COPIES = 3  # of the weights in a checkpoint, at most: Adam keeps two numbers for each weight
 
 
 def plan(run: Run) -> str:
-    """Describes a run in lines; reads its corpora and fits its tokenizer, but writes nothing."""
+    """Describes a run in some lines. It reads the corpora and fits the tokenizer, but writes
+    nothing.
+    """
     start_tensorflow()
     config, data = run.config, resolve_languages(run.data, run.config.data)
     tasks = plan_tasks(config, data)

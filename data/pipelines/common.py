@@ -37,13 +37,19 @@ def dropping(records: str) -> Iterator[None]:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Finds the files that match patterns , each at least one, on any file system of Beam."""
+    """Finds the files that match each pattern, on any file system of Beam.
+
+    Raises:
+        UserError: A pattern cannot be looked up, or matches no file.
+    """
     paths: dict[str, None] = {}
     for pattern in patterns:
         try:
             (match,) = FileSystems.match([pattern])
         except (BeamIOError, ValueError) as error:
-            raise UserError(f"--input {pattern} cannot be looked up: {error}") from error
+            raise UserError(
+                f"--input {pattern} cannot be looked up: {error}; correct it"
+            ) from error
         if not match.metadata_list:
             raise UserError(f"--input must match files, but {pattern} matches none; correct it")
         paths |= dict.fromkeys(sorted(file.path for file in match.metadata_list))
@@ -51,7 +57,7 @@ def find_files(patterns: Sequence[str]) -> list[str]:
 
 
 def open_raw(path: str) -> BinaryIO:
-    """Opens a file without unpacking it: Beam would not notice that a packed file is cut."""
+    """Opens a file without decompressing it: Beam would not notice a truncated file."""
     return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
@@ -61,7 +67,7 @@ def read_lines(paths: Sequence[str]) -> beam.PTransform[Any, Any]:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yields the lines of a file, plain or compressed, but for those that are too long."""
+    """Yields the lines of a file, compressed or not, except those that are too long."""
     with open_raw(path) as file:
         for block in split_blocks(unpacked(file, path), b"\n", MAX_LINE):
             for line in block:
@@ -132,7 +138,10 @@ def prepare(
     if not counts["lines written"]:
         _delete(staging)
         outcomes = ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
-        raise UserError(f"nothing of the inputs was kept for {name}: {outcomes or 'no record'}")
+        raise UserError(
+            f"expected records to keep for {name}, but there are none ({outcomes or 'no record'}); "
+            "give other files with --input"
+        )
     names = [FileSystems.split(path)[1] for path in _shards(staging, stem, suffix)]
     # Written under another name first: a list that was cut would lose shards.
     unfinished = FileSystems.join(staging, f"{_COMPLETE}.part")

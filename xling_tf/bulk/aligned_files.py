@@ -29,8 +29,8 @@ from xling_tf.files import replacing, require_writable_file
 from xling_tf.search.alignment import AlignedGroup, align
 
 _FORMATS = re.compile(r"\.(tsv|jsonl|tmx|parquet)((?:\.(?:gz|bz2|xz|zst))?)$", re.IGNORECASE)
-# Share of sentences without a translation. With more, or a lower mean score, a warning says that
-# the texts may not belong together.
+# Largest share of sentences without a translation, and smallest mean score, of two texts that seem
+# to belong together; otherwise, a warning follows.
 _MAX_OMITTED = 0.5
 _MIN_MEAN_SCORE = 0.3
 # The page begins with the most doubtful of the groups that are less likely right than this.
@@ -50,8 +50,8 @@ def align_files(
 ) -> dict[str, int]:
     """Aligns two files, or the files of two folders that share their names without the language.
 
-    As many texts of a folder as there are processors are aligned at once, with one model. Pairs
-    whose files exist are skipped, so the same call continues after a kill.
+    Of folders, as many pairs of texts are aligned at once as there are processors, with one model.
+    Pairs whose output exists are skipped, so the same call continues after a kill.
 
     Args:
         load_model: Returns a model of `load`; called once there are texts to align.
@@ -65,8 +65,8 @@ def align_files(
         report: Called with the state, for logs.
 
     Returns:
-        The numbers of texts, of groups of translations that were written, and of sentences without
-        a translation on either side. Texts whose output exists do not count.
+        The numbers of pairs of texts that were aligned ("texts"), of groups that were written
+        ("groups"), and of sentences without a translation ("omitted sentences").
 
     Raises:
         UserError: A file cannot be read or written, or folders have no pair of texts.
@@ -74,10 +74,12 @@ def align_files(
     pairs, are_folders = _pairs(source, target), source.is_dir()
     for place, name in ((output, "output"), (review, "review")):
         if place and ("*" in place.name) != are_folders:
-            expected = "a * in its name, as in 'aligned/*.tsv'" if are_folders else "no *"
-            raise UserError(f"`{name}` must have {expected}, but is {place}")
+            expected = "no *, because two files are aligned"
+            if are_folders:
+                expected = "a * in its name, for those of the files, as in 'aligned/*.tsv'"
+            raise UserError(f"`{name}` must have {expected}, but is {place}; rename it")
     if review and review.suffix != ".html":
-        raise UserError(f"`review` must end in .html, but is {review}")
+        raise UserError(f"`review` must end in .html, but is {review}; rename it")
     if are_folders:
         pairs = [
             pair
@@ -124,15 +126,15 @@ def align_row(
     """Aligns the two texts in a row of a table, for engines that map rows (docs/scale.md).
 
     Args:
-        row: Two texts by the names of their columns: each a list of sentences, or a string with a
-            sentence on each line. Other columns are kept.
-        model: As `align` takes it, or the name of a model, which is loaded once in each process: as
-            `load` takes it, or the URL of an archive that fsspec opens.
+        row: Two texts by the names of their columns: each a list of sentences, or a string with one
+            sentence per line. Other columns are kept.
+        model: A model as `align` takes it; or its name, as `load` takes it, or the URL of an
+            archive that fsspec opens, which is loaded once in each process.
         source_column: Name of the column of the text.
         target_column: Name of the column of its translation.
 
     Yields:
-        A row for each group, and for each sentence without a translation: its other columns,
+        A row for each group, and for each sentence without a translation, with the other columns,
         "source" and "target", "source_rows" and "target_rows", "score" and "probability".
 
     Raises:
@@ -158,7 +160,9 @@ def align_row(
 
 def _sentences(row: Mapping[str, Any], column: str) -> list[str]:
     if column not in row:
-        raise UserError(f"expected the column {column}, but there is only {', '.join(row)}")
+        raise UserError(
+            f"expected the column {column}, but there is only {', '.join(row)}; name one of these"
+        )
     value = row[column]
     texts = as_texts(value.split("\n") if isinstance(value, str) else value, column)
     return [text for text in texts if not is_blank(text)]
@@ -187,15 +191,20 @@ def _is_translated(group: AlignedGroup) -> bool:
 def _pairs(source: Path, target: Path) -> list[_Pair]:
     for path in (source, target):
         if not path.exists():
-            raise UserError(f"expected a file or a folder, but {path} does not exist")
+            raise UserError(
+                f"expected a file or a folder, but {path} does not exist; correct the path"
+            )
     if source.is_dir() != target.is_dir():
-        raise UserError(f"{source} and {target} must be two files or two folders")
+        raise UserError(
+            f"{source} and {target} must be two files or two folders, but only one is a folder; "
+            "give two of a kind"
+        )
     if not source.is_dir():
         return [_Pair("", source, target)]
     sides = [_files(source, target), _files(target, source)]
     for name in sorted(sides[0].keys() ^ sides[1].keys()):
         path = (sides[0].get(name) or sides[1].get(name) or [source])[0]
-        logging.warning("%s has no translation of its name in the other folder", path)
+        logging.warning("%s is left out: the other folder has no file of the same name", path)
     shared = sorted(sides[0].keys() & sides[1].keys())
     for side in sides:
         for name in shared:
@@ -236,8 +245,8 @@ def _warn_of_scores(documents: Sequence[Document], groups: Sequence[AlignedGroup
     mean = sum(group.score for group in translated) / max(len(translated), 1)
     if omitted > _MAX_OMITTED * total or mean < _MIN_MEAN_SCORE:
         logging.warning(
-            "%s and %s may not be translations: %d of %d sentences are left out, the mean score is "
-            "%.2f",
+            "%s and %s may not be translations of each other: %d of %d sentences are left out, and "
+            "the mean score is %.2f",
             *(documents[0].path, documents[1].path, omitted, total, mean),
         )
 
@@ -249,7 +258,8 @@ def _writer(output: Path) -> Callable[[Path, _Documents, Sequence[AlignedGroup]]
     match = _FORMATS.search(output.name)
     if not match or (match[1].lower() == "parquet" and match[2]):
         raise UserError(
-            f"`output` must end in .tsv, .jsonl, .tmx (or with .gz) or .parquet, got {output.name}"
+            "`output` must end in .tsv, .jsonl or .tmx (also compressed, as .tsv.gz), or in "
+            f".parquet, got {output.name}; rename it"
         )
     if match[1].lower() == "parquet":
         return _write_parquet

@@ -56,13 +56,14 @@ _CODED = 4  # dimensions that a code of 4 bits stands for
 _CANDIDATES = 64  # the vectors with the nearest codes; their cosines are computed
 _SEARCHED_AT_ONCE = 2048  # queries; FAISS takes 30 KB for each
 _ADVICE = (  # evaluation/results/languages.json, mining
-    f"pairs have a margin of {MIN_MARGIN} or more, the default; where one sentence in nine had a "
-    "translation, 28% of such pairs were right in German, 14% in Basque by a model that has not "
-    "learned it: a few hundred `known` translations choose the margin for a wanted `precision`"
+    f"pairs have a margin of {MIN_MARGIN} or more, the default. Where one sentence in nine had a "
+    "translation, 28% of such pairs were right in German, and 14% in Basque, which the model had "
+    "not learned. If you know a few hundred translations, `known` chooses a margin for the "
+    "`precision` that you want"
 )
 _MANY_UNKNOWN = 0.02  # as in tokenizers.coverage, which needs TensorFlow
 _SAMPLED = 1000  # texts of each side whose language is recognised
-_NO_LENGTH = np.float32(1e-9)  # in place of that of a zero vector, which divides nothing
+_NO_LENGTH = np.float32(1e-9)  # in place of the length of a zero vector, which cannot divide
 _QUERIES_AT_ONCE = 32  # their candidates take 4 MiB in float32, which stay in the cache
 
 
@@ -77,28 +78,28 @@ def mine_translations(
     memory: float = 4.0,
     report: Callable[[str], None] = lambda state: None,
 ) -> dict[str, float]:
-    """Finds the translations in two folders of vectors, most of whose sentences may have none.
+    """Finds the translations in two folders of vectors, where most sentences may have none.
 
     It does what `bitext_mining` does, in bounded memory. A side of more than 200,000 sentences is
-    searched approximately: by product codes (Jégou et al. 2011) in clusters of vectors, and by the
-    cosines of the nearest of these. Of equal sentences, only the first counts, and blank ones are
-    in no pair.
+    searched approximately: product codes (Jégou et al. 2011) in clusters of vectors find
+    candidates, which are then ranked by cosine. Of equal sentences, only the first counts, and
+    blank ones are in no pair.
 
-    What is found is kept in the folder `OUTPUT.neighbours`: the same call continues there after a
-    kill, and a call with another threshold only writes the output again.
+    The folder `OUTPUT.neighbours` keeps the results of the search: after a kill, the same call
+    continues, and a call with another threshold only writes the output again.
 
-    A margin that suits one text and model may be useless for another. With `known` translations,
-    a few hundred that are among the texts on both sides, the margin is chosen for a wanted
-    precision, see `client.known_translations`.
+    A margin that suits one text and model may be useless for another. With a few hundred `known`
+    translations whose sides are among the texts, the margin is chosen for a wanted precision, see
+    `client.known_translations`.
 
     Args:
         source: A folder of `encode_files`, in float32 or int8.
         target: Another one, of the same model, dimension and precision.
         output: The file to write, best pairs first: a table of source, target and score like that
             of `align`.
-        threshold: Smallest margin of a pair; None for 1.06, or for what `known` tells.
+        threshold: Smallest margin of a pair; None for 1.06, or for the one that `known` chooses.
         known: Translations in any form of `corpora.pairs.read_pairs`, such as a table's path.
-        precision: Share of the pairs that shall be translations, by what `known` tells.
+        precision: Wanted share of translations among the pairs, for `known`.
         memory: Memory to use, in GiB.
         report: Called with the state, for logs.
 
@@ -108,12 +109,15 @@ def mine_translations(
         "recall" of the known translations.
 
     Raises:
-        UserError: The folders do not fit together or into the memory, lack the texts, or are
-            changed while they are mined.
+        UserError: The folders cannot be compared, do not fit into the memory, lack the texts, or
+            are changed while they are mined.
     """
     require_name_of_lines(output)
     if known is not None and threshold is not None:
-        raise UserError("`known` translations choose the margin; give them or a `threshold`")
+        raise UserError(
+            "expected `known` translations, which choose the margin, or a `threshold`, got both; "
+            "leave one out"
+        )
     require_precision(precision)
     translations = None if known is None else [pair[:2] for pair in read_pairs(known)]
     forward, backward = searches = _plan(source, target, output, memory)
@@ -154,7 +158,9 @@ def _rows_of_known(pairs: Sequence[tuple[str, str]], sides: Sequence["_Side"]) -
 
 
 def _warn_of_sides(source: Path, target: Path, sides: Sequence["_Side"]) -> None:
-    """Says if the folders are swapped, in another language than their names say, or in the same."""
+    """Warns if the folders seem to be swapped, of another language than their names say, or of the
+    same one, or if the model does not know many of their pieces.
+    """
     for path, side in zip((source, target), sides, strict=True):
         if (unknown := side.folder.description.get("unknown_pieces", 0)) > _MANY_UNKNOWN:
             logging.warning(
@@ -202,7 +208,7 @@ def _search_block(
 
 
 def describe_mining(source: Path, target: Path, *, memory: float = 4.0) -> str:
-    """Says what `mine_translations` would search, in how many blocks, and on how much disk."""
+    """Says what `mine_translations` would search, in how many blocks, and with how much disk."""
     searches = _plan(source, target, Path("unwritten"), memory)
     sizes = [len(search.queries) for search in searches]
     blocks = [-(-s.candidates.folder.num_shards // s.shards_at_once) for s in searches]
@@ -522,5 +528,6 @@ def _require_comparable(*folders: VectorFolder) -> None:
             )
         if folder.description["precision"] not in ("float32", "int8"):
             raise UserError(
-                f"expected vectors in float32 or int8, but {folder.path} has bits; encode again"
+                f"expected vectors in float32 or int8, but {folder.path} has binary ones; encode "
+                "again with another `precision`"
             )

@@ -33,15 +33,15 @@ def encode_batches(
     vector_column: str = VECTORS,
     **options: Any,
 ) -> Iterator[pa.RecordBatch]:
-    """Adds a column of vectors to record batches; texts that a batch has twice are encoded once.
+    """Adds a column of vectors to record batches. Equal texts of a batch are encoded once.
 
     A null is encoded as the empty text. Batches of at least some thousand rows are encoded fastest.
 
     Args:
         batches: Record batches with a column of texts.
-        model: An encoder, also that of a wheel, or the name of a model, which is loaded once in
-            each process: as `SentenceEncoder` takes it, or the URL of an archive that fsspec opens
-            (`gs://bucket/en-es.tar.gz`).
+        model: An encoder, also that of a wheel; or the name of a model, as `SentenceEncoder` takes
+            it, or the URL of an archive that fsspec opens (`gs://bucket/en-es.tar.gz`), which is
+            loaded once in each process.
         text_column: Name of the column of texts.
         vector_column: Name of the new column: fixed-size lists of float32, int8 or uint8.
         **options: Those of `SentenceEncoder.encode`, such as `precision="int8"`.
@@ -76,7 +76,9 @@ def encode_batches(
 def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
     """Returns a column of strings, or of bytes in UTF-8; anything else raises a `UserError`."""
     if name not in (columns := batch.schema.names):
-        raise UserError(f"expected the column {name}, but there is only {', '.join(columns)}")
+        raise UserError(
+            f"expected the column {name}, but there is only {', '.join(columns)}; name one of these"
+        )
     column = batch.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -85,7 +87,8 @@ def column_of_texts(batch: pa.RecordBatch, name: str) -> pa.LargeStringArray:
         # Works for strings, null and all of Arrow's types of bytes.
         column = column.cast(pa.large_binary())
     with as_user_error(
-        f"expected UTF-8 in the column {name}, but it has other bytes", pa.ArrowInvalid
+        f"expected UTF-8 in the column {name}, but it has other bytes; convert it",
+        pa.ArrowInvalid,
     ):
         return column.cast(pa.large_string())
 

@@ -50,7 +50,11 @@ class _FinalError(UserError):
 
 
 def find_files(patterns: Sequence[str]) -> list[InputFile]:
-    """Finds the files that match patterns, each at least one, in order of pattern and name."""
+    """Finds the files that match each pattern, in order of pattern and name.
+
+    Raises:
+        UserError: A pattern matches no file, or the name of a file does not tell its format.
+    """
     files: dict[str, InputFile] = {}
     for pattern in patterns:
         message = f"{pattern} cannot be looked up: {{error}}; correct the name"
@@ -154,13 +158,13 @@ class TextFiles:
         if missing := [column for column in wanted if column not in columns]:
             names = ", ".join(columns)
             raise _FinalError(
-                f"{name}: expected the column {missing[0]}, but has only {names}; name another"
+                f"{name} must have the column {missing[0]}, but has only {names}; name one of these"
             )
         chosen = list(columns) if self.columns is None else wanted
         if repeated := [column for column in chosen if columns.count(column) > 1]:
             raise _FinalError(
-                f"{name} must have one column {repeated[0]!r}, but has more; rename it, or use "
-                "`columns`"
+                f"{name} must have only one column {repeated[0]!r}, but has several; rename one, "
+                "or choose others with `columns`"
             )
         return chosen
 
@@ -176,7 +180,7 @@ class TextFiles:
             ", ".join(f"{f.name} {f.type}" for f in s) for s in (self.schema, batch.schema)
         )
         message = (
-            f"{name} must have the columns of the rows before, {before}, but has {here}; choose "
+            f"{name} must have the columns of earlier rows, {before}, but has {here}; choose "
             "common ones with `columns`"
         )
         with as_user_error(message, KeyError, pa.ArrowException):
@@ -262,7 +266,8 @@ class TextFiles:
                     OverflowError,
                 ) as error:  # not damage: the rows are sound
                     expected = (
-                        f"{name} must have one type in the field {key}, but: {one_line(error)}"
+                        f"{name} must have values of one type in the field {key}, but has others "
+                        f"({one_line(error)})"
                     )
                     advice = (
                         "choose other fields with `columns`, or write all its values as strings"
@@ -293,8 +298,8 @@ def _require_unchanged(file: InputFile, state: tuple[int, str]) -> None:
     """Raises an error if a file has changed: rows of two contents would be those of neither."""
     if _current(file) != state:
         raise _FinalError(
-            f"{file.name} must stay the same until it is read, but was changed; start again, into "
-            "another folder, when nothing writes to it"
+            f"{file.name} must stay the same while it is read, but was changed; start again with "
+            "another folder when nothing writes to it"
         )
 
 
@@ -393,7 +398,7 @@ def _json_object(text: str, text_column: str) -> dict[str, Any] | None:
             json.dumps(row, ensure_ascii=False).encode()  # an error for half a surrogate pair
         if isinstance(row.get(text_column), str | None):
             return row
-    raise UserError("is no JSON object with a text and distinct keys")
+    raise UserError("is not a JSON object with a text and distinct keys")
 
 
 _READERS: dict[str, Callable[[TextFiles, BinaryIO, str], Iterator[pa.RecordBatch]]] = {

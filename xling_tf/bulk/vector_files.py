@@ -56,9 +56,9 @@ def encode_files(
 ) -> dict[str, int]:
     """Encodes the texts of files into a folder of shards, in bounded memory.
 
-    The rows keep their order. A shard appears once it is complete. Called again after a kill, it
-    reads the rows of complete shards again and continues after them; the result is the same. Texts
-    that occur twice within 16,384 rows are encoded once.
+    The rows keep their order. A shard appears once it is complete. After a kill, the same call
+    reads the rows of complete shards again and continues after them; the result is the same as
+    without the kill. Texts that occur several times within 16,384 rows are encoded once.
 
     Args:
         model: The exported model, in any form that `xling_tf.load` takes.
@@ -127,8 +127,9 @@ def encode_files(
 
 
 def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
-    """Returns the share of the first texts' pieces that the model does not know, and warns if it is
-    large, or if the texts are in another language than the model's.
+    """Returns the share of the first texts' pieces that the model does not know.
+
+    Warns if it is large, or if the texts are in a language that the model does not list.
     """
     if (folder / RUNTIME_SETTINGS).is_file():  # a model that works without TensorFlow
         return 0.0
@@ -143,14 +144,14 @@ def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
     if known and language and language not in known:
         logging.warning(
             "the texts seem to be in %s, which is not among the %d languages of the model; "
-            "xling-tf languages %s says which model knows it",
+            "`xling-tf languages %s` says which models know it",
             *(language, len(known), language),
         )
     return share
 
 
 class Estimate(NamedTuple):
-    """What `encode_files` would do, by its first rows."""
+    """What `encode_files` would do, estimated from the first rows."""
 
     rows: float
     seconds: float
@@ -170,7 +171,7 @@ def estimate(
     truncate_dim: int | None = None,
     prompt_name: str | None = None,
 ) -> Estimate:
-    """Estimates a call of `encode_files` with these arguments by encoding the first rows."""
+    """Estimates what `encode_files` would do with these arguments, by encoding the first rows."""
     found = find_files(_as_list(patterns))
     files = TextFiles(found, text_column, columns, header, skip_damaged)
     texts = [
@@ -247,7 +248,10 @@ class VectorFolder:
         """Opens a folder, or raises a `UserError` if it is no finished output of `encode_files`."""
         state = _state(path)
         if not (description := read_json_dict(path / _DESCRIPTION)):
-            raise UserError(f"expected a folder that `xling-tf encode` has written, not {path}")
+            raise UserError(
+                f"expected a folder that `xling-tf encode` has written, got {path}; encode the "
+                "texts first, or correct the path"
+            )
         if fault := _fault(path, description):
             raise UserError(f"{path} cannot be used: {fault}; run the same `xling-tf encode` again")
         return cls(path, description, state)
@@ -317,7 +321,7 @@ def _shard(folder: Path, number: int) -> Path:
 
 
 def _fault(folder: Path, description: Mapping[str, Any]) -> str | None:
-    """Returns what a folder lacks to be the finished output, if anything."""
+    """Returns why a folder is not the finished output, or None if it is."""
     if "counts" not in description:
         return "it is not finished"
     rows_left, most = description["counts"]["rows"], description["rows_per_shard"]
@@ -357,7 +361,9 @@ def _require_continuable(path: Path, settings: Mapping[str, Any]) -> dict[str, A
     for name, value in settings.items():
         if description and description.get(name) != value:
             values = f"another {name} ({description.get(name)!r}, not {value!r})"
-            raise UserError(f"{folder} is for {values}; give another `output`, or remove it")
+            raise UserError(
+                f"{folder} was begun with {values}; give another `output`, or remove the folder"
+            )
     return description
 
 

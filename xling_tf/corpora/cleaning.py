@@ -111,7 +111,7 @@ def lengths_agree(source: str, target: str, source_language: str, target_languag
 
 
 def form_fault(text: str) -> str | None:
-    """Why a normalised text is no sentence in any language: empty, too long, markup, or None."""
+    """Returns why a normalised text is not a sentence of any language, or None if it may be one."""
     if not text:
         return "empty"
     if len(text) > MAX_CHARACTERS:
@@ -127,7 +127,7 @@ def has_leftovers(text: str) -> bool:
 
 
 def translation_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """Returns the first reason why a text looks like no translation of the other, or None."""
+    """Returns the first reason why two texts do not look like translations, or None."""
     if pair.source.lower() == pair.target.lower():
         return "same on both sides"
     if not lengths_agree(pair.source, pair.target, source, target):
@@ -148,7 +148,10 @@ def _is_recognisable(language: str) -> bool:
 
 
 def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
-    """The first reason why normalised sentences of any languages are no translations, or None."""
+    """Returns the first reason why a normalised pair does not look like translations, or None.
+
+    Unlike `translation_fault`, it also checks the form and the language of both sides.
+    """
     if (
         fault := form_fault(pair.source)
         or form_fault(pair.target)
@@ -167,7 +170,9 @@ def require_known(language: str, used: Collection[str] = ()) -> None:
     known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
     if language in used or without_country(language) in known or _is_recognisable(language):
         return
-    raise UserError(f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}")
+    raise UserError(
+        f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}; correct it"
+    )
 
 
 def language_of(text: str, expected: Collection[str]) -> str | None:
@@ -193,8 +198,8 @@ def language_of_texts(texts: Sequence[str], expected: Collection[str] = ()) -> s
 
     Args:
         texts: Sentences. If they are many, up to 640 of them are drawn at equal distances.
-        expected: Languages to tell apart, besides the widespread ones. If it is empty, these are
-            all that py3langid knows, which has three codes for Norwegian.
+        expected: Languages to tell apart, besides the widespread ones; if it is empty, all that
+            py3langid knows, which has three codes for Norwegian.
 
     Examples:
         >>> language_of_texts(["Non dago geltokia?", "Bihar euria egingo du."] * 10)
@@ -215,11 +220,11 @@ def language_of_texts(texts: Sequence[str], expected: Collection[str] = ()) -> s
 
 
 def are_swapped(named: Sequence[str | None], recognised: Sequence[str | None]) -> bool:
-    """Returns True if two texts are each in the language that the other is said to have.
+    """Returns True if each of two texts is in the language that the other should be in.
 
     Args:
-        named: The languages that they are said to have; a country or script does not count.
-        recognised: Those that they have; None if one is unknown.
+        named: The languages that they should be in; a country or script does not count.
+        recognised: The languages that they are in; None if one is unknown.
 
     Examples:
         >>> are_swapped(["en", "zh_TW"], ["zh", "en"]), are_swapped(["en", "en"], ["en", "en"])
@@ -243,10 +248,10 @@ def _identifier(expected: frozenset[str]) -> Any:
 
 
 def are_shuffled(triplets: Sequence[SentenceTriplet]) -> bool:
-    """Returns True if the lines of documents seem to be in no order.
+    """Returns True if the lines of documents seem to be shuffled.
 
-    They are, if sentences share no more rare words with their neighbours than with the neighbours
-    of other sentences.
+    They do if sentences share no more rare words with their neighbours than with the neighbours of
+    other sentences.
 
     Args:
         triplets: Neighbouring sentences, evenly drawn from documents; False for too few.
@@ -268,7 +273,7 @@ def are_shuffled(triplets: Sequence[SentenceTriplet]) -> bool:
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
-    """Yields a phrase for each fault in a corpus sample: other languages, equal sides, repeats."""
+    """Yields a phrase for each fault of a sample: other languages, equal sides, many repeats."""
     yield from _foreign_languages(languages, records)
     pairs = [record for record in records if isinstance(record, TranslationPair)]
     equal = sum(pair.source.casefold() == pair.target.casefold() for pair in pairs)

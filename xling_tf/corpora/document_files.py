@@ -51,13 +51,13 @@ class Document(NamedTuple):
 
 
 def read_document(path: Path) -> Document:
-    """Reads the sentences of a file, plain or compressed, in the format of its name.
+    """Reads the sentences of a file, compressed or not, in the format that its name tells.
 
-    A plain text with empty lines has paragraphs, which are split into sentences; without, each line
-    is a sentence. A subtitle is a sentence.
+    A plain text with empty lines has paragraphs, which are split into sentences; without empty
+    lines, each line is a sentence. Each subtitle is a sentence.
 
-    A file is in the encoding that it names, else UTF-8, else Windows-1252 if it looks like it,
-    which a warning says.
+    A file is read in the encoding that it declares, otherwise as UTF-8, or with a warning as
+    Windows-1252 if it looks like that.
 
     Args:
         path: A file that ends in .srt, .vtt, .html, .htm, .xhtml, .md, .epub, .po, .xlf or .xliff,
@@ -129,11 +129,11 @@ def name_of_text(path: Path) -> str:
 
 
 def warn_of_languages(paths: Sequence[Path], recognised: Sequence[str | None]) -> None:
-    """Says if two texts are swapped, of another language than their names say, or of the same one.
+    """Warns of two texts that are swapped, in another language than named, or in the same one.
 
     Args:
         paths: The files or folders of the texts.
-        recognised: What `language_of_texts` says of each.
+        recognised: The result of `language_of_texts` for each.
     """
     named = [language_of_name(path) for path in paths]
     if are_swapped(named, recognised):
@@ -205,7 +205,7 @@ def _epub_parts(path: Path) -> str:
     errors = OSError, zipfile.BadZipFile, KeyError, ValueError, SyntaxError, RuntimeError
     with as_user_error(message, *errors), zipfile.ZipFile(path) as book:
         if sum(file.file_size for file in book.infolist()) > _MAX_BOOK:
-            raise ValueError("it has more than 256 MiB")
+            raise ValueError("it is larger than 256 MiB")
         container = etree.fromstring(book.read("META-INF/container.xml"))
         place = next(container.iter("{*}rootfile")).attrib["full-path"]
         package = etree.fromstring(book.read(place))

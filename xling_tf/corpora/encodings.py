@@ -1,4 +1,4 @@
-"""Files of text in UTF-8: from the encoding that a file names, else UTF-8, else Windows-1252."""
+"""Converts text files to UTF-8, from the encoding that they declare or seem to have."""
 
 import codecs
 import re
@@ -36,7 +36,7 @@ _ALONE = re.compile(
 
 
 def named_encoding(head: bytes) -> str | None:
-    r"""Returns the encoding that a file names: by its byte-order mark, or as XML and HTML do.
+    r"""Returns the encoding that a file declares by a byte-order mark, or in XML or HTML.
 
     Examples:
         >>> named_encoding("Hola".encode("utf-16")), named_encoding(b"Hola")
@@ -64,8 +64,8 @@ def as_utf8(
 ) -> Iterator[bytes]:
     """Yields a file's text in UTF-8, without a byte-order mark.
 
-    If it names no encoding and looks like Windows-1252, this is assumed, which a warning says. In a
-    file in any other encoding, bytes that are not UTF-8 are left to the reader.
+    A file that declares no encoding and looks like Windows-1252 is read as that, with a warning.
+    Otherwise, bytes that are not UTF-8 are left to the reader.
 
     Args:
         pieces: The content, whose first MiB decides.
@@ -73,7 +73,7 @@ def as_utf8(
         is_quiet: Whether to leave out the warning, because the file will be read again.
 
     Raises:
-        UserError: The file is not in the encoding that it names.
+        UserError: The file is not in the encoding that it declares.
     """
     pieces = iter(pieces)
     sample: list[bytes] = []
@@ -91,8 +91,8 @@ def as_utf8(
         return
     if named is None and not is_quiet:
         logging.warning(
-            "%s is not UTF-8; read as Windows-1252 (Latin-1): if letters with accents are wrong, "
-            "convert it with `iconv -f ENCODING -t UTF-8`",
+            "%s is not UTF-8, so it is read as Windows-1252 (Latin-1); if letters with accents are "
+            "wrong, convert it with `iconv -f ENCODING -t UTF-8`",
             name,
         )
     decoder = codecs.getincrementaldecoder(named or _ASSUMED)("strict" if named else "replace")

@@ -43,7 +43,9 @@ _REGION = re.compile("(?:(?<=[.-][a-z]{2})|(?<=[.-][a-z]{3}))-(?=[A-Z][A-Za-z]{1
 
 
 class CorpusFile(NamedTuple):
-    """A file, or two of translated scored pairs, whose name says it holds a corpus or shard."""
+    """A file whose name says that it holds a corpus or a shard; or two files of scored pairs, the
+    second a translation of the first.
+    """
 
     record_type: str
     name: str
@@ -62,7 +64,7 @@ class CorpusFile(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FileCorpus(Corpus):
-    """A corpus in files, its shards. Reading logs a warning for each file with lines left out."""
+    """A corpus in one or more files. Reading it warns of each file with lines left out."""
 
     files: tuple[CorpusFile, ...]  # its shards; source and target may be in the other order
     mined: Path | None = None  # the file of hard negatives
@@ -72,7 +74,8 @@ class FileCorpus(Corpus):
         paths = [path for file in self.files for path in file.paths]
         digest = hashlib.blake2b(digest_size=8)
         for path in [*paths, *([self.mined] if self.mined else [])]:
-            with as_user_error(f"{path} has disappeared during use ({{error}})", OSError):
+            message = f"{path} disappeared while it was used ({{error}}); put it back"
+            with as_user_error(message, OSError):
                 status = path.stat()
             digest.update(f"{path.name} {status.st_size} {status.st_mtime_ns}\n".encode())
         return digest.hexdigest()
@@ -101,10 +104,10 @@ class FileCorpus(Corpus):
 
 
 def load_corpora(data: Path | None, config: DataConfig, **options: Any) -> list[Corpus]:
-    """Finds the corpora of the languages of a config; see `load_folder`.
+    """Finds the corpora in the languages of a config; see `load_folder`.
 
-    Without a folder, these are the sample if the config asks for it, or else the default corpora,
-    which xling-tf prepare writes to `data/prepared` in the working folder.
+    Without a folder, they are the built-in sample if the config asks for it, otherwise the default
+    corpora, which `xling-tf prepare` writes to `data/prepared` in the working folder.
     """
     options |= {"source": config.source, "all_pairs": config.all_pairs}
     if data or config.sample:
@@ -141,9 +144,9 @@ def resolve_languages(data: Path | None, config: DataConfig) -> DataConfig:
 
 
 def corpus_licences(data: Path | None, config: DataConfig) -> dict[str, str]:
-    """Returns the packages, versions and licences of default corpora, by the corpus' name.
+    """Returns the packages, versions and licences of the default corpora, by the corpus' name.
 
-    The arguments are those of `load_corpora`; other corpora are unknown.
+    The arguments are those of `load_corpora`. Nothing is known about other corpora.
     """
     folders = [_PREPARED / f"{config.source}-{target}" for target in config.targets]
     packages: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -165,10 +168,10 @@ def load_folder(
 ) -> list[Corpus]:
     """Finds the corpora of a data folder in some languages, ordered by type, layout and name.
 
-    These are translations between the source and a target, in either direction of the file name;
-    natural language inference in the source language (the paper trains on English, Chidambaram et
-    al. 2019, sec. 3.1); and all other types in the source and the targets. They are read when they
-    are iterated.
+    They are translations between the source and a target, in either order in the file name; natural
+    language inference in the source language (the paper trains on English, Chidambaram et al. 2019,
+    sec. 3.1); and all other types in the source and the targets. They are read when they are
+    iterated.
     """
     logging.info("corpora of %s", folder)
     languages = (source, *targets)
@@ -307,7 +310,7 @@ def _log_unread(
                 require_known(language, languages)
             in_others.append(f"{file.record_type}/{Path(file.pattern).name}")
         except UserError as error:
-            logging.warning("%s is not read: %s", file.pattern, error)
+            logging.warning("%s is left out: %s", file.pattern, error)
     if in_others:
         logging.info(
             "not used for %s: %s", ", ".join(languages), first_names([*dict.fromkeys(in_others)])
@@ -333,7 +336,9 @@ def _warn_of_unread(folder: Path, names: Sequence[str]) -> None:
     ]
     if names:
         logging.warning(
-            "not read in %s: %s; see docs/data.md for the layout", folder, first_names(names)
+            "left out in %s, because their names do not fit: %s; docs/data.md describes the layout",
+            folder,
+            first_names(names),
         )
 
 
@@ -351,7 +356,8 @@ def require_data_folder(folder: Path) -> None:
     """Raises a `UserError` unless there is such a folder."""
     if not folder.is_dir():
         raise UserError(
-            f"the data folder {folder} is not a folder; docs/data.md describes its files"
+            f"expected a folder of data, but {folder} is not a folder; correct the path, or make "
+            "one as in docs/data.md"
         )
 
 
@@ -363,5 +369,6 @@ def _no_translations(
         require_known(language, {"LANGUAGE", *(code for file in files for code in file.languages)})
     return UserError(
         f"the data folder {folder} must have translations for {source}-{target}, as "
-        f"parallel/NAME.{source}-{target}.tsv, but has pairs: {', '.join(pairs) or 'none'}"
+        f"parallel/NAME.{source}-{target}.tsv, but has pairs: {', '.join(pairs) or 'none'}; add a "
+        "file, or choose other languages"
     )

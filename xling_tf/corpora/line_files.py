@@ -41,7 +41,7 @@ class Unreadable(StrEnum):
     NOT_CSV = "not CSV"
     OPEN_QUOTE = "not CSV, in a cell whose quote does not close"
     NOT_JSON = "not a JSON object with distinct keys"
-    NOT_TEXT = "a value that is no text"
+    NOT_TEXT = "a value that is not a text"
 
 
 def json_object(line: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def json_object(line: str) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
-    r"""Yields the number of each line, from 1, and its stripped NFC text, or why it has none.
+    r"""Yields the number of each line, from 1, and its stripped text in NFC, or why it has none.
 
     Only "\n" ends a line; other separators, such as U+2028, are text. Tabs are not stripped,
     because they may delimit an empty column. The file may be compressed; a few MiB of it are in
@@ -78,7 +78,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str | Unreadable]]:
 
 
 def first_lines(path: Path, count: int, holding: str = "") -> list[str]:
-    """Returns the first readable lines that hold a text, without a warning of their encoding."""
+    """Returns the first readable lines that contain `holding`, without a warning of encodings."""
     message = f"{path} cannot be read: {{error}}; correct the path"
     with as_user_error(message, OSError), path.open("rb") as file:
         pieces = as_utf8(unpacked(file, path), path, is_quiet=True)
@@ -149,7 +149,8 @@ def require_name_of_lines(path: Path) -> None:
     named = endings[:-1] if endings and endings[-1] in _PACKERS else endings
     if named and (wrong := named[-1]) in _OTHER_FORMATS:
         raise UserError(
-            f"`output` is for lines of text; name it .tsv or .tsv.gz, not {wrong}: {path.name}"
+            f"`output` is written as lines of text, but {path.name} ends in {wrong}; name it .tsv "
+            "or .tsv.gz"
         )
 
 

@@ -1,9 +1,9 @@
 """Reads pairs of texts from any table, file or sequence, for every function that takes pairs.
 
-The names of columns say what they hold; numbers of rows are left out. Two columns that are named by
+The names of columns say what they hold; row numbers are left out. Two columns that are named by
 languages are a pair, as are the texts of `translation: {"en": ..., "es": ...}`. Without names, two
-texts are a pair, and three are a text, the right and a wrong one, as in sentence-transformers;
-anything else needs names.
+texts are a pair, and three texts are a text, the right one and a wrong one, as in
+sentence-transformers. Any other table needs names.
 """
 
 import math
@@ -40,7 +40,7 @@ _ADVICE = 'name the columns "anchor", "positive", "negative", or "sentence1", "s
 
 
 class Pair(NamedTuple):
-    """Two texts that belong together, and perhaps a score or wrong texts."""
+    """Two texts that belong together, optionally with a score or wrong texts."""
 
     first: str
     second: str
@@ -51,10 +51,15 @@ class Pair(NamedTuple):
 def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     """Reads pairs of texts from rows, a table or a table's path; all have a score, or none has.
 
-    Columns that are named by languages alone are in the order of `languages`, or else in their own.
+    Args:
+        pairs: The rows, see the top of this module.
+        languages: Order of columns that are named by languages alone; () for their own order.
+
+    Returns:
+        The pairs. Rows that are not pairs are left out, with a warning.
 
     Raises:
-        UserError: The columns have no names and are not two or three texts, or a row is not a pair.
+        UserError: It is not clear which columns are a pair, or a tenth of the rows are not pairs.
 
     Examples:
         >>> read_pairs([{"negative": "dos", "query": "one", "answer": "uno"}])
@@ -95,8 +100,8 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     is_inference = "hypothesis" in map(name_key, names) or max(_INFERENCE) in numbers
     if name_key(score_name) == "label" and is_inference and numbers <= _INFERENCE and not classes:
         raise UserError(
-            f"expected scores, but the column {score_name} has classes of inference (0 is "
-            "entailment); if they are scores, call the column score"
+            f"expected scores, but the column {score_name} seems to have classes of inference (0 "
+            "for entailment); if they are scores, rename the column to score"
         )
     try:
         left_out.require_few(title, len(result))
@@ -120,7 +125,7 @@ def _pair(cells: Mapping[str, list[Any]], classes: Sequence[str]) -> Pair | None
 def _log(
     title: str, names: Sequence[str], roles: Sequence[str | None], count: int, left_out: LeftOut
 ) -> None:
-    """Says which columns are read, and what is left out."""
+    """Logs which columns are read, and what is left out."""
     columns = names or [f"column {place}" for place in range(1, len(roles) + 1)]
     used = {role: name for name, role in reversed([*zip(columns, roles, strict=False)]) if role}
     others = [name for name, role in zip(columns, roles, strict=False) if not role]

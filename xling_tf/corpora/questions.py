@@ -32,7 +32,7 @@ class Paragraph(NamedTuple):
 
 
 def read_questions(path: Path) -> Reading[QuestionAnswer]:
-    """Reads question, answer and perhaps context, which is the answer by default."""
+    """Reads question, answer and an optional context, by default the answer."""
 
     def make(question: str, answer: str, context: str) -> QuestionAnswer:
         return QuestionAnswer(question, answer, answer if is_blank(context) else context)
@@ -41,7 +41,7 @@ def read_questions(path: Path) -> Reading[QuestionAnswer]:
 
 
 def read_question_sentences(path: Path) -> Reading[QuestionAnswer]:
-    """Reads questions and sentences that answer them, in the order of their unknown paragraphs.
+    """Reads questions with sentences that answer them, in the order of their unknown paragraphs.
 
     The context of an answer is its first occurrence with the two answers on each side.
     """

@@ -75,8 +75,8 @@ class Reading(Generic[R]):
         if self.malformed[str(Unreadable.NOT_UTF8)] * 2 > self.malformed.total():
             advice = "convert it with `iconv -f ENCODING -t UTF-8`"
         return UserError(
-            f"{self.path} must hold {self.expected}, but has no usable record: "
-            f"{str(self.malformed) or 'it has none'}; {advice}"
+            f"{self.path} must hold {self.expected}, but has no usable record "
+            f"({str(self.malformed) or 'it is empty'}); {advice}"
         )
 
     def require_few_left_out(self) -> None:
@@ -92,7 +92,7 @@ def read_records(
     others: Sequence[str] = (),
     optional: int = 0,
 ) -> Reading[R]:
-    """Reads a table of one record a row, see `read_columns`.
+    """Reads a table with one record per row, see `read_columns`.
 
     `make` takes the cells, and returns the record or raises a `MalformedLineError`. Only the cells
     of the `optional` columns may be empty.
@@ -142,9 +142,9 @@ def _inference_pair(label: str, premise: str, hypothesis: str) -> InferencePair:
 
 
 def read_similarity(path: Path, scale: Sequence[float] = ()) -> Reading[SimilarityPair]:
-    """Reads pairs of sentences that people scored, such as STS Benchmark, SICK or your own.
+    """Reads pairs of sentences with people's scores, such as STS Benchmark, SICK or your own.
 
-    The scores may have any scale: a record has its score in percent of the range of the file, or of
+    The scores may have any scale. A record has its score in percent of the range of the file, or of
     `scale`.
     """
 
@@ -175,7 +175,7 @@ def _scored(first: str, second: str, score: str) -> tuple[str, str, float]:
 
 
 def read_similarity_across(path: Path, translated: Path) -> Reading[SimilarityPair]:
-    """Pairs across languages: sentence1 of a table, sentence2 of its translation's same row."""
+    """Reads pairs across languages: sentence1 of a table with sentence2 of its translation."""
 
     def across(pairs: list[SimilarityPair]) -> list[SimilarityPair]:
         others = read_similarity(translated)
@@ -191,11 +191,11 @@ def percentages(scores: list[float], scale: Sequence[float] = ()) -> list[int]:
 
 
 def read_documents(path: Path) -> Reading[SentenceTriplet]:
-    """Reads the contiguous triplets of documents: a sentence a line, a blank line between
+    """Reads the contiguous triplets of documents: one sentence per line, with a blank line between
     documents.
 
-    The key of a document is its digest; the digest of a document beyond 32 MiB covers its first 32
-    MiB. No triplet spans a line that cannot be read.
+    The key of a document is a digest of its first 32 MiB. No triplet spans a line that cannot be
+    read.
     """
 
     def rows(reading: Reading[SentenceTriplet]) -> Iterator[tuple[SentenceTriplet, str]]:
@@ -203,7 +203,7 @@ def read_documents(path: Path) -> Reading[SentenceTriplet]:
             for triplet in triplets(document):
                 yield triplet, key
 
-    return Reading(path, "a sentence a line, in documents of three sentences or more", rows)
+    return Reading(path, "one sentence per line, in documents of three or more", rows)
 
 
 def triplets(document: Sequence[str]) -> Iterator[SentenceTriplet]:
@@ -246,7 +246,7 @@ def mined_path(data: Path, name: str, languages: str) -> Path:
 
 
 def read_mined(path: Path) -> Iterator[TranslationPair]:
-    """Yields a mined file's pairs in the corpus' order; lines without negatives raise errors."""
+    """Yields the pairs of a mined file in order. A line without negatives raises a `UserError`."""
     for number, line in read_every_line(path):
         cells = line.split("\t")
         if len(cells) < 3 or not all(cells):
@@ -270,13 +270,14 @@ def with_negatives(pairs: Iterable[TranslationPair], path: Path) -> Iterator[Tra
     if next_mined:
         languages = path.name.removesuffix(".tsv.gz").rpartition(".")[2].split("-")
         raise UserError(
-            f"{next_mined.source[:80]!r} of {path} is not in the corpus at that place: the corpus "
-            "changed; " + mining_command(path.parents[1], *languages)
+            f"{path} must have the pairs of its corpus, but the corpus was changed (it lacks "
+            f"{next_mined.source[:80]!r} at that place); "
+            + mining_command(path.parents[1], *languages)
         )
 
 
 def mining_command(data: Path, source: str, target: str) -> str:
-    """Returns the advice for users who lack mined negatives."""
+    """Returns the advice for messages about missing mined negatives."""
     return (
         "mine with `xling-tf mine negatives --model "
         f"exported/translation-ranking-{source}-{target} --data {data} --source {source} --target "

@@ -213,10 +213,18 @@ def join(parts: Sequence[StoredRecords]) -> StoredRecords:
 def open_store(
     folder: Path, corpora: Sequence[Corpus], accept: Callable[[CorpusStore], None]
 ) -> CorpusStore:
-    """Opens the store of some corpora; writes it first if the folder does not hold exactly these.
+    """Opens the store of some corpora; writes it first unless the folder holds exactly these.
 
-    Logs what seems wrong with the corpora. If `accept` raises an error, an earlier store stays in
-    place.
+    Args:
+        folder: Folder of the store.
+        corpora: The corpora. If they are read, warnings say what seems wrong with them.
+        accept: Called with the store. If it raises an error, an earlier store stays in place.
+
+    Returns:
+        The store.
+
+    Raises:
+        UserError: A corpus changed while it was read, or the folder cannot be written.
     """
     recover_folder(folder)
     versions = [[corpus.title, corpus.version()] for corpus in corpora]
@@ -291,9 +299,9 @@ def _report(title: str, division: Division, num_cut: int) -> None:
     num_before = num_train + division.num_shared + division.num_elsewhere
     if division.num_kept:
         message = (
-            "%s: %d of %d training records share texts with held-out records, such as answers; "
-            "they stay, as they are more than %d%%, so that only the other texts of held-out "
-            "records are new to the model"
+            "%s: %d of %d training records share texts, such as answers, with held-out records; "
+            "because they are more than %d%%, they stay in training, and only the other texts of "
+            "held-out records are new to the model"
         )
         logging.info(message, title, division.num_kept, num_before, round(100 * MOST_LEFT_OUT))
     if division.num_shared:
@@ -309,7 +317,7 @@ def _report(title: str, division: Division, num_cut: int) -> None:
         )
         logging.info(message, title, division.num_elsewhere, num_before)
     if num_cut:
-        message = "%s: %d negatives are left out, held-out texts and those after them"
+        message = "%s: %d negatives are left out: those that are held out, and those after them"
         logging.warning(message, title, num_cut)
 
 
@@ -417,7 +425,7 @@ def _holds(folder: Path, expected: Mapping[str, Any]) -> bool:
     except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
         damaged = [repr(error)]
     if damaged:
-        logging.warning("the store %s is damaged (%s): it is made again", folder, damaged[0])
+        logging.warning("the store %s is damaged (%s), so it is made again", folder, damaged[0])
     return not damaged
 
 

@@ -87,8 +87,8 @@ class LeftOut(Counter[str]):
         count = sum(n for reason, n in self.items() if reason not in expected)
         if count and count >= _MOST_LEFT_OUT * (count + num_used):
             raise UserError(
-                f"{name} loses {count} of {count + num_used} rows: {self}; correct them, or remove "
-                "them from the file"
+                f"{count} of {count + num_used} rows of {name} cannot be used: {self}; correct "
+                "them, or remove them from the file"
             )
 
 
@@ -102,8 +102,8 @@ def read_columns(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the number of each row of a table, and its `stripped` cells in the order of `columns`.
 
-    The first line may name the columns, in any order and among others; otherwise the table has
-    exactly these columns. JSON lines and Parquet files name them always. The file may be
+    The first line may name the columns, in any order and among others; otherwise the table must
+    have exactly these columns. JSON lines and Parquet files always name them. The file may be
     compressed.
 
     Args:
@@ -149,18 +149,22 @@ def read_columns(
 
 
 def log_header(path: Any, names: Sequence[str]) -> None:
-    """Says which line is not taken for a row."""
-    logging.info("%s: line 1, unlike the others, names the columns: %s", path, " | ".join(names))
+    """Logs that the first line is taken for the names of the columns."""
+    logging.info(
+        "%s: line 1 is unlike the others, so it names the columns: %s", path, " | ".join(names)
+    )
 
 
 def read_any(
     path: Path, languages: Sequence[str], leave_out: Callable[[str, int], None]
 ) -> tuple[list[str], list[tuple[int, Any]]]:
-    """Reads a table of any columns: their names, none if unknown, and rows with their numbers.
+    """Reads a table with any columns.
 
-    A row is a list of cells; in JSON lines and Parquet, whose values may be of any type, a
-    dictionary. Lines that cannot be read are left out, as are rows with more or fewer cells than
-    the others.
+    Lines that cannot be read are left out, as are rows with more or fewer cells than the others.
+
+    Returns:
+        The names of the columns, [] if they have none, and rows with their numbers. A row is a list
+        of cells; in JSON lines and Parquet, whose values may be of any type, it is a dictionary.
     """
     named: list[tuple[int, Any]] = []
     lines: list[tuple[int, list[str]]] = []
@@ -205,7 +209,7 @@ def read_table(
     others: Sequence[str] = (),
     optional: int = 0,
 ) -> list[tuple[str, ...]]:
-    """Reads a table's rows, see `read_columns`; one that cannot be used raises a `UserError`."""
+    """Reads a table's rows, see `read_columns`. A row that cannot be used raises a `UserError`."""
     name = path if isinstance(path, Path) else " and ".join(map(str, path))
 
     def refuse(reason: str, number: int) -> None:
@@ -224,7 +228,7 @@ def read_table(
 
 
 def header_of(path: Path) -> list[str]:
-    """The columns' names, or what the first line has in their place; none of a faulty file."""
+    """Returns the cells of the first line, or the columns' names; [] for a faulty file."""
     with suppress(UserError):
         _, names, row = next(_rows(path), (0, (), ()))
         return [*names] or ([] if isinstance(row, Unreadable) else [*row])
@@ -251,7 +255,10 @@ def _side_by_side(paths: tuple[Path, ...]) -> Iterator[_Row]:
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in lines:
             short, names = paths[lines.index(None)], ", ".join(path.name for path in paths)
-            raise UserError(f"{short} ends before line {number}, but {names} must be as long")
+            raise UserError(
+                f"{names} must have equally many lines, but {short} ends before line {number}; "
+                "give files that belong together"
+            )
         texts = [text for _, text in lines]
         yield number, (), next((text for text in texts if isinstance(text, Unreadable)), texts)
 

@@ -43,8 +43,9 @@ _MIN_PROBE_COSINE = 0.98
 class AlignedGroup(NamedTuple):
     """Neighbouring sentences of two texts that are translations, or a sentence without one.
 
-    The score is 1 for equal vectors, and 0 for the mean of sentences at random. Where one side has
-    no sentence, it is 0. The probability is that this group, with these borders, is right.
+    The score is 1 for equal vectors, and 0 for the mean distance of random sentences; a sentence
+    without a translation has the score 0. The probability says how likely exactly this group is
+    right.
     """
 
     source: range  # rows
@@ -64,8 +65,8 @@ def align(
 ) -> list[AlignedGroup]:
     """Aligns the sentences of a text with those of its translation.
 
-    Time and memory grow with the length of the texts: beyond 256 sentences, a coarse search says
-    where the fine one looks.
+    Time and memory grow linearly with the length of the texts: beyond 256 sentences, a coarse
+    search finds where the fine one looks.
 
     Args:
         source: The sentences of a text, in order.
@@ -73,9 +74,9 @@ def align(
         model: A model of `load`, or a function from a list of texts to `[texts, dim]` vectors.
         max_group: Largest number of sentences on one side of a group.
         encode_groups: False adds up the vectors of a group's sentences, so that nothing is encoded
-            twice; True also encodes each group as a text, which takes about 15 times as long, and
-            takes the mean of both vectors. None encodes groups unless, in a sample, the sums of
-            the model's raw vectors have nearly the same direction (a mean cosine of 0.98).
+            twice. True also encodes each group as one text, and takes the mean of both vectors;
+            encoding then takes about 15 times as long. None encodes groups unless a sample shows
+            that both vectors are nearly equal (a mean cosine of at least 0.98).
         show_progress_bar: Whether to show progress bars.
 
     Returns:
@@ -255,10 +256,10 @@ class _Side:
 
 
 def _weight(a: int, b: int) -> float:
-    """Returns how much a group counts: n for 1 and n sentences, as in Vecalign, where it is a * b.
+    """Returns the factor on a group's cost: n for 1 and n sentences, as in Vecalign.
 
-    For several sentences on both sides, it is half-way between a * b and a + b - 1, with which the
-    development part is aligned worse.
+    For several sentences on both sides, where Vecalign has a * b, it is the mean of this product
+    and a + b - 1. Either alone aligns the development part worse.
     """
     return (a * b + a + b - 1) / 2
 

@@ -1,4 +1,4 @@
-"""Fits the probability of a match: slope and intercept of the log odds, by the cosine.
+"""Fits the probability of a match: slope and intercept of its log odds as a function of the cosine.
 
 See `client.match.probabilities`. Matches and other pairs count equally, as if half of all pairs
 matched.
@@ -34,7 +34,7 @@ _SAMPLE_PAIRS, _SAMPLE_FOREIGN = 80, 256
 
 
 class MatchExamples(NamedTuple):
-    """What `fit_line` takes, with weights whose sum is 0.5 for each class."""
+    """The arguments of `fit_line`, with weights that add up to 0.5 for each class."""
 
     cosines: NDArray[np.floating]
     is_match: NDArray[np.bool_]
@@ -54,19 +54,22 @@ def joined(parts: Sequence[MatchExamples]) -> MatchExamples:
 
 
 def balanced(cosines: NDArray[np.floating], is_match: NDArray[np.bool_]) -> MatchExamples:
-    """Returns pairs alone as examples, of which both classes count equally."""
+    """Returns pairs as examples, each without other candidates; both classes count equally."""
     return MatchExamples(cosines, is_match, np.ones(len(cosines), int), equal_weights(is_match))
 
 
 def calibration_error(predicted: NDArray[np.floating], is_same: NDArray[np.bool_]) -> float:
-    """Expected calibration error in ten bins (Guo et al. 2017, eq. 3), both classes equal."""
+    """Returns the expected calibration error in ten bins (Guo et al. 2017, eq. 3).
+
+    Both classes count equally.
+    """
     weights = equal_weights(is_same)
     bins = np.minimum((predicted * _BINS).astype(int), _BINS - 1)
     return float(np.abs(np.bincount(bins, weights * (predicted - is_same), _BINS)).sum())
 
 
 def translation_examples(encode: Encode, pairs: Sequence[tuple[str, str]]) -> MatchExamples:
-    """The cosines of up to 1,000 translations, and of each source and its nearest wrong target.
+    """Returns the cosines of up to 1,000 translations, and of sources and the nearest wrong ones.
 
     `encode` returns unit vectors. Half of the examples are translations.
     """
@@ -82,10 +85,11 @@ def translation_examples(encode: Encode, pairs: Sequence[tuple[str, str]]) -> Ma
 def answer_examples(
     encoder: SentenceEncoder, pairs: Sequence[tuple[str, str]], foreign: Sequence[str]
 ) -> MatchExamples:
-    """The cosines of questions and the best of 4, 16, 64, ... documents.
+    """Returns the cosines of questions and the best of 4, 16, 64, ... documents.
 
-    A match is an answer that is nearer than all wrong documents. The others are, half and half, the
-    nearest wrong document, as if the answer were missing, and the nearest one about something else.
+    A match is an answer that is nearer than all wrong documents. Half of the other examples are the
+    nearest wrong document, as if the answer were missing, and half the nearest document about
+    something else.
 
     Args:
         encoder: The model.
@@ -142,10 +146,10 @@ def _are_right(pairs: Sequence[tuple[str, str]]) -> NDArray[np.bool_]:
 def fit_pairs(encoder: SentenceEncoder, kind: str, pairs: Any, languages: Sequence[str]) -> Line:
     """Fits the line of a kind of match on a user's pairs, see `exporters.base.calibrate`.
 
-    Pairs are in any form of `corpora.pairs.read_pairs`. With scores, pairs from 80% of the range on
-    match, those up to 60% do not, and others are left out. Without scores, pairs match, and the
-    nearest wrong candidates do not; for answers, neither do sentences of the built-in sample.
-    Raises a `UserError` if the probability would fall as the cosine rises.
+    Pairs are in any form of `corpora.pairs.read_pairs`. If they have scores, those from 80% of the
+    range on match, those up to 60% do not, and the others are left out. Without scores, all pairs
+    match, and the nearest wrong candidates do not; for answers, sentences of the built-in sample do
+    not match either. Raises a `UserError` if the probability would fall as the cosine rises.
     """
     require_known("kind", kind, KINDS)
     rows = read_pairs(pairs)
@@ -187,8 +191,8 @@ def fit_sample(
         kinds: The kinds of match to fit.
 
     Returns:
-        The lines by kind, without those of which the sample has no texts in these languages, or
-        where pairs that match do not have higher cosines.
+        The lines by kind. A kind is missing if the sample has no texts for it in these languages,
+        or if pairs that match do not have higher cosines.
     """
     codes = _sample_languages(languages)
     parts: dict[str, list[MatchExamples]] = {kind: [] for kind in kinds}
@@ -230,9 +234,9 @@ def _sample(record_type: str, languages: Collection[str]) -> Iterator[list[Any]]
 
 
 def foreign_texts(languages: Sequence[str]) -> list[str]:
-    """Returns sentences of the sample's stories and dialogues, which answer no other question.
+    """Returns sentences of the sample's stories and dialogues, which answer no question of others.
 
-    They are in the languages that the sample has, or in English.
+    They are in those of the languages that the sample has, or in English.
     """
     texts: dict[str, None] = {}
     for code in _sample_languages(languages) or ["en"]:

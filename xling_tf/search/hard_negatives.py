@@ -36,12 +36,11 @@ def mine_hard_negatives(
     by_query: bool = False,
     show_progress_bar: bool = False,
 ) -> list[tuple[str, ...]]:
-    """Finds, for each pair, targets of other pairs that are similar to the right one.
+    """Finds, for each pair, targets of other pairs that are similar to its own.
 
-    These are hard negatives as in Guo et al. 2018 ("Effective Parallel Corpus Mining using
-    Bilingual Sentence Embeddings"), which here resemble the right translation (Chidambaram et al.
-    2018, sec. 2.2), or, with `by_query`, the query (de Souza Moreira et al. 2024, "NV-Retriever",
-    sec. 3).
+    These are hard negatives (Guo et al. 2018, "Effective Parallel Corpus Mining using Bilingual
+    Sentence Embeddings"). They resemble the right translation (Chidambaram et al. 2018, sec. 2.2)
+    or, with `by_query`, the query (de Souza Moreira et al. 2024, "NV-Retriever", sec. 3).
 
     Texts that differ only in case, spaces or Unicode form count as one text. All targets of a
     source are right answers.
@@ -49,13 +48,13 @@ def mine_hard_negatives(
     Args:
         pairs: Source and target of each pair, in a list or a table, as `fine_tune` takes them.
         model: The model, or its `encode`: n texts to `[n, dim]`.
-        num_negatives: Number of negatives of a pair, fewer if fewer candidates pass. A zero vector,
-            which stands for a blank text, is no negative and has none.
-        relative_margin: 0 to 1. Drops candidates whose score is not lower than the right answer's
-            by this share of its absolute value; 0.05 keeps those whose cosine to the right answer
-            is 0.95 at most. None keeps all.
-        by_query: Whether scores are cosines to the query, as in sentence-transformers, instead of
-            cosines to the right answer, whose score is then 1.
+        num_negatives: Number of negatives of a pair, or fewer if fewer candidates pass. A blank
+            text, whose vector is zero, is not a negative, and gets none.
+        relative_margin: From 0 to 1. Drops candidates whose score is not lower than the right
+            answer's by this share of its absolute value. Without `by_query`, 0.05 keeps those whose
+            cosine to the right answer is at most 0.95. None keeps all.
+        by_query: Whether a candidate's score is its cosine to the query, as in
+            sentence-transformers, or to the right answer.
         show_progress_bar: Whether to show progress bars.
 
     Returns:
@@ -90,15 +89,16 @@ def mine_and_count(
     by_query: bool = False,
     show_progress_bar: bool = False,
 ) -> tuple[list[tuple[str, ...]], dict[str, int]]:
-    """Mines like `mine_hard_negatives`; also returns how many pairs have how many negatives, and
-    how many candidates were dropped.
+    """Does what `mine_hard_negatives` does, and also returns counts.
+
+    They say how many pairs have how many negatives, and how many candidates were dropped.
     """
     encode = _encode_of(pairs, model)
     require_positive(num_negatives, "num_negatives")
     if relative_margin is not None and not (
         isinstance(relative_margin, Real) and 0 <= relative_margin <= 1
     ):
-        raise UserError(f"relative_margin must be a number from 0 to 1, got {relative_margin!r}")
+        raise UserError(f"`relative_margin` must be a number from 0 to 1, got {relative_margin!r}")
     rows = read_pairs(pairs)
     if wrong := next((pair for pair in rows if pair.score is not None or pair.wrong), None):
         raise UserError(f"expected pairs of two texts, got {wrong}; give only these two columns")
@@ -216,7 +216,9 @@ def _encode_of(pairs: Any, model: Any) -> Callable[..., Any]:
         if callable(model):
             return model
     names = f"{type(pairs).__name__} and {type(model).__name__}"
-    raise UserError(f"expected pairs, then a model, as xling_tf.load returns it, got {names}")
+    raise UserError(
+        f"expected pairs, then a model of xling_tf.load, got {names}; give both in this order"
+    )
 
 
 def _distinct(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

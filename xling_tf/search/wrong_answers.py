@@ -58,8 +58,8 @@ class _Vectors:
 class Answers:
     """The questions of a corpus and their right answers.
 
-    Texts that differ only in case, spaces or Unicode form are one text. An answer is right for a
-    question also if other questions and answers lead from one to the other.
+    Texts that differ only in case, spaces or Unicode form are one text. An answer is also right for
+    a question if a chain of questions with shared answers joins them.
     """
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
@@ -80,7 +80,7 @@ class Answers:
         self._known = np.unique(self._question_of_pair * len(answers) + right)
 
     def are_wrong(self, pairs: Indices, found: Indices) -> NDArray[np.bool_]:
-        """Returns for `[pairs, k]` answers whether they are no right ones; False for -1."""
+        """Returns whether the `[pairs, k]` answers are wrong ones; False for -1."""
         same = self._answer_meanings[found] == self._question_meanings[pairs, None]
         keys = self._question_of_pair[pairs, None] * len(self.texts) + found
         # Not `np.isin`, which would sort what is known for each question.
@@ -97,24 +97,24 @@ def find_wrong_answers(
     models: Sequence[Encoders] = (),
     seed: int = 0,
 ) -> NDArray[np.int32]:
-    """Draws wrong answers of questions from the ten nearest that each search finds.
+    """Draws wrong answers to questions from the ten nearest that each search finds.
 
-    The searches take turns. Left out are the right answers, those of questions that share an answer
-    with this one, and those with more than .95 of the right answer's score by any of the models, or
-    without models by the lexical search.
+    The searches take turns. They leave out the right answers, those of questions that share an
+    answer with this one, and those with more than 0.95 of the right answer's score by any of the
+    models, or by the lexical search if there are no models.
 
     Args:
         pairs: Questions and right answers.
-        rows: `[n]` pairs to find wrong answers for. If they are not all, models search only the
-            answers of these pairs and those that the lexical search finds, which costs less.
+        rows: `[n]` pairs to find wrong answers for. If they are not all pairs, models search only
+            the answers of these and those that the lexical search finds, which takes less time.
         count: Number of wrong answers of a pair.
         lexical: Scores of words, such as BM25's.
         models: Encoders of each model.
         seed: Of the draws.
 
     Returns:
-        `[n, count]` pairs whose answers are wrong ones; the pair itself stands for one that is
-        missing.
+        `[n, count]` pairs whose answers are wrong for the question. If there are fewer, the pair
+        itself fills the row.
 
     Examples:
         >>> pairs = [("who sings", "she sings well"), ("who ran well", "he ran well")]

@@ -69,7 +69,7 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)  # the next call tries again
 
     def restore(self) -> dict[str, Any] | None:
-        """Restores the newest whole checkpoint, returns its state; renames newer, damaged ones."""
+        """Restores the newest whole checkpoint, and returns its state; renames damaged ones."""
         for leftover in self._folder.glob(".step-*.tmp"):
             shutil.rmtree(leftover)
         for path in newest_first(self._folder):
@@ -80,8 +80,8 @@ class Checkpoints:
                 shutil.rmtree(damaged, ignore_errors=True)
                 path.rename(damaged)
                 logging.warning(
-                    "checkpoint %s cannot be read (%s); it is now %s, and the one before it is "
-                    "used",
+                    "checkpoint %s cannot be read (%s); it is renamed to %s, and the one before it "
+                    "is used",
                     path,
                     one_line(error),
                     damaged.name,

@@ -151,8 +151,8 @@ def require_order(store: CorpusStore, tasks: Sequence[Task], data: DataConfig) -
             raise UserError(
                 f"expected documents, but the lines of {corpus.title} seem to be in no order: "
                 "neighbouring sentences have no more words in common than others; move it out of "
-                "documents/ (docs/languages.md says what it is good for), or if they are in order, "
-                f"set data.corpus_weights.{corpus.name}=1"
+                "documents/ (docs/languages.md says how to use it) or, if they are in order, set "
+                f"data.corpus_weights.{corpus.name}=1"
             )
 
 

@@ -64,8 +64,8 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
     if not text:
         return ALONE
     message = (
-        "TF_CONFIG expects JSON with workers and at most one chief, each at its own host:port, as "
-        f"{_EXAMPLE}, got {text[:200]}"
+        "TF_CONFIG must be JSON with workers and at most one chief, each at its own host:port, as "
+        f"in {_EXAMPLE}, got {text[:200]}; correct it"
     )
     with as_user_error(message, LookupError, TypeError, ValueError):
         config = json.loads(text)
@@ -87,7 +87,7 @@ def read_cluster(environment: Mapping[str, str]) -> Cluster:
 
 
 def make_strategy(cluster: Cluster = ALONE) -> tf.distribute.Strategy:
-    """Returns a strategy for all GPUs, or else the CPU, of one or more machines.
+    """Returns a strategy for all GPUs of one or more machines, or for the CPU if there are none.
 
     With several processes, all must call it, and it waits for them. No TensorFlow operation may run
     before.
@@ -112,9 +112,9 @@ def _report_gpus() -> None:
         logging.info("training on %s, compute capability %d.%d", name, *capability)
     if not gpus and shutil.which("nvidia-smi") and os.environ.get("CUDA_VISIBLE_DEVICES") != "":
         logging.warning(
-            "nvidia-smi is installed, but TensorFlow sees no GPU, and trains on the CPU; `pip "
-            "install 'xling_tf[gpu]'` installs its CUDA libraries; TF_CPP_MIN_LOG_LEVEL=0 shows "
-            "more"
+            "nvidia-smi is installed, but TensorFlow sees no GPU, so it trains on the CPU; `pip "
+            "install 'xling_tf[gpu]'` installs the CUDA libraries that it may lack, and "
+            "TF_CPP_MIN_LOG_LEVEL=0 shows more"
         )
 
 
@@ -130,8 +130,8 @@ def lost_workers(cluster: Cluster) -> Iterator[None]:
         first_line = reason.partition("\n")[0].rstrip(":. ")
         raise UserError(
             f"another worker has ended or cannot be reached, or a port is taken ({first_line}); "
-            "see its error, then start the same command on every worker: it continues from the "
-            "last checkpoint"
+            "look for an error of the other workers, then start the same command on each: it "
+            "continues from the last checkpoint"
         ) from error
 
 
@@ -177,13 +177,14 @@ class Workers:
                 variable.assign(self.from_chief(partial(np.asarray, variable)))
 
     def require_same(self, facts: Mapping[str, Any]) -> None:
-        """Raises a `UserError` with a nested mapping's first difference between processes."""
+        """Raises a `UserError` that names the first difference between processes, if any."""
         chief_facts, *other_facts = self.gather(facts)
         for name, worker_facts in zip(self.cluster.names[1:], other_facts, strict=True):
             for key, expected, value in differences(chief_facts, worker_facts):
                 other = f"{self.cluster.names[0]} has {expected}"
                 raise UserError(
-                    f"all workers need the same arguments: {name} has {key}={value}, and {other}"
+                    f"all workers must have the same arguments and data, but {name} has "
+                    f"{key}={value}, and {other}; start them with the same ones"
                 )
 
     def gather(self, value: Value) -> list[Value]:

@@ -154,7 +154,7 @@ def _make(ctx: RunContext) -> Trained:
 
 
 def _warn_of_languages(ctx: RunContext, model: Model) -> None:
-    """Says which languages' texts the starting model's tokenizer does not know."""
+    """Warns of languages whose texts the starting model's tokenizer does not know."""
     texts = defaultdict[str, list[str]](list)
     for corpus in ctx.store.corpora:
         for record in islice(corpus.train, _SAMPLED):
@@ -217,7 +217,10 @@ def _with_examples(tasks: Sequence[Task], examples: Mapping[str, Any], source: s
             report("%s; left out: %s", description.missing(languages), names)
     trained = [task for task in tasks if task.name in examples]
     if tasks and not trained:
-        raise UserError("expected at least one task with examples, got none; see the warnings")
+        raise UserError(
+            "expected at least one task with examples, got none; add the files that the warnings "
+            "name"
+        )
     return trained
 
 
@@ -305,7 +308,7 @@ def finish(
     _, files = _describe(ctx, trainer, module, model, {"scores": {}, "cosines": cosines})
     model.export(run.output, {**files, TRAINED_ON: (run.run_dir / TRAINED_ON).read_bytes()}, module)
     minutes = (time.monotonic() - STARTED) / 60
-    logging.info("%s holds the model; now it is scored", run.output)
+    logging.info("the model is in %s; now it is scored", run.output)
     seconds = scoring_seconds(trainer.seconds)
     held_out = {task: examples.held_out for task, examples in trained.examples.items()}
     scores = evaluate(

@@ -86,11 +86,11 @@ def fine_tune(
     probabilities of a match are fitted on the built-in sample; `xling_tf.calibrate` fits them on
     your own pairs.
 
-    Before it trains, the log shows what was understood of the pairs and how the model scores on
-    those held out; a warning says if they seem wrong. Ten times while it trains, the model is
-    scored; the best one of them is exported, and three scores in a row that are worse end the
-    training. The same call continues a training that was stopped, and with more steps or minutes,
-    one that has ended.
+    Before the training, the log shows what was understood of the pairs, and how the model scores on
+    the held-out ones; warnings say what seems wrong. The model is scored ten times while it trains,
+    and the best of the ten is exported; three scores in a row that are worse end the training. The
+    same call continues a training that was stopped or, with more steps or minutes, one that has
+    ended.
 
     Args:
         model: An exported model, in any form that `xling_tf.load` takes, a model folder, or a run
@@ -101,28 +101,29 @@ def fine_tune(
             and dictionaries, columns have names: "anchor", "positive", "negative", "negative_2",
             ...; or "question" and "answer", in about 30 languages; or "sentence1", "sentence2" and
             "score" or "label"; or languages, also in "translation". Other columns are left out.
-            At most 5 wrong texts of a row are used at a time. The highest score means alike, as
-            does a class such as "duplicate" rather than "not_duplicate".
+            At most 5 wrong texts of a row are used. The highest score means alike, as does a class
+            such as "duplicate" rather than "not_duplicate".
         output: Folder of the exported model, which may be `model` itself.
         steps: Maximum number of training steps, each on at most 128 pairs; None for 300, or for no
             limit if `minutes` is given.
         minutes: Maximum minutes of training; None for no limit.
         anchor_weight: Weight in the loss of 1 - cosine to the vectors of `model`, so that an index
             of them stays usable; 0 turns it off.
-        languages: Codes such as ("en", "es") if each side is in one language; texts in another
-            language are then reported.
+        languages: Codes such as ("en", "es"), if each side is in one language; a warning then
+            reports texts in other languages.
         settings: Further settings, as in docs/settings.md, such as
             {"optimizer.learning_rate": 1e-4, "optimizer.embedding_learning_rate": 0}.
         run_dir: Folder of checkpoints and logs; None for a hidden one beside `output`, different
             for each start, pairs and settings.
-        check: True ends before the training, after what was understood of the pairs is shown.
+        check: True only shows what was understood of the pairs and scores the model, without
+            training.
 
     Returns:
         The exported model, loaded; its `scores` are those of the held-out pairs, by suite and
         metric. None if a signal stopped the training, or after a check.
 
     Raises:
-        UserError: The model or the pairs cannot be used, or `run_dir` belongs to another training.
+        UserError: The model or the pairs cannot be used, or `run_dir` is that of another training.
 
     Examples:
         >>> encoder = fine_tune(
@@ -138,7 +139,7 @@ def fine_tune(
         )
     if isinstance(languages, str) or len(languages) != 2 or languages[0] == languages[1]:
         raise UserError(
-            '`languages` expects two different codes, such as ("en", "es"), got '
+            '`languages` must be two different codes, such as ("en", "es"), got '
             f"{languages!r}; leave it out if all texts are in one language"
         )
     with visible_log():
@@ -248,7 +249,7 @@ def _remove_finished(output: Path, run_dir: Path) -> None:
             with suppress(UserError), locked(other):
                 shutil.rmtree(other)
     logging.info(
-        "%s has the state for more steps or minutes (%.0f MB); delete it if the model is good",
+        "%s keeps the state (%.0f MB) for more steps or minutes; delete it if you need no more",
         run_dir,
         folder_bytes(run_dir) / 1e6,
     )
@@ -299,8 +300,8 @@ class PairCorpus(Corpus):
         distinct = tuple(dict.fromkeys(read_pairs(pairs, languages)))
         if len(distinct) < _MIN_PAIRS:
             raise UserError(
-                f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}: training "
-                "compares each with the others; add more"
+                f"expected at least {_MIN_PAIRS} different pairs, got {len(distinct)}; add more, "
+                "because training compares each with the others"
             )
         scores = [pair.score for pair in distinct if pair.score is not None]
         if not scores:
@@ -313,7 +314,10 @@ class PairCorpus(Corpus):
                 sides=languages,
             )
         if min(scores) == max(scores):
-            raise UserError(f"expected different scores, but all are {scores[0]:g}")
+            raise UserError(
+                f"expected different scores, but all are {scores[0]:g}; add pairs with other "
+                "scores, or leave the column out"
+            )
         high, low = (scores.index(end(scores)) for end in (max, min))
         logging.info(
             "pairs with scores: %g = alike, as %r and %r; %g = different, as %r and %r",

@@ -29,8 +29,8 @@ _BAD, _GOOD = 0.2, 0.98
 class HeldOutPairs:
     """Scores a model on held-out pairs: the right text among all different second texts.
 
-    The candidates are the second texts of all pairs, those of held-out pairs first. All texts that
-    stand beside a first text in any pair are right for it. Ties count as errors.
+    The candidates are the second texts of all pairs (at most 2,000), those of held-out pairs first.
+    All second texts that a first text has in any pair are right for it. Ties count as errors.
 
     Args:
         held_out: Pairs of texts that are not trained on.
@@ -103,7 +103,8 @@ class HeldOutPairs:
     def comparison(self, before: NDArray[np.float64], after: NDArray[np.float64]) -> str:
         """Returns a sentence on a training: both scores, and whether they differ clearly.
 
-        They do if a sign test of the pairs that only one of them gets right says so (McNemar 1947).
+        They do by a sign test of the pairs that only one of the two models gets right (McNemar
+        1947).
         """
         gained = int(np.sum((after == 1) & (before < 1)))
         lost = int(np.sum((before == 1) & (after < 1)))
@@ -118,11 +119,11 @@ class HeldOutPairs:
         share = float(np.mean(outcome == 1))
         if share < _BAD:
             return (
-                "the start finds few of the right texts: look whether the rows are aligned, the "
-                "sides are swapped, or the model does not know a language"
+                "the start finds few of the right texts: check that the rows are aligned, that the "
+                "sides are not swapped, and that the model knows the languages"
             )
         if share > _GOOD:
-            return "the start finds nearly all of the right texts: there is little to learn"
+            return "the start finds nearly all of the right texts, so there is little to learn"
         return ""
 
 
@@ -190,7 +191,10 @@ class HeldOutScores:
     def warning(self, outcome: NDArray[np.float64]) -> str:
         """Returns what the score of a start suggests; "" for nothing."""
         if self.score(outcome) < 0:
-            return "the start orders the pairs the other way round: look whether 1 means different"
+            return (
+                "the start ranks the pairs in the opposite order: check whether the highest score "
+                "means different"
+            )
         return ""
 
     def _interval(self, value: float) -> tuple[float, float]:
@@ -203,8 +207,8 @@ class HeldOutScores:
 class Validation:
     """Scores a model while it trains: its curve, its best step, and whether to stop.
 
-    It is scored at each tenth of the budget. With `before`, three scores in a row that are worse
-    than the best one end the training, and the best step is kept. Without it, the scores are only a
+    The model is scored at each tenth of the budget. With `before`, the best step is kept, and three
+    scores in a row that are worse than it end the training. Without `before`, the scores are only a
     curve.
 
     Args:
@@ -221,7 +225,7 @@ class Validation:
         self._tenth, self._since = 0, 0
 
     def begin(self, state: Mapping[str, Any], progress: float, budget: str) -> None:
-        """Takes over the state of a checkpoint; a larger budget has another three scores to gain.
+        """Takes over the state of a checkpoint. With a larger budget, patience begins anew.
 
         Args:
             state: What `state` returned when the checkpoint was written; {} for none.

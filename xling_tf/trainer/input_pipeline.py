@@ -98,12 +98,14 @@ def _collect(
 class BatchSampler:
     """Draws batches of examples.
 
-    A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora in proportion
-    to their size times their weight; an exhausted corpus starts again in a new random order. The
-    pool is cut into batches that take equal work: the shorter the sentences, the more are in a
-    batch. Before, it is sorted by length, or for the order "corpus", which draws `neighbourhoods`,
-    by position in the corpora; for the order "random", it is not sorted. With `equal_batches`,
-    batches have equal numbers of examples. The batches of a pool come in random order.
+    A pool of `pool_batches * examples_per_batch` examples is drawn from the corpora, in proportion
+    to their size times their weight; an exhausted corpus starts again in a new random order.
+
+    The pool is sorted: for the order "length" by length, for the order "corpus", which draws
+    `neighbourhoods`, by position in the corpora, and for the order "random" not at all. Then it is
+    cut into batches of equal work: the shorter the sentences, the more of them are in a batch. With
+    `equal_batches`, batches have equal numbers of examples. The batches of a pool come in random
+    order.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class BatchSampler:
             raise UserError(
                 "data.corpus_weights must be at least 0, and above 0 for one corpus of each task, "
                 f"but those of {', '.join(name for name, _ in examples.corpora)} are "
-                f"{list(weights)}"
+                f"{', '.join(f'{weight:g}' for weight in weights)}; change one"
             )
         self._sizes = sizes
         self._starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -345,8 +347,10 @@ class TrainingInput:
         return np.unique(np.concatenate([np.zeros(0, np.int64), *batches]))
 
     def use_wrong_answers(self, chosen: NDArray[np.int32]) -> None:
-        """Replaces the columns after the second by the second column of the `[examples, columns]`
-        chosen examples.
+        """Replaces the columns after the second by wrong answers.
+
+        Args:
+            chosen: `[examples, columns]` examples whose second column, the answer, is taken.
         """
         columns = self.examples.columns
         answers = columns(np.arange(len(self.examples)))[1]

@@ -61,8 +61,8 @@ class Trainer:
         workers: All processes that train together.
         run_dir: Folder of checkpoints and logs.
         miner: Finds wrong answers for the tasks that have `miners`.
-        validation: Scores the model while it trains, in the chief; its best weights are taken at
-            the end. None for the last ones.
+        validation: Scores the model while it trains, in the chief, and chooses the weights to take
+            at the end; None takes the last ones.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Trainer:
             self._take_best()
         for stage in self._stages if finished and self._tasks else ():
             if not stage.steps:
-                logging.warning("stage %s had no step: the budget was too small", stage.name)
+                logging.warning("stage %s had no step, because the budget was small", stage.name)
         return finished
 
     def _train_steps(self, stop: threading.Event, log: TrainingLog | None) -> None:
@@ -249,7 +249,7 @@ class Trainer:
         self._begin += time.monotonic() - begin
 
     def _run_graphs_once(self) -> None:
-        """Makes the graphs of this stage and later ones, and runs each once, but learns nothing.
+        """Makes the graphs of this stage and later ones, and runs each once without learning.
 
         Making a graph takes seconds, as does its first run, in which TensorFlow optimizes it and
         loads its kernels. Later, this time would be part of the budget, and so change the learning

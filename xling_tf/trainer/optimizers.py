@@ -24,8 +24,8 @@ class FusedAdam(keras.optimizers.Adam):
         """Updates one variable; `learning_rate` includes the bias correction of the moments, see
         `_rate`.
 
-        The size of a gradient does not matter to Adam. So if all gradients of a variable are of a
-        loss with a weight, the weight multiplies the learning rate.
+        Adam does not depend on the size of a gradient. So if all gradients of a variable come from
+        one weighted loss, the weight multiplies the learning rate instead.
         """
         # Private: the moments of Keras' Adam. A fused update in Keras would replace this class.
         index = self._get_variable_index(variable)

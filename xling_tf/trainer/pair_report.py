@@ -50,9 +50,9 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer) -> None:
         )
         if known.unknown > MANY_UNKNOWN:
             logging.warning(
-                "%s: the model does not know %.0f%% of the tokens, as if their script were new to "
-                "it, and cannot tell such texts apart; start from another model: "
-                "`xling-tf languages%s` may name one",
+                "%s: the model does not know %.0f%% of the tokens, so it cannot tell such texts "
+                "apart; if it was not trained on this script, start from another model "
+                "(`xling-tf languages%s` may name one)",
                 name,
                 100 * known.unknown,
                 f" {language}" * bool(language),
@@ -73,7 +73,7 @@ def _warnings(pairs: Sequence[tuple[str, str]], recognised: Sequence[str | None]
     first, second = recognised
     asked = [sum(pair[side].endswith(_QUESTION_MARKS) for pair in pairs) for side in (0, 1)]
     if asked[0] < _FEW_QUESTIONS * len(pairs) and asked[1] > _MANY_QUESTIONS * len(pairs):
-        yield "the sides look swapped: the right texts are questions, the others are not"
+        yield "the sides look swapped: the right texts are questions, and the others are not"
     if first and second and first != second:
         swapped = sum(
             language_of(one, (first, second)) == second

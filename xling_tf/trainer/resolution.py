@@ -52,7 +52,7 @@ class Resolved:
 def resolve(
     config: ExperimentConfig, data: DataConfig, store: CorpusStore, run_dir: Path
 ) -> Resolved:
-    """Decides tokenizer, sizes and precision; a model to start from is in the run folder."""
+    """Decides on tokenizer, sizes and precision. A model to start from is in the run folder."""
     precision, num_layers = fit_to_machine(config)
     info = ModelInfo(
         description=config.description, languages=data.languages, similarity=config.similarity
@@ -97,8 +97,8 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
             parts[corpus.languages].append(corpus.train)
     if not parts:
         raise UserError(
-            "initial.vectors needs translations, which determine the language of each word, got "
-            "none; add parallel/<name>.<pair>.tsv to the data folder"
+            "initial.vectors needs translations, which tell the language of each word, but there "
+            "are none; add parallel/<name>.<pair>.tsv to the data folder"
         )
     translations = {languages: join(part) for languages, part in parts.items()}
     vectors: WordVectors = resolve_name(WORD_VECTORS)(
@@ -107,7 +107,8 @@ def _fit_vectors(config: ExperimentConfig, store: CorpusStore, run_dir: Path) ->
     width, expected = sum(vectors.dims), getattr(config.encoder, "embedding_dim", None)
     if expected not in (None, width):
         raise UserError(
-            f"initial.vectors must be as wide as encoder.embedding_dim, {expected}, got {width}"
+            f"initial.vectors must be as wide as encoder.embedding_dim, {expected}, got {width}; "
+            "change one of them"
         )
     with replacing(run_dir / VECTORS) as path, path.open("wb") as file:
         np.savez(file, rows=vectors.rows, is_known=vectors.is_known)

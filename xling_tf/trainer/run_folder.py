@@ -34,9 +34,9 @@ class RunFolder:
         for name, old, new in differences({part: saved[part] for part in request}, request):
             if name not in _CHANGEABLE:
                 raise UserError(
-                    f"{self.path} holds a run with {name}={old}, not {new}: continue it with the "
-                    "settings and data of its start, or start another in another `run_dir` or "
-                    "after deleting this folder"
+                    f"{self.path} holds a run with {name}={old}, not {new}; continue it with the "
+                    "settings and data that it began with, or start another run in another "
+                    "`run_dir`, or after deleting this folder"
                 )
 
     def resolved(self) -> Resolved | None:
@@ -83,8 +83,9 @@ class RunFolder:
                 raise ValueError("a part has another type")
         if request.get("format") != _FORMAT:
             raise UserError(
-                f"{self.path} holds a run of another version of xling_tf, which cannot continue: "
-                "start another in another `run_dir` or after deleting this folder"
+                f"{self.path} holds a run of another version of xling_tf, which this version "
+                "cannot continue; start another run in another `run_dir`, or after deleting this "
+                "folder"
             )
         return request
 

@@ -132,7 +132,10 @@ def make_stages(
             task.prepare(model.tokenizer, part.sample(_SAMPLED))
             inputs[task.name] = part
         if tasks and not inputs:
-            raise UserError(f"stages.{name}.tasks have no examples; set stages.{name}.share=0")
+            raise UserError(
+                f"stages.{name}.tasks must have examples, but none has; name other tasks, or set "
+                f"stages.{name}.share=0"
+            )
         sizes = {task: len(examples[task]) for task in inputs}
         schedule = make_schedule([part.task for part in inputs.values()], sizes, config)
         rates = dict.fromkeys(earlier, settings.earlier_rate)

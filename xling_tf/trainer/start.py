@@ -17,7 +17,11 @@ from xling_tf.weights import Weights, assign_weights, read_weights
 
 
 def copy_start(config: ExperimentConfig, folder: RunFolder) -> None:
-    """Copies the model that a new run starts from; a `UserError` says why it cannot be used."""
+    """Copies the model that a new run starts from into its folder, if there is one.
+
+    Raises:
+        UserError: The model cannot be used.
+    """
     start = config.initial.model
     if not start or folder.resolved() is not None:
         return
@@ -62,7 +66,7 @@ def weights_from_model(
     workers.share([*variables.values()])
     for task in new_heads:
         logging.info(
-            "%s: the starting model has no fitting heads; new ones are initialised at random", task
+            "%s: the starting model has no heads that fit, so new ones start at random", task
         )
 
 

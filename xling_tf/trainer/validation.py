@@ -87,7 +87,7 @@ def held_out_scores(
         if not (examples := held_out.get(task.name)):
             continue
         if scores and time.monotonic() >= end:
-            logging.info("%s: no time is left to score it", task.name)
+            logging.info("%s: not scored, because no time is left", task.name)
             continue
         batches = _batches(task, examples, inputs)
         if task.trace_key not in graphs:
@@ -159,7 +159,9 @@ def score_encoder(
     # The first is always scored, so that the table at the end of a training has a score.
     for number, evaluator in enumerate(evaluators):
         if number and time.monotonic() >= end:
-            logging.info("%s: no time is left; xling-tf evaluate scores it", evaluator.name)
+            logging.info(
+                "%s: not scored, because no time is left; xling-tf evaluate can", evaluator.name
+            )
             continue
         logging.info("evaluating %s", evaluator.name)
         scores[evaluator.name] = evaluator(encode)
@@ -172,8 +174,8 @@ def fit_match(
     """Fits the probabilities of a match on held-out translations and questions.
 
     Pairs that do not match are those of `calibration.translation_examples` and `answer_examples`.
-    Of translations, the line is fitted on one half of all pairs and scored on the other. If there
-    are too few of a kind, the built-in sample serves.
+    For the same meaning, the line is fitted on one half of the translations and scored on the
+    other. If there are too few pairs of a kind, the built-in sample is used.
 
     Args:
         encoder: The model.
@@ -182,8 +184,8 @@ def fit_match(
         source: The source language.
 
     Returns:
-        `ModelInfo.match`, and "expected_calibration_error" and "num_pairs" of the probability of
-        the same meaning, which are empty if the built-in sample serves.
+        `ModelInfo.match`; and "expected_calibration_error" and "num_pairs" of the probability of
+        the same meaning, or {} if the built-in sample was used.
     """
     parts: dict[str, list[MatchExamples]] = defaultdict(list)
     others = []
@@ -199,7 +201,7 @@ def fit_match(
     lines |= fit_sample(encoder, languages, KINDS.keys() - parts.keys())
     if missing := KINDS.keys() - lines.keys():
         names = " and ".join(sorted(missing))
-        logging.warning("no pairs to fit the probability %s; xling_tf.calibrate adds it", names)
+        logging.warning("no pairs to fit the probability %s; xling_tf.calibrate can add it", names)
     if "same_meaning" not in lines or not others:
         return lines, {}
     scored = joined(others)
@@ -219,7 +221,7 @@ def _fitted_corpora(corpora: Sequence[StoredCorpus], record_type: str) -> list[S
 
 
 def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
-    """Logs mean cosines of like and unlike scored pairs; warns if the unlike ones' is higher."""
+    """Logs mean cosines of pairs with high and low scores; warns if the low ones' is higher."""
     for corpus in corpora:
         if corpus.record_type != "similarity" or not len(corpus.train):
             continue
@@ -236,7 +238,10 @@ def check_scores(encode: Encode, corpora: Sequence[StoredCorpus]) -> None:
             f"{others:.2f}"
         )
         if alike < others:
-            logging.warning("%s before training; if 1 means different, reverse the scores", report)
+            logging.warning(
+                "%s before training; if the highest score means different, reverse the scores",
+                report,
+            )
         else:
             logging.info("%s before training", report)
 

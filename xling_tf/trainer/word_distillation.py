@@ -48,21 +48,21 @@ def distill(
 ) -> SentenceEncoder | None:
     """Makes an average of words from an encoder.
 
-    In a minute, the encoder encodes the most frequent words of the languages, each alone, as far as
-    it gets. Their vectors are centred and reduced to their principal components, and frequent words
-    get less weight (Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence
+    For a minute, the encoder encodes the most frequent words of the languages, each alone, as many
+    as it can. Their vectors are centred and reduced to their principal components, and frequent
+    words get less weight (Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence
     Embeddings", sec. 3). Unknown words do not count.
 
-    With `minutes`, the average is then trained on translations, as `train` does with the preset
-    "static" and the encoder as its teacher: its words start from the vectors of the words alone and
-    of sentences with them, which takes longer than a minute.
+    With `minutes`, the average is trained on translations instead, as `train` does with the preset
+    "static" and the encoder as its teacher. Its words start from the vectors of the words alone and
+    of sentences that contain them, which takes longer than a minute.
 
     Args:
         model: What `evaluate` takes: a model of any kind that `load` opens, or "rest:URL" or
             "python:module:function".
         languages: Codes, such as "es,de" or ["es", "de"].
         output: Folder of the exported model; an earlier export there is replaced.
-        minutes: Of training; 0 for none.
+        minutes: Minutes of training; 0 for none.
         data: Folder of translations to train on; None for the default corpora.
 
     Returns:
@@ -83,12 +83,14 @@ def distill(
     if minutes:
         return _trained(str(model), codes, path, minutes, data)
     if data is not None:
-        raise UserError("`data` is for training; give `minutes`, or leave it out")
+        raise UserError(
+            "expected `minutes` of training beside `data`, got 0; give some, or leave `data` out"
+        )
     words = common_words(codes, [EMPTY_TOKEN], _WORDS)
     if not words:
         raise UserError(
-            f"expected languages whose frequent words wordfreq lists, got {', '.join(codes)}; give "
-            "`minutes` and `data` to learn words from texts"
+            "expected languages whose frequent words wordfreq lists, got "
+            f"{', '.join(codes) or 'none'}; give `minutes` and `data` to learn words from texts"
         )
     teacher = open_embedder(str(model))
     vectors = _encode_words(teacher, words)
@@ -127,7 +129,7 @@ def _encode_words(teacher: Embedder, words: Sequence[str]) -> NDArray[np.floatin
             parts.append(encode_checked(teacher, [*words[count : count + _CHUNK]]))
             count += len(parts[-1])
             report(f"{count} words")
-    logging.info("%d of %d words were reached, the most frequent ones", count, len(words))
+    logging.info("the %d most frequent of %d words were encoded", count, len(words))
     return np.concatenate(parts)
 
 
