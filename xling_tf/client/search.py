@@ -117,16 +117,14 @@ def _require_unused(query_chunk_size: int, corpus_chunk_size: int, score_functio
 def _nearest_quantized(queries: NDArray[np.floating], corpus: NDArray[Any], k: int) -> Neighbours:
     """Finds the quantized vectors with the highest cosines, some thousands of them at a time."""
     start = 0
-    scores, indices = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+    best: list[Neighbours] = []
     for part in chunks(corpus, _QUANTIZED_AT_ONCE):
         vectors = unit_vectors(dequantized(part, queries.shape[1]), "corpus_embeddings")
         hits = nearest(queries, vectors, min(k, len(part)), kind="flat")
         rows = np.where(hits.indices < 0, -1, hits.indices + start)
-        scores, indices = best_neighbours(
-            np.append(scores, hits.scores, axis=1), np.append(indices, rows, axis=1), k
-        )
+        best = [best_neighbours(k, *best, (hits.scores, rows))]
         start += len(part)
-    return Neighbours(scores, indices)
+    return best[0]
 
 
 def paraphrase_mining(
