@@ -195,7 +195,7 @@ class SentenceEncoder:
         vectors = vectors[0] if is_one else vectors
         if convert_to_numpy and not convert_to_tensor:
             return vectors
-        tensor = self._tensor(vectors)
+        tensor = library("tensorflow", "tensorflow", "tensorflow").constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
 
     def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
@@ -279,9 +279,6 @@ class SentenceEncoder:
             return {"vectors": quantize_units(vectors, precision)}
 
         return embed
-
-    def _tensor(self, vectors: NDArray[Any]) -> Any:
-        return library("tensorflow", "tensorflow", "tensorflow").constant(vectors)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
         """Computes the cosines `[n, m]` of `n` texts, or vectors `[n, dim]`, and `m` others.

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,7 @@ class _Graph:
     def __init__(self, model: Model) -> None:
         self._body = model.encoder
         self.tables = [table.value for table in model.encoder.table_variables]
-        self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(
-            self._body, tables, ids
-        )
+        self._embed: Callable[..., tf.Tensor] = partial(embed_ids, model.encoder)
         if model.tokenizer.known_words:
             self.tables = [tf.Variable(vocabulary_rows(model))]
             if model.tokenizer.num_ngrams:  # the rows include them
@@ -239,12 +238,11 @@ def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         model = model_proto(content)
         names, rules = [piece.piece for piece in model.pieces], model.normalizer_spec
         # transformers gives this class the rules of XLM-RoBERTa, whatever tokenizer.json says.
-        has_rules = (
-            rules.precompiled_charsmap and rules.add_dummy_prefix and rules.remove_extra_whitespaces
-        )
         if (
             model.trainer_spec.model_type == UNIGRAM
-            and has_rules
+            and rules.precompiled_charsmap
+            and rules.add_dummy_prefix
+            and rules.remove_extra_whitespaces
             and names[:4] + names[-1:] == _XLM_ROBERTA
         ):
             begin, _, end, unknown, *pieces = model.pieces
