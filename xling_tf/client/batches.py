@@ -82,11 +82,10 @@ def compute_in_batches(
         >>> compute_in_batches(batch_size, [texts], max_rows=2, max_length=6)["size"].tolist()
         [1, 1, 2, 2]
     """
-    parts = [[*map(len, column)] for column in columns]
-    lengths = parts[0] if len(parts) == 1 else [*map(sum, zip(*parts, strict=True))]
+    lengths = np.sum([[*map(len, column)] for column in columns], axis=0, dtype=np.int64)
     if len(lengths) == 1:
         return dict(compute(*map(list, columns)))
-    order = np.argsort(-np.array(lengths, np.int64), kind="stable")
+    order = np.argsort(-lengths, kind="stable")
     batches: list[NDArray[np.intp]] = []
     start = 0
     while start < len(order):

@@ -85,10 +85,8 @@ class _Quantizer:
     def _rewrite(self) -> None:
         # Branches first: a graph that is rewritten has copies of its nodes.
         for graph in reversed([*self._graphs(self._graph)]):
-            nodes: list[Any] = []
             rounded: dict[str, tuple[str, str]] = {}
-            for node in graph.node:
-                nodes += self._replacement(node, rounded)
+            nodes = [new for node in graph.node for new in self._replacement(node, rounded)]
             del graph.node[:]
             graph.node.extend(nodes)
 

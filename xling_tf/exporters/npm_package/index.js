@@ -48,11 +48,14 @@ export async function loadInWorker(folder) {
       worker.postMessage({ method, values });
       waiting.push({ resolve, reject });
     });
-  const dim = await call("load", folder === undefined ? folder : String(folder));
   const close = async () => {
     end("it was closed");
     await worker.terminate();
   };
+  const dim = await call("load", folder === undefined ? folder : String(folder)).catch((error) => {
+    close(); // without a model, it would run forever
+    throw error;
+  });
   return { dim, ...methods(call), close };
 }
 
@@ -69,10 +72,8 @@ let own; // the model of this package, once it is asked for
 
 export const { encode, similarity, probability, semanticSearch } = methods(
   async (method, ...values) => {
-    own ??= load().catch((error) => {
-      own = undefined; // the next call tries again
-      throw error;
-    });
+    own ??= load();
+    own.catch(() => (own = undefined)); // the next call tries again
     return (await own)[method](...values);
   },
 );
