@@ -82,9 +82,9 @@ def compute_in_batches(
         >>> compute_in_batches(batch_size, [texts], max_rows=2, max_length=6)["size"].tolist()
         [1, 1, 2, 2]
     """
-    lengths = np.sum([[*map(len, column)] for column in columns], axis=0, dtype=np.int64)
-    if len(lengths) == 1:
+    if len(columns[0]) == 1:
         return dict(compute(*map(list, columns)))
+    lengths = np.sum([[*map(len, column)] for column in columns], axis=0, dtype=np.int64)
     order = np.argsort(-lengths, kind="stable")
     batches: list[NDArray[np.intp]] = []
     start = 0

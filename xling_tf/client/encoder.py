@@ -436,12 +436,10 @@ def as_columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
     """Makes inputs columns of one length, repeating single texts; tells if all are single."""
     columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
     several = [name for name, texts in inputs.items() if not is_single(texts)]
-    for name, column in columns.items():
-        if name not in several:
-            columns[name] = column * (len(columns[several[0]]) if several else 1)
-        else:
-            require_as_many(column, columns[several[0]], f"texts in {name}", several[0])
-    return [*columns.values()], not several
+    for name in several:
+        require_as_many(columns[name], columns[several[0]], f"texts in {name}", several[0])
+    count = len(columns[several[0]]) if several else 1
+    return [c if name in several else c * count for name, c in columns.items()], not several
 
 
 def _are_texts(values: Any) -> bool:

@@ -179,14 +179,15 @@ class _Graph:
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
-    """A word model's table, where the row after the known words stands for all others."""
+    """A model's table; in that of words, the row after the known ones stands for all others."""
     num_known = len(model.tokenizer.known_words)
     if model.tokenizer.num_ngrams:
         served = ExportedEncoder(model.tokenizer, model.encoder).named_weights
         known = served[KNOWN_WORDS].numpy()
         return np.concatenate([known, np.zeros_like(known[:1])])
     table = model.encoder.embedding.words.table.numpy()
-    table[num_known] = table[num_known:].mean(axis=0)
+    if num_known:
+        table[num_known] = table[num_known:].mean(axis=0)
     return table
 
 
