@@ -84,7 +84,7 @@ def compute_in_batches(
     """
     if len(columns[0]) == 1:
         return dict(compute(*map(list, columns)))
-    lengths = np.sum([[*map(len, column)] for column in columns], axis=0, dtype=np.int64)
+    lengths = np.array([[*map(len, column)] for column in columns], np.int64).sum(axis=0)
     order = np.argsort(-lengths, kind="stable")
     batches: list[NDArray[np.intp]] = []
     start = 0
