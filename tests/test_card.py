@@ -57,7 +57,7 @@ def test_a_card_has_metadata_for_the_search_of_hugging_face(hub_model, tmp_path)
     )
     # An export to another library keeps it.
     expected = {"library_name": "onnx", "tags": ["onnx", "feature-extraction", "xling_tf"]}
-    exported = huggingface_hub.ModelCard(metadata(tmp_path / "README.md", "onnx"))
+    exported = huggingface_hub.ModelCard(metadata(tmp_path, "onnx"))
     assert exported.data.to_dict() == card.data.to_dict() | expected
 
 

@@ -338,6 +338,7 @@ def test_impossible_probabilities_are_refused(package, calibrated, expression, m
         ("m.similarity([[1, 2], [1]], 'a')", "vectors of one length"),
         ("m.similarity([NaN], [1])", "finite vector"),
         ("m.load('file:///nowhere/')", "nowhere"),
+        ("m.loadInWorker('file:///nowhere/')", "nowhere"),
     ],
 )
 def test_what_cannot_be_used_is_refused(package, expression, message):

@@ -101,15 +101,12 @@ def make(trained: "Run", folder: Path, data: Path | None = None) -> None:
 
 def _score_table(scores: Mapping[str, Mapping[str, float]]) -> str:
     """Formats the scores for the card."""
-    retrieval, similarity, candidates = [], [], 0.0
-    for name, values in scores.items():
-        suite, _, rest = name.partition("/")
-        if suite == "retrieval" and rest.endswith("/all"):
-            first, second = (100 * v for metric, v in values.items() if metric.endswith("at_1"))
-            pair, candidates = rest.partition("/")[0], max(candidates, values["num_candidates"])
-            retrieval.append((pair.partition("-")[2], f"{first:.1f}", f"{second:.1f}"))
-        elif name.startswith("stsb."):
-            similarity.append((name, f"{values['pearson_angular']:.3f}"))
+    from xling_tf.trainer.validation import main_scores
+
+    precisions, correlations = main_scores(scores)
+    candidates = max(v["num_candidates"] for name, v in scores.items() if name.endswith("/all"))
+    retrieval = [(code, *(f"{100 * p:.1f}" for p in both)) for code, both in precisions.items()]
+    similarity = [(name, f"{score:.3f}") for name, score in correlations.items()]
     headers = ("language", "from English", "to English")
     table = tabulate(retrieval, headers, tablefmt="github", disable_numparse=True)
     text = _SCORES.format(retrieval=table, candidates=f"{candidates:,.0f}")

@@ -27,7 +27,7 @@ from xling_tf.corpora.store import CorpusStore
 from xling_tf.exporters.base import export
 from xling_tf.files import folder_bytes
 from xling_tf.sentence_encoder import load
-from xling_tf.trainer.validation import score_encoder
+from xling_tf.trainer.validation import main_scores, score_encoder
 
 _MODEL = flags.DEFINE_string("model", None, "The exported average of words.", required=True)
 _RUN_DIR = flags.DEFINE_string("run_dir", None, "Run folder of its training.", required=True)
@@ -81,14 +81,8 @@ def _scored(
 
 def _summary(scores: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """Returns P@1 by language as the mean of both directions, its mean, and STS Benchmark's."""
-    retrieval, similarity = {}, {}
-    for name, values in scores.items():
-        suite, _, rest = name.partition("/")
-        if suite == "retrieval" and rest.endswith("/all"):
-            found = [value for metric, value in values.items() if metric.endswith("at_1")]
-            retrieval[rest.partition("/")[0].partition("-")[2]] = float(np.mean(found))
-        elif name.startswith("stsb."):
-            similarity[name] = values["pearson_angular"]
+    precisions, similarity = main_scores(scores)
+    retrieval = {code: float(np.mean(both)) for code, both in precisions.items()}
     means = {"retrieval": float(np.mean([*retrieval.values()]))}
     if similarity:
         means["similarity"] = float(np.mean([*similarity.values()]))

@@ -367,7 +367,7 @@ class _Search:
         for shard in range(self.queries.folder.num_shards if self._k else 0):
             parts = list(map(_read, self._files(shard).values()))
             scores, indices = (np.concatenate(a, axis=1) for a in zip(*parts, strict=True))
-            yield best_neighbours(scores, indices, self._k)
+            yield best_neighbours(self._k, (scores, indices))
 
     def _files(self, shard: int) -> dict[tuple[int, int], Path]:
         """Returns a query shard's files by the first and last of the shards of candidates."""
@@ -432,7 +432,7 @@ class _Block:
         def search(part: NDArray[Any]) -> Neighbours:
             if not self._index:
                 return nearest(_units(part), self._vectors, k, kind="flat")
-            return best_neighbours(*self._nearest_by_codes(self._index, _units(part)), k)
+            return best_neighbours(k, self._nearest_by_codes(self._index, _units(part)))
 
         none = Neighbours(np.zeros((0, k), np.float32), np.zeros((0, k), np.int64))
         # FAISS uses all cores and the ranking one, so ranking overlaps with the next search.

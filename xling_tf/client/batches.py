@@ -82,11 +82,10 @@ def compute_in_batches(
         >>> compute_in_batches(batch_size, [texts], max_rows=2, max_length=6)["size"].tolist()
         [1, 1, 2, 2]
     """
-    parts = [[*map(len, column)] for column in columns]
-    lengths = parts[0] if len(parts) == 1 else [*map(sum, zip(*parts, strict=True))]
-    if len(lengths) == 1:
+    if len(columns[0]) == 1:
         return dict(compute(*map(list, columns)))
-    order = np.argsort(-np.array(lengths, np.int64), kind="stable")
+    lengths = np.array([[*map(len, column)] for column in columns], np.int64).sum(axis=0)
+    order = np.argsort(-lengths, kind="stable")
     batches: list[NDArray[np.intp]] = []
     start = 0
     while start < len(order):

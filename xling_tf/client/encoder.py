@@ -84,6 +84,7 @@ class SentenceEncoder:
     prompts: dict[str, str]
     default_prompt_name: str | None
     similarity_fn_name = "cosine"  # the measure that `similarity` computes
+    _role = "default"  # of the texts that `encode` gets
 
     def __init__(
         self, model: Backend | Callable[[list[str]], ArrayLike], *, truncate_dim: int | None = None
@@ -158,32 +159,25 @@ class SentenceEncoder:
         Raises:
             UserError: The inputs are not texts, or the model does not support an option.
         """
-        # Options of `encode_query` and `encode_document`.
-        role, contexts = options.pop("_role", "default"), options.pop("contexts", None)
+        contexts = options.pop("contexts", None)  # of `encode_document`
         if inputs is not None and "sentences" in options:
             raise UserError("inputs and sentences are names of one argument; give one of them")
         texts = options.pop("sentences", None) if inputs is None else inputs
         require_unused(options, lambda: self.device, SentenceEncoder.encode)
         if texts is None:
             raise UserError("inputs must be given: a string or a list of strings")
-        columns, is_one = self._columns(role, texts, contexts)
-        role, prompt = self._role_and_prompt(role, prompt, prompt_name)
+        columns, is_one = self._columns(texts, contexts)
+        role, prompt = self._role_and_prompt(prompt, prompt_name)
         embed = self._embedding(role, precision, normalize_embeddings, truncate_dim)
         batch_size = self._backend.batch_size if batch_size is None else batch_size
         require_positive(batch_size, "batch_size")
         # Each row is encoded once; blank texts are in no row.
-        rows: dict[Any, int] = {}
-        keys = columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)]
-        places = np.array(
-            [
-                -1 if is_blank(text) else rows.setdefault(key, len(rows))
-                for text, key in zip(columns[0], keys, strict=True)
-            ],
-            np.int64,
-        )
-        unique = [[*rows]]
-        if len(columns) > 1:
-            unique = [[row[index] for row in rows] for index in range(len(columns))]
+        rows: dict[tuple[str, ...], int] = {}
+        places = [
+            -1 if is_blank(row[0]) else rows.setdefault(row, len(rows))
+            for row in zip(*columns, strict=True)
+        ]
+        unique = [[row[index] for row in rows] for index in range(len(columns))]
         if prompt:
             unique[0] = as_texts([prompt + text for text in unique[0]], "prompt")
         results = compute_in_batches(
@@ -193,17 +187,20 @@ class SentenceEncoder:
             threads=self._backend.threads,
             show_progress=show_progress_bar,
         )
-        encoded = (results or embed(*([] for _ in columns)))["vectors"]
-        vectors = encoded if len(rows) == len(places) else _spread(encoded, places, precision)
+        vectors = (results or embed(*([] for _ in columns)))["vectors"]
+        if len(rows) < len(places):
+            # The last vector, in the place -1, is that of blank texts; in "binary", no bit is -128.
+            nothing = -128 if precision == "binary" else 0
+            vectors = np.pad(vectors, ((0, 1), (0, 0)), constant_values=nothing)[places]
         vectors = vectors[0] if is_one else vectors
         if convert_to_numpy and not convert_to_tensor:
             return vectors
-        tensor = self._tensor(vectors)
+        tensor = library("tensorflow", "tensorflow", "tensorflow").constant(vectors)
         return tensor if convert_to_tensor or vectors.ndim == 1 else list(tensor)
 
     def encode_query(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
         """Encodes queries, after the prompt for them; takes the arguments of `encode`."""
-        return self.encode(inputs, *args, _role="query", **options)
+        return self._for("query").encode(inputs, *args, **options)
 
     def encode_document(self, inputs: Texts | None = None, *args: Any, **options: Any) -> Any:
         """Encodes documents, or answers, as `encode_query` does queries.
@@ -218,23 +215,26 @@ class SentenceEncoder:
         Returns:
             `[inputs, dim]`; `[dim]` for a single text.
         """
-        return self.encode(inputs, *args, _role="document", **options)
+        return self._for("document").encode(inputs, *args, **options)
 
-    def _columns(
-        self, role: str, texts: Any, contexts: Texts | None
-    ) -> tuple[list[list[str]], bool]:
+    def _for(self, role: str) -> "SentenceEncoder":
+        """Returns this encoder, whose `encode` takes texts of a role."""
+        encoder = SentenceEncoder(self._backend, truncate_dim=self._truncate_dim)
+        vars(encoder).update(prompts=self.prompts, _role=role)
+        return encoder
+
+    def _columns(self, texts: Any, contexts: Texts | None) -> tuple[list[list[str]], bool]:
         """Returns the columns of the backend's inputs, and if they are a single row."""
-        if role == "document" and self._backend.takes_contexts:
+        if self._role == "document" and self._backend.takes_contexts:
             return as_columns({"inputs": texts, "contexts": "" if contexts is None else contexts})
         if contexts is not None:
             raise UserError("contexts: this model was trained without them; leave them out")
         return [as_texts(texts, "inputs")], is_single(texts)
 
-    def _role_and_prompt(
-        self, role: str, prompt: str | None, name: str | None
-    ) -> tuple[str, str | None]:
+    def _role_and_prompt(self, prompt: str | None, name: str | None) -> tuple[str, str | None]:
         """Returns the role by which the backend is called, and the prompt to put before texts."""
         require_prompt(prompt)
+        role = self._role
         own = role_prompts(self.prompts, self.default_prompt_name)[role]
         if prompt is None and name is not None:
             require_known("prompt_name", name, self.prompts)
@@ -279,9 +279,6 @@ class SentenceEncoder:
             return {"vectors": quantize_units(vectors, precision)}
 
         return embed
-
-    def _tensor(self, vectors: NDArray[Any]) -> Any:
-        return library("tensorflow", "tensorflow", "tensorflow").constant(vectors)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> NDArray[np.float32]:
         """Computes the cosines `[n, m]` of `n` texts, or vectors `[n, dim]`, and `m` others.
@@ -364,12 +361,12 @@ class SentenceEncoder:
         require_probability(min_probability, "min_probability")
         line, (query_vectors, corpus_vectors) = self._matched("answer", queries, corpus)
         num_candidates = max(1, len(np.atleast_2d(corpus_vectors)))
-        results: list[list[search.Hit]] = []
-        for hits in search.semantic_search(query_vectors, corpus_vectors, top_k=top_k):
+        results = search.semantic_search(query_vectors, corpus_vectors, top_k=top_k)
+        for hits in results:
             likely = probabilities([hit["score"] for hit in hits], line, num_candidates).tolist()
-            all_hits = [search.Hit(**h, probability=p) for h, p in zip(hits, likely, strict=True)]
-            results.append([hit for hit in all_hits if hit["probability"] >= min_probability])
-        return results
+            for hit, probability in zip(hits, likely, strict=True):
+                hit["probability"] = probability
+        return [[hit for hit in hits if hit["probability"] >= min_probability] for hits in results]
 
     def _matched(self, kind: str, texts1: Any, texts2: Any) -> tuple[Line, list[NDArray[Any]]]:
         """Returns the line of a kind of match, and both sides' vectors; a single one is `[dim]`."""
@@ -411,7 +408,7 @@ class SentenceEncoder:
     def _vectors(self, values: Any, role: str = "default") -> Any:
         """Returns the vectors of texts, and anything else as it is."""
         values = list(values) if isinstance(values, Iterator) else values
-        return self.encode(values, _role=role) if _are_texts(values) else values
+        return self._for(role).encode(values) if _are_texts(values) else values
 
     @cached_property
     def dim(self) -> int:
@@ -435,26 +432,14 @@ class SentenceEncoder:
         return self._backend.device
 
 
-def _spread(vectors: NDArray[Any], places: NDArray[np.int64], precision: str) -> NDArray[Any]:
-    """Returns the vectors at some places, and those of blank texts where a place is -1."""
-    # In "binary", no bit at all is -128.
-    nothing = -128 if precision == "binary" else 0
-    result = np.full((len(places), vectors.shape[1]), nothing, vectors.dtype)
-    has_text = places >= 0
-    result[has_text] = vectors[places[has_text]]
-    return result
-
-
 def as_columns(inputs: Mapping[str, Any]) -> tuple[list[list[str]], bool]:
     """Makes inputs columns of one length, repeating single texts; tells if all are single."""
     columns = {name: as_texts(texts, name) for name, texts in inputs.items()}
     several = [name for name, texts in inputs.items() if not is_single(texts)]
-    for name, column in columns.items():
-        if name not in several:
-            columns[name] = column * (len(columns[several[0]]) if several else 1)
-        else:
-            require_as_many(column, columns[several[0]], f"texts in {name}", several[0])
-    return [*columns.values()], not several
+    for name in several:
+        require_as_many(columns[name], columns[several[0]], f"texts in {name}", several[0])
+    count = len(columns[several[0]]) if several else 1
+    return [c if name in several else c * count for name, c in columns.items()], not several
 
 
 def _are_texts(values: Any) -> bool:

@@ -53,21 +53,18 @@ class WithoutKnown:
     def __iter__(self) -> Iterator[Neighbours]:
         start = 0
         for part in self._parts:
-            yield self._without(part, start)
-            start += len(part.scores)
-
-    def _without(self, part: Neighbours, start: int) -> Neighbours:
-        is_here = (start <= self._known[:, 0]) & (self._known[:, 0] < start + len(part.scores))
-        scores, indices = part.scores.copy(), part.indices.copy()
-        for row, translation in (self._known[is_here] - [start, 0]).tolist():
-            (others,) = np.nonzero(indices[row] != translation)
-            if len(others):
-                # The farthest of the rest stands for the next one, which was not searched.
-                order = others[np.minimum(np.arange(indices.shape[1]), len(others) - 1)]
-                scores[row], indices[row] = scores[row, order], indices[row, order]
-            else:
-                scores[row], indices[row] = -np.inf, -1
-        return Neighbours(scores, indices)
+            is_here = (start <= self._known[:, 0]) & (self._known[:, 0] < start + len(part.scores))
+            scores, indices = part.scores.copy(), part.indices.copy()
+            for row, translation in (self._known[is_here] - [start, 0]).tolist():
+                (others,) = np.nonzero(indices[row] != translation)
+                if len(others):
+                    # The farthest of the rest stands for the next one, which was not searched.
+                    order = others[np.minimum(np.arange(indices.shape[1]), len(others) - 1)]
+                    scores[row], indices[row] = scores[row, order], indices[row, order]
+                else:
+                    scores[row], indices[row] = -np.inf, -1
+            yield Neighbours(scores, indices)
+            start += len(scores)
 
 
 def choose_margin(

@@ -93,12 +93,14 @@ def nearest_in_chunks(
             vectors = _float32(queries[chunk])
             scores, places = index.search(vectors, int(k))  # not NumPy's integers
             places[~vectors.any(axis=1)] = -1
-            yield best_neighbours(np.where(places < 0, -np.inf, scores), rows_of_index[places], k)
+            scores = np.where(places < 0, -np.inf, scores)
+            yield best_neighbours(k, (scores, rows_of_index[places]))
             update(len(chunk))
 
 
-def best_neighbours(scores: NDArray[np.float32], indices: NDArray[np.int64], k: int) -> Neighbours:
-    """Sorts `[queries, n]` scores and indices; returns the best k, padded with -inf and -1."""
+def best_neighbours(k: int, *parts: tuple[NDArray[Any], NDArray[Any]]) -> Neighbours:
+    """Returns the best k of parts, `[queries, n]` scores and indices, padded with -inf and -1."""
+    scores, indices = map(np.hstack, zip(*parts, strict=True))
     order = np.lexsort((indices, -scores), axis=1)[:, :k]
     best = [np.take_along_axis(array, order, axis=1) for array in (scores, indices)]
     padding = (0, 0), (0, k - order.shape[1])
@@ -140,24 +142,15 @@ class _FlatIndex:
         return Neighbours(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _best(self, queries: NDArray[np.float32], k: int) -> Neighbours:
-        best = best_neighbours(
-            np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64), k
-        )
-        start = 0
-        for rows in chunks(self._rows):
-            scores: NDArray[Any] = queries @ _float32(self._candidates[rows]).T
-            places: NDArray[Any] = np.broadcast_to(
-                np.arange(start, start + len(rows)), scores.shape
-            )
-            if len(rows) > k:
+        nothing = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+        best = best_neighbours(k, nothing)
+        for places in chunks(np.arange(len(self._rows))):
+            scores: NDArray[Any] = queries @ _float32(self._candidates[self._rows[places]]).T
+            places = np.broadcast_to(places, scores.shape)
+            if scores.shape[1] > k:
                 kept = np.argpartition(-scores, k - 1, axis=1)[:, :k]
                 scores, places = (np.take_along_axis(a, kept, axis=1) for a in (scores, places))
-            best = best_neighbours(
-                np.concatenate([best.scores, scores], axis=1),
-                np.concatenate([best.indices, places], axis=1),
-                k,
-            )
-            start += len(rows)
+            best = best_neighbours(k, best, (scores, places))
         return best
 
 
@@ -185,11 +178,7 @@ def as_array(vectors: ArrayLike, name: str) -> NDArray[Any]:
             # The rows are arrays, which may be in the only column of a table.
             rows = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
             array = np.stack([np.asarray(row) for row in rows])
-    except (
-        ValueError,
-        TypeError,
-        NotImplementedError,
-    ) as error:  # the last is of tensors in a graph
+    except (ValueError, TypeError, NotImplementedError) as error:  # tensors in a graph: the last
         raise UserError(
             f"{name} must be vectors of one length, but are not: {str(error)[:80]}"
         ) from None

@@ -212,30 +212,27 @@ class Words:
     def inputs(self, batch: Sequence[Sequence[str]]) -> Inputs:
         """Returns the model's inputs for tokenized sentences."""
         known, num_known = self._ids, len(self._ids)
+        unknown = [*dict.fromkeys(w for words in batch for w in words if w not in known)]
+        spelled = [self._spell(word) for word in unknown]
+        # With n-grams, unknown words are numbered.
+        rows = range(len(unknown)) if self._ngrams else [bucket for bucket, _ in spelled]
+        ids = {word: num_known + row for word, row in zip(unknown, rows, strict=True)}
+        inputs = _padded([[known[w] if w in known else ids[w] for w in words] for words in batch])
         if not self._ngrams:
-            buckets = self._settings["num_buckets"]
-            ids = [
-                [known.get(w, num_known + _bucket(w, buckets)) for w in words] for words in batch
-            ]
-            return _padded(ids)
-        unknown: dict[str, int] = {}  # numbered in the order of their first use
-        for word in (word for words in batch for word in words if word not in known):
-            unknown.setdefault(word, num_known + len(unknown))
-        spelled = [self._spell(word) for word in unknown] or [(0, [])]
+            return inputs
+        spelled = spelled or [(0, [])]
         longest = max(1, *(len(ngrams) for _, ngrams in spelled))
         fill = self._ngrams["num_buckets"]
-        ids = [[known[w] if w in known else unknown[w] for w in words] for words in batch]
-        return _padded(ids) | {
+        return inputs | {
             "buckets": np.array([bucket for bucket, _ in spelled], np.int32),
             "ngrams": np.array([n + [fill] * (longest - len(n)) for _, n in spelled], np.int32),
         }
 
     def _spell_anew(self, word: str) -> tuple[int, list[int]]:
         """Returns the bucket of a word and those of its n-grams."""
-        ngrams = [
-            _bucket(ngram, self._ngrams["num_buckets"]) for ngram in ngrams_of(word, self._ngrams)
-        ]
-        return _bucket(word, self._settings["num_buckets"]), ngrams
+        ngrams = ngrams_of(word, self._ngrams) if self._ngrams else []
+        buckets = [_bucket(ngram, self._ngrams["num_buckets"]) for ngram in ngrams]
+        return _bucket(word, self._settings["num_buckets"]), buckets
 
 
 def _bucket(text: str, num_buckets: int) -> int:

@@ -117,16 +117,14 @@ def _require_unused(query_chunk_size: int, corpus_chunk_size: int, score_functio
 def _nearest_quantized(queries: NDArray[np.floating], corpus: NDArray[Any], k: int) -> Neighbours:
     """Finds the quantized vectors with the highest cosines, some thousands of them at a time."""
     start = 0
-    scores, indices = np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64)
+    best: list[Neighbours] = []
     for part in chunks(corpus, _QUANTIZED_AT_ONCE):
         vectors = unit_vectors(dequantized(part, queries.shape[1]), "corpus_embeddings")
         hits = nearest(queries, vectors, min(k, len(part)), kind="flat")
         rows = np.where(hits.indices < 0, -1, hits.indices + start)
-        scores, indices = best_neighbours(
-            np.append(scores, hits.scores, axis=1), np.append(indices, rows, axis=1), k
-        )
+        best = [best_neighbours(k, *best, (hits.scores, rows))]
         start += len(part)
-    return Neighbours(scores, indices)
+    return best[0]
 
 
 def paraphrase_mining(
@@ -287,12 +285,8 @@ def best_pairs(
     if not all(map(len, means)):
         return Pairs(np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
     best = []
-    for side, side_means, other_means in zip((forward, backward), means, means[::-1], strict=True):
-        start, parts = 0, []
-        for neighbours in side:
-            part = slice(start, start + len(neighbours.scores))
-            parts.append(_best_margins(neighbours, side_means[part], other_means, num_neighbours))
-            start = part.stop
+    for side, other_means in zip((forward, backward), means[::-1], strict=True):
+        parts = [_best_margins(neighbours, other_means, num_neighbours) for neighbours in side]
         best.append([np.concatenate(arrays) for arrays in zip(*parts, strict=True)])
     (best_seconds, margins_forward), (best_firsts, margins_backward) = best
     scores = np.concatenate([margins_forward, margins_backward])
@@ -332,13 +326,10 @@ def margins(
 
 
 def _best_margins(
-    neighbours: Neighbours,
-    means: NDArray[np.floating],
-    neighbour_means: NDArray[np.floating],
-    num_neighbours: int,
+    neighbours: Neighbours, neighbour_means: NDArray[np.floating], num_neighbours: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Returns the neighbour with the largest margin of each sentence, and this margin."""
-    other_means = neighbour_means[neighbours.indices]
+    means, other_means = mean_scores(neighbours), neighbour_means[neighbours.indices]
     scores = margins(neighbours.scores, means[:, np.newaxis], other_means, num_neighbours)
     best = np.arange(len(scores)), np.argmax(scores, axis=1)
     return neighbours.indices[best], scores[best]

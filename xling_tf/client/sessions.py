@@ -58,11 +58,10 @@ def telemetry_off() -> Iterator[None]:
     end.
     """
     name = "ORT_DISABLE_TELEMETRY"
-    if name in os.environ:  # as the user wants it
-        yield
-        return
-    os.environ[name] = "1"
+    is_set = name in os.environ  # as the user wants it
+    os.environ.setdefault(name, "1")
     try:
         yield
     finally:
-        del os.environ[name]
+        if not is_set:
+            del os.environ[name]

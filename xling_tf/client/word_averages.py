@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,8 @@ class WordAverages(RuntimeFolder):
         lengths = np.array([len(row) for _, row in words])
         begins = np.cumsum(lengths) - lengths
         flat = [word for _, row in words for word in row]
-        found = [*map(self.rows.get, flat)]
-        unknown = [position for position, row in enumerate(found) if row is None]
-        ids = np.array([row or 0 for row in found], np.intp)
+        ids = np.fromiter(map(self.rows.get, flat, repeat(-1)), np.intp, len(flat))
+        unknown = np.flatnonzero(ids < 0)
         scales = self._weights["words_scales"][ids]
         scales[unknown] = 0
         sums = np.zeros((len(texts), len(self._weights["unknown_bias"])), np.float32)
@@ -57,7 +56,7 @@ class WordAverages(RuntimeFolder):
         for place in range(lengths[0]):
             positions = begins[lengths > place] + place
             sums[: len(positions)] += self._numbers("words", ids[positions]) * scales[positions]
-        if unknown:
+        if len(unknown):
             rows = np.searchsorted(begins, unknown, side="right") - 1
             np.add.at(sums, rows, self._spell([flat[position] for position in unknown]))
         # A sum has the direction of the mean. Numbers that are not stored are zeros.

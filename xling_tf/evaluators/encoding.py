@@ -148,14 +148,17 @@ def encode_checked(
 
 
 def encode_units(
-    encode: Encode, texts: list[str], *, allow_zero: bool = True
+    encode: Callable[..., np.ndarray],
+    texts: list[str],
+    *others: list[str],
+    allow_zero: bool = True,
 ) -> NDArray[np.float64]:
-    """Encodes texts to unit vectors `[n, dim]`.
+    """Encodes columns of n texts to unit vectors `[n, dim]`.
 
     A zero vector, which averages of words give to a text of unknown words, stays zero: its cosines
     are 0. Without `allow_zero`, it raises a `UserError`.
     """
-    vectors, name = encode_checked(encode, texts), _name_of(encode)
+    vectors, name = encode_checked(encode, texts, *others), _name_of(encode)
     lengths = np.linalg.norm(vectors, axis=1)
     if not allow_zero:
         _require(lengths > 0, texts, "vectors other than zero", name)

@@ -11,7 +11,7 @@ import numpy as np
 from xling_tf.client.match import probabilities
 from xling_tf.errors import UserError
 from xling_tf.evaluators import data
-from xling_tf.evaluators.encoding import Array, Encode, as_embedder, encode_checked
+from xling_tf.evaluators.encoding import Encode, as_embedder, encode_units
 from xling_tf.evaluators.ranking import inner_products
 from xling_tf.evaluators.reqa import LAYOUT, ReqaData, read_tables
 
@@ -74,13 +74,13 @@ class NothingToFind:
         document is of the right paragraph.
         """
         embedder = as_embedder(encode)
-        asked = encode_checked(embedder.encode_questions, self._questions + self._foreign)
-        questions, foreign = np.split(_units(asked), [len(self._questions)])
+        asked = encode_units(embedder.encode_questions, self._questions + self._foreign)
+        questions, foreign = np.split(asked, [len(self._questions)])
         scores: dict[str, float] = {}
         for unit, groups in self._units.items():
             texts = [*groups]
             # A search gives documents no context but themselves.
-            documents = _units(encode_checked(embedder.encode_responses, texts, texts))
+            documents = encode_units(embedder.encode_responses, texts, texts)
             rows: defaultdict[str, list[int]] = defaultdict(list)
             for index, names in enumerate(groups.values()):
                 for name in names:
@@ -109,11 +109,6 @@ class NothingToFind:
             shares |= {"found": np.mean(is_found), f"num_{unit}s": len(texts)}
             scores |= {f"{unit}/{metric}": float(share) for metric, share in shares.items()}
         return scores | {"num_queries": float(len(self._questions))}
-
-
-def _units(vectors: Array) -> Array:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1)
 
 
 def _find(folder: Path, seed: int) -> Iterator[data.Dataset]:

@@ -33,6 +33,7 @@ from xling_tf.savedmodel.saved_models import (
     licence_files,
     load_saved_model,
     model_name,
+    read_card,
 )
 from xling_tf.search.calibration import fit_sample
 
@@ -283,7 +284,7 @@ def _complete_card(source: OriginalModel, saved: Any, to: str, folder: Path) -> 
     for path in licence_files(source.folder):
         shutil.copy(path, folder)
     if card.is_file() and to != "savedmodel":
-        header = metadata(source.folder / "README.md", to)
+        header = metadata(source.folder, to)
         card.write_text(header + card.read_text("utf-8"), "utf-8")
 
 
@@ -337,10 +338,9 @@ def calibrate(
     return export(model, "savedmodel", output, match={kind: pairs})
 
 
-def metadata(card: Path, library: str) -> str:
-    """Returns a model card's metadata, with another library; "" if there is none."""
-    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
-    header = re.match(r"---\n.*?\n---\n\n", text, re.DOTALL)
+def metadata(folder: Path, library: str) -> str:
+    """Returns the metadata of a model's card, with another library; "" if there is none."""
+    header = re.match(r"---\n.*?\n---\n\n", read_card(folder), re.DOTALL)
     return re.sub('"tensorflow"(?:, "tf-hub")?', f'"{library}"', header[0]) if header else ""
 
 

@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def write_conformance(folder: Path) -> None:
             for text, some, vector in zip(texts, words, vectors, strict=True)
         ],
         "ngrams": {word: model.ngram_rows([word])[0].tolist() for word in unknown if has_ngrams},
-        "searches": [*_searches(vectors)],
+        "searches": [*islice(_searches(vectors), 1 + _QUERIES)],
     }
     # A line for each text; escaped, because editors and archives change some characters.
     lines = json.dumps(content).replace('{"text"', '\n{"text"').replace('{"query"', '\n{"query"')
@@ -105,7 +106,6 @@ def _texts(vocabulary: Sequence[str]) -> list[str]:
 
 def _searches(vectors: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yields queries with their best texts, in an order that rounding does not change."""
-    found = 0
     is_blank = np.all(vectors == 0, axis=1)
     yield {"query": int(np.argmax(is_blank)), "hits": []}
     for query in range(len(vectors) - 1, -1, -1):  # odd texts are the last that are asked for
@@ -115,6 +115,3 @@ def _searches(vectors: np.ndarray) -> Iterator[dict[str, Any]]:
             continue
         hits = [[int(row), round(float(scores[row]), _DIGITS)] for row in best[:_HITS]]
         yield {"query": query, "hits": hits}
-        found += 1
-        if found == _QUERIES:
-            return

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -234,19 +235,13 @@ def number_values(graph: Any, names: dict[str, str]) -> None:
 def _ordered(graph: Any) -> list[Any]:
     """Returns copies of a graph's nodes, each after those that it needs, from the outputs on."""
     maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    needed = [value.name for value in reversed(graph.output)]
-    order: dict[int, None] = {}
-    while needed:
-        index = maker.get(needed[-1])
-        if index is None or index in order:
-            needed.pop()
-            continue
-        node = graph.node[index]
-        missing = [name for name in _needs(node) if name in maker and maker[name] not in order]
-        needed += reversed(missing)
-        if not missing:
-            order[index] = None
-    return [deepcopy(graph.node[index]) for index in order]
+    wanted = [maker[value.name] for value in graph.output if value.name in maker]
+    needs: dict[int, list[int]] = {}
+    for index in wanted:  # grows by what each node needs
+        if index not in needs:
+            needs[index] = [maker[name] for name in _needs(graph.node[index]) if name in maker]
+            wanted += needs[index]
+    return [deepcopy(graph.node[index]) for index in TopologicalSorter(needs).static_order()]
 
 
 def _needs(node: Any) -> list[str]:

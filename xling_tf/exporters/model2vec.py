@@ -37,12 +37,8 @@ def export(source: OriginalModel, folder: Path) -> tuple[Sequence[str], Encode]:
         reject(source, "model2vec", "no special tokens around sentences")
     require_no_bigrams(model.tokenizer, model.info.languages)
     description = tokenizer_json(model.tokenizer)
-    if model.tokenizer.known_words:
-        rows = vocabulary_rows(model)
-    else:
-        rows = encoder.embedding.words.table.numpy()
     # The average of projected words is the projected average.
-    vectors = encoder.project(tf.constant(rows)).numpy()
+    vectors = encoder.project(tf.constant(vocabulary_rows(model))).numpy()
     tokens = description["model"]
     unknown = tokens["unk_id"] if "unk_id" in tokens else tokens["vocab"][tokens["unk_token"]]
     # model2vec leaves out unknown words; StaticEmbedding counts them, which a row of zeros undoes.

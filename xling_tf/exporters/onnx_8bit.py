@@ -44,7 +44,7 @@ class _Quantizer:
     """Replaces the weights of a graph, and the nodes that compute with them."""
 
     def __init__(self, onnx: Any, graph: Any) -> None:
-        self._onnx, self._graph = onnx, graph
+        self._onnx, self._graph, self._make = onnx, graph, onnx.helper.make_node
         self._weights = {  # those of branches and loops, too
             tensor.name: onnx.numpy_helper.to_array(tensor)
             for tensor in graph.initializer
@@ -85,10 +85,8 @@ class _Quantizer:
     def _rewrite(self) -> None:
         # Branches first: a graph that is rewritten has copies of its nodes.
         for graph in reversed([*self._graphs(self._graph)]):
-            nodes: list[Any] = []
             rounded: dict[str, tuple[str, str]] = {}
-            for node in graph.node:
-                nodes += self._replacement(node, rounded)
+            nodes = [new for node in graph.node for new in self._replacement(node, rounded)]
             del graph.node[:]
             graph.node.extend(nodes)
 
@@ -110,16 +108,15 @@ class _Quantizer:
             nodes += self._round(inputs, *rounded[inputs])
         numbers, scales = rounded[inputs]
         columns, column_scales = self._quantized(weight, _COLUMNS)
-        make = self._onnx.helper.make_node
         return [
             *nodes,
-            make("MatMulInteger", [numbers, columns, "quantized/zero"], [f"{output}/sums"]),
+            self._make("MatMulInteger", [numbers, columns, "quantized/zero"], [f"{output}/sums"]),
             *self._scaled(f"{output}/sums", scales, f"{output}/scaled"),
-            make("Mul", [f"{output}/scaled", column_scales], [output]),
+            self._make("Mul", [f"{output}/scaled", column_scales], [output]),
         ]
 
     def _round(self, inputs: str, numbers: str, scales: str) -> list[Any]:
-        make, zeros = self._onnx.helper.make_node, np.array([_ZERO], np.uint8)
+        make, zeros = self._make, np.array([_ZERO], np.uint8)
         name = f"{numbers}/{{}}".format
         value = self._onnx.numpy_helper.from_array(zeros)
         return [
@@ -146,8 +143,7 @@ class _Quantizer:
         (table, ids), (output,) = node.input, node.output
         names = self._quantized(table, (1,))
         parts = f"{output}/numbers", f"{output}/scales"
-        make = self._onnx.helper.make_node
-        gathers = [make("Gather", [n, ids], [part]) for n, part in zip(names, parts, strict=True)]
+        gathers = [self._make("Gather", [n, ids], [p]) for n, p in zip(names, parts, strict=True)]
         return [*gathers, *self._scaled(*parts, output)]
 
     def _stored(self, node: Any) -> list[Any]:
@@ -164,9 +160,9 @@ class _Quantizer:
 
     def _scaled(self, numbers: str, scales: str, output: str) -> list[Any]:
         """Returns the nodes that turn numbers into floats and multiply them by scales."""
-        make, floats = self._onnx.helper.make_node, f"{output}/floats"
-        to_floats = make("Cast", [numbers], [floats], to=self._onnx.TensorProto.FLOAT)
-        return [to_floats, make("Mul", [floats, scales], [output])]
+        floats = f"{output}/floats"
+        to_floats = self._make("Cast", [numbers], [floats], to=self._onnx.TensorProto.FLOAT)
+        return [to_floats, self._make("Mul", [floats, scales], [output])]
 
     def _quantized(self, weight: str, axes: tuple[int, ...]) -> tuple[str, str]:
         """Returns the names of constants: numbers, and scales, which are the same along axes."""

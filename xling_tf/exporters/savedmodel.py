@@ -10,7 +10,7 @@ from xling_tf.client.encoder import SentenceEncoder
 from xling_tf.corpora.trained_on import TRAINED_ON
 from xling_tf.exporters.base import PROBES, OriginalModel, encode_by
 from xling_tf.savedmodel.backends import as_backend
-from xling_tf.savedmodel.saved_models import load_saved_model
+from xling_tf.savedmodel.saved_models import load_saved_model, read_card
 from xling_tf.search.calibration import fit_pairs
 
 _CARD = """
@@ -43,8 +43,7 @@ def export(
             them; the others are the source's.
     """
     model = source.model
-    card = source.folder / "README.md"
-    text = (card.read_text("utf-8") if card.is_file() else "") + source.about_changes
+    text = read_card(source.folder) + source.about_changes
     if tables != "float32":
         scales = ", with a scale for each row" if tables == "int8" else ""
         text += _CARD.format(tables=tables, scales=scales)

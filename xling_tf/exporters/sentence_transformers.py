@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +141,7 @@ class _Graph:
     def __init__(self, model: Model) -> None:
         self._body = model.encoder
         self.tables = [table.value for table in model.encoder.table_variables]
-        self._embed: Callable[..., tf.Tensor] = lambda tables, ids: embed_ids(
-            self._body, tables, ids
-        )
+        self._embed: Callable[..., tf.Tensor] = partial(embed_ids, model.encoder)
         if model.tokenizer.known_words:
             self.tables = [tf.Variable(vocabulary_rows(model))]
             if model.tokenizer.num_ngrams:  # the rows include them
@@ -180,14 +179,15 @@ class _Graph:
 
 
 def vocabulary_rows(model: Model) -> NDArray[np.float32]:
-    """A word model's table, where the row after the known words stands for all others."""
+    """A model's table; in that of words, the row after the known ones stands for all others."""
     num_known = len(model.tokenizer.known_words)
     if model.tokenizer.num_ngrams:
         served = ExportedEncoder(model.tokenizer, model.encoder).named_weights
         known = served[KNOWN_WORDS].numpy()
         return np.concatenate([known, np.zeros_like(known[:1])])
     table = model.encoder.embedding.words.table.numpy()
-    table[num_known] = table[num_known:].mean(axis=0)
+    if num_known:
+        table[num_known] = table[num_known:].mean(axis=0)
     return table
 
 
@@ -239,12 +239,11 @@ def _write_vocabulary(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         model = model_proto(content)
         names, rules = [piece.piece for piece in model.pieces], model.normalizer_spec
         # transformers gives this class the rules of XLM-RoBERTa, whatever tokenizer.json says.
-        has_rules = (
-            rules.precompiled_charsmap and rules.add_dummy_prefix and rules.remove_extra_whitespaces
-        )
         if (
             model.trainer_spec.model_type == UNIGRAM
-            and has_rules
+            and rules.precompiled_charsmap
+            and rules.add_dummy_prefix
+            and rules.remove_extra_whitespaces
             and names[:4] + names[-1:] == _XLM_ROBERTA
         ):
             begin, _, end, unknown, *pieces = model.pieces

@@ -89,7 +89,8 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
     (serialized,) = tokenizer.files().values()
     model = sp.model_proto(serialized)
     pieces, spaces, normalizers = model.pieces, model.normalizer_spec, tokenizers.normalizers
-    if model.trainer_spec.model_type == sp.BPE:
+    is_bpe = model.trainer_spec.model_type == sp.BPE
+    if is_bpe:
         built = tokenizers.Tokenizer(_bpe(tokenizers.models, pieces))
         found = [piece.piece for piece in pieces if piece.type == sp.USER_DEFINED]
         built.add_tokens([tokenizers.AddedToken(token, normalized="▁" in token) for token in found])
@@ -108,13 +109,11 @@ def _sentencepiece(tokenizers: Any, tokenizer: Any) -> _Parts:
         steps += [normalizers.Strip(), normalizers.Replace(tokenizers.Regex(" {2,}"), " ")]
     scheme = "always" if spaces.add_dummy_prefix else "never"
     # Added tokens may consist of spaces.
-    if model.trainer_spec.model_type == sp.BPE and scheme == "never":
+    if is_bpe and scheme == "never":
         steps.append(normalizers.Replace(" ", "▁"))
     else:
-        is_split = model.trainer_spec.model_type != sp.BPE
-        built.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace(
-            prepend_scheme=scheme, split=is_split
-        )
+        spaced = tokenizers.pre_tokenizers.Metaspace(prepend_scheme=scheme, split=not is_bpe)
+        built.pre_tokenizer = spaced
     built.normalizer = normalizers.Sequence(steps)
     built.decoder = tokenizers.decoders.Metaspace(prepend_scheme=scheme)
     special = [row for row, piece in enumerate(pieces) if piece.type in (sp.CONTROL, sp.UNKNOWN)]

@@ -28,7 +28,12 @@ from xling_tf.exporters.vocabulary import word_shares
 from xling_tf.files import write_json
 from xling_tf.layers.pooling import unit_length
 from xling_tf.model import Model
-from xling_tf.savedmodel.saved_models import card_section, licence_files, read_front_matter
+from xling_tf.savedmodel.saved_models import (
+    card_section,
+    licence_files,
+    read_card,
+    read_front_matter,
+)
 from xling_tf.tokenizers.treebank import are_pairs
 from xling_tf.tokenizers.words import ngram_buckets
 from xling_tf.weights import as_int4, as_int8, write_weights
@@ -249,7 +254,7 @@ def _write_folder(
         least=np.percentile(cosines, 5),
     )
     # Its scores are those of the model that this was made from.
-    header = metadata(source.folder / "README.md", "numpy")
+    header = metadata(source.folder, "numpy")
     header = re.sub("^model-index: .*\n", "", header, flags=re.M)
     (folder / "README.md").write_text(header + card, encoding="utf-8")
     _write_licences(source, folder, about["changes"])
@@ -257,9 +262,7 @@ def _write_folder(
 
 def _title(folder: Path) -> str:
     """Returns the title of a model's card, or the folder's name."""
-    card = folder / "README.md"
-    text = card.read_text("utf-8", errors="replace") if card.is_file() else ""
-    title = re.search("^# (.*)", text, re.M)
+    title = re.search("^# (.*)", read_card(folder), re.M)
     return title[1] if title else folder.name
 
 

@@ -347,20 +347,22 @@ def is_foreign(folder: Path) -> bool:
     return any(path for pattern in _FOREIGN for path in folder.glob(pattern))
 
 
+def read_card(folder: Path) -> str:
+    """Returns the text of a folder's README.md; "" if it has none."""
+    path = folder / "README.md"
+    return path.read_text("utf-8", errors="replace") if path.is_file() else ""
+
+
 def read_front_matter(folder: Path, field: str) -> list[str]:
     """Returns a field's values in the YAML at the head of a folder's README.md; [] if absent."""
-    path = folder / "README.md"
-    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-    header = re.match(r"---\n(.*?)\n---", text, re.DOTALL)
+    header = re.match(r"---\n(.*?)\n---", read_card(folder), re.DOTALL)
     values = re.search(rf"^{field}:(.*(?:\n *- .*)*)", header[1] if header else "", re.MULTILINE)
     return re.findall(r"\w[\w./-]*", values[1]) if values else []
 
 
 def card_section(folder: Path, *titles: str) -> str:
     """Returns the first of these sections of a folder's README.md; "" if it has none."""
-    path = folder / "README.md"
-    text = path.read_text("utf-8", errors="replace") if path.is_file() else ""
-    pattern = r"^## {}\n\n(.*?)(?=^## |\Z)"
+    text, pattern = read_card(folder), r"^## {}\n\n(.*?)(?=^## |\Z)"
     found = (re.search(pattern.format(title), text, re.M | re.S) for title in titles)
     return next((match[1].strip() for match in found if match), "")
 

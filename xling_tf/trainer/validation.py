@@ -168,6 +168,21 @@ def score_encoder(
     return scores
 
 
+def main_scores(
+    scores: Mapping[str, Mapping[str, float]],
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Returns P@1 of translations by language, from English and to it, and STS by data set."""
+    retrieval, similarity = {}, {}
+    for name, values in scores.items():
+        suite, _, rest = name.partition("/")
+        if suite == "retrieval" and rest.endswith("/all"):
+            language = rest.partition("/")[0].partition("-")[2]
+            retrieval[language] = [v for metric, v in values.items() if metric.endswith("at_1")]
+        elif name.startswith("stsb."):
+            similarity[name] = values["pearson_angular"]
+    return retrieval, similarity
+
+
 def fit_match(
     encoder: SentenceEncoder, encode: Encode, corpora: Sequence[StoredCorpus], source: str
 ) -> tuple[dict[str, Line], dict[str, float]]:

@@ -8,7 +8,6 @@ const MAX_RUNS = 100_000; // runs of characters whose words are kept
 const MAX_SPELLED = 10_000; // words outside the vocabulary whose vectors are kept
 // A text has at most this many times the bytes of its NFC: a decomposed "ΐ" has 3.5 times as many.
 const MAX_EXPANSION = 4;
-const ASCII = /^[\0-\x7f]*$/;
 const PRINTABLE = /^[ -~]*$/;
 const SURROGATES = /[\ud800-\udfff]/gu; // halves of pairs
 // All but spaces, controls, halves of pairs and what is never drawn.
@@ -19,40 +18,34 @@ const utf8 = new TextEncoder();
 
 /** Averages the vectors of words: those of the vocabulary, and others by their n-grams. */
 export class Encoder {
-  #split;
-  #ngrams;
+  #settings;
   #rows;
   #weights;
   #addWord;
   #addNgram;
   #ngramRows;
-  #match;
   #spelled = cached(MAX_SPELLED, (word) => this.#spell(word));
 
   /** Takes the contents of `FILES`, as one `ArrayBuffer` each. */
   constructor(...contents) {
-    const [json, vocabulary] = contents.map((content) => new TextDecoder().decode(content));
+    const [json, vocabulary] = contents.slice(0, 2).map((file) => new TextDecoder().decode(file));
     const settings = JSON.parse(json);
     if (settings.runtime !== "numpy" || settings.text.kind !== "words") {
       throw new Error("runtime.json must be that of an average of words; export the model again");
     }
+    this.#settings = settings;
     this.dim = settings.dim;
-    this.#match = settings.match ?? {};
-    this.#split = splitter(settings.text);
-    this.#ngrams = settings.text.ngrams;
+    this.kinds = Object.keys(settings.match ?? {});
+    this.words = splitter(settings.text);
     this.#rows = new Map(vocabulary.split("\n").slice(0, -1).map((word, row) => [word, row]));
     this.#weights = readTensors(contents[2]);
     this.#addWord = table(this.#weights, "words", settings.bits);
-    if (this.#ngrams) {
+    if (settings.text.ngrams) {
       this.#addNgram = table(this.#weights, "ngrams", settings.bits);
       // Row 0 is for n-grams that training did not see.
       const buckets = [...this.#weights.ngram_buckets];
-      this.#ngramRows = new Map(buckets.map((bucket, row) => [Number(bucket), row + 1]));
+      this.#ngramRows = new Map(buckets.map((bucket, row) => [bucket, row + 1]));
     }
-  }
-
-  words(text) {
-    return this.#split(encodable(text));
   }
 
   row(word) {
@@ -60,13 +53,13 @@ export class Encoder {
   }
 
   ngramRows(word) {
-    const { sizes, max_characters: longest, num_buckets: count } = this.#ngrams;
+    const { sizes, max_characters: longest, num_buckets: count } = this.#settings.text.ngrams;
     const characters = ["<", ...[...word].slice(0, longest), ">"];
     const rows = [];
     for (const size of sizes) {
       for (let start = 0; start + size <= characters.length; start++) {
         const hash = fingerprint(utf8.encode(characters.slice(start, start + size).join("")));
-        rows.push(this.#ngramRows.get(Number(hash % BigInt(count))) ?? 0);
+        rows.push(this.#ngramRows.get(hash % BigInt(count)) ?? 0);
       }
     }
     return rows;
@@ -79,28 +72,22 @@ export class Encoder {
 
   similarity(first, second) {
     const [one, other] = this.#sides({ first, second });
-    const rows = one.vectors.map((a) => other.vectors.map((b) => dot(a, b)));
-    const columns = other.isOne ? rows.map((row) => row[0]) : rows;
-    return one.isOne ? columns[0] : columns;
-  }
-
-  get kinds() {
-    return Object.keys(this.#match);
+    return one.map((a) => other.map((b) => dot(a, b)));
   }
 
   probability(texts1, texts2, { kind = "same_meaning", numCandidates = 1 } = {}) {
     requirePositive(numCandidates, "numCandidates");
     const likely = this.#likely(kind, numCandidates);
     const sides = this.#sides({ texts1, texts2 }, true);
-    const counts = sides.filter(({ isOne }) => !isOne).map(({ vectors }) => vectors.length);
+    const several = sides.filter(({ isOne }) => !isOne);
+    const counts = several.map(({ vectors }) => vectors.length);
     if (counts[0] !== counts.at(-1)) {
       throw new TypeError(`texts1 and texts2 must be as many, but are ${counts.join(" and ")}`);
     }
-    const numbers = Array.from({ length: counts[0] ?? 1 }, (_, i) => {
+    return (several[0] ?? sides[0]).map((_, i) => {
       const [a, b] = sides.map(({ isOne, vectors }) => vectors[isOne ? 0 : i]);
       return isZero(a) || isZero(b) ? 0 : likely(dot(a, b));
     });
-    return counts.length ? numbers : numbers[0];
   }
 
   semanticSearch(queries, corpus, { topK = 10, minProbability } = {}) {
@@ -113,25 +100,24 @@ export class Encoder {
     }
     const [asked, { vectors }] = this.#sides({ queries, corpus }, isFiltered);
     const likely = isFiltered && this.#likely("answer", Math.max(1, vectors.length));
-    const hits = asked.vectors.map((query) => {
+    return asked.map((query) => {
       const found = nearest(query, vectors, topK);
       if (!isFiltered) return found;
       return found
         .map((hit) => ({ ...hit, probability: likely(hit.score) }))
         .filter((hit) => hit.probability >= minProbability);
     });
-    return asked.isOne ? hits[0] : hits;
   }
 
   /** Returns the function from cosines to probabilities of a kind of match. */
   #likely(kind, numCandidates) {
-    if (!Object.hasOwn(this.#match, kind)) {
+    if (!this.kinds.includes(kind)) {
       throw new RangeError(
         `this model has no probability "${kind}", but ${this.kinds.join(", ") || "none"}; add it ` +
           "with xling_tf.calibrate in Python, and export the model again",
       );
     }
-    const [slope, intercept] = this.#match[kind];
+    const [slope, intercept] = this.#settings.match[kind];
     // The best of many wrong candidates has a higher cosine than the best of few.
     const logOfNumber = Math.log(numCandidates) / 2;
     return (cosine) => 1 / (1 + Math.exp(logOfNumber - intercept - slope * cosine));
@@ -141,7 +127,7 @@ export class Encoder {
     const vector = new Float32Array(this.dim);
     if (isBlank(text)) return vector;
     const sums = new Float64Array(this.#weights.unknown_bias.length);
-    for (const word of this.#split(text)) {
+    for (const word of this.words(text)) {
       const row = this.#rows.get(word);
       if (row !== undefined) {
         this.#addWord(row, sums);
@@ -157,7 +143,7 @@ export class Encoder {
 
   #spell(word) {
     const weights = this.#weights;
-    if (!this.#ngrams) return weights.unknown_bias;
+    if (!this.#ngramRows) return weights.unknown_bias;
     const sums = new Float64Array(weights.ngram_bias.length);
     for (const row of this.ngramRows(word)) this.#addNgram(row, sums);
     const hidden = affine(sums, weights.ngram_kernel, weights.ngram_bias).map(Math.tanh);
@@ -184,8 +170,10 @@ export class Encoder {
     const areVectors = Array.isArray(list) && list.length && list.every(isVector);
     const vectors = areVectors
       ? list.map((vector, i) => unit(vector, `${name}[${i}]`))
-      : this.encode(asTexts(list, name));
-    return { isOne, vectors };
+      : asTexts(list, name).map((text) => this.#average(text));
+    // One result for one text or vector, a list for a list.
+    const map = (compute) => (isOne ? compute(vectors[0], 0) : vectors.map(compute));
+    return { isOne, vectors, map };
   }
 }
 
@@ -196,8 +184,8 @@ function nearest(query, vectors, topK) {
   vectors.forEach((vector, corpusId) => {
     const score = dot(query, vector);
     if ((found.length === topK && score <= found[topK - 1].score) || isZero(vector)) return;
-    const place = found.findIndex((hit) => hit.score < score);
-    found.splice(place < 0 ? found.length : place, 0, { corpusId, score });
+    const place = found.findLastIndex((hit) => hit.score >= score) + 1;
+    found.splice(place, 0, { corpusId, score });
     if (found.length > topK) found.pop();
   });
   return found;
@@ -223,22 +211,17 @@ export function isBlank(text) {
 }
 
 function asTexts(texts, name) {
-  if (typeof texts === "string") return [encodable(texts)];
+  if (typeof texts === "string") return [texts];
   if (!Array.isArray(texts)) {
     const got = describe(texts);
     throw new TypeError(`${name} must be a string or an array of strings, but got ${got}`);
   }
-  return Array.from(texts, (text, i) => {
-    if (typeof text === "string") return encodable(text);
-    throw new TypeError(
-      `${name} must be strings, but ${name}[${i}] is ${describe(text)}; flatten nested arrays, ` +
-        "fill in or drop missing values, and convert others with String(value)",
-    );
-  });
-}
-
-function encodable(text) {
-  return ASCII.test(text) ? text : text.replace(SURROGATES, " ");
+  const wrong = texts.findIndex((text) => typeof text !== "string");
+  if (wrong < 0) return texts;
+  throw new TypeError(
+    `${name} must be strings, but ${name}[${wrong}] is ${describe(texts[wrong])}; flatten nested ` +
+      "arrays, fill in or drop missing values, and convert others with String(value)",
+  );
 }
 
 function describe(value) {
@@ -311,19 +294,17 @@ function readTensors(buffer) {
 function table(tensors, name, bits) {
   const [numbers, scales] = [tensors[name], tensors[`${name}_scales`]];
   const width = numbers.length / scales.length; // bytes of a row
-  if (bits === 8) {
-    return (row, sums) => {
-      const [scale, start] = [scales[row], row * width];
-      for (let i = 0; i < width; i++) sums[i] += numbers[start + i] * scale;
-    };
-  }
   return (row, sums) => {
-    // The lower half of a byte is the first of two numbers; 0 to 15 stand for -8 to 7.
     const [scale, start] = [scales[row], row * width];
     for (let i = 0; i < width; i++) {
-      const pair = numbers[start + i];
-      sums[2 * i] += ((pair & 15) - 8) * scale;
-      sums[2 * i + 1] += ((pair >> 4) - 8) * scale;
+      const byte = numbers[start + i];
+      if (bits === 8) {
+        sums[i] += byte * scale;
+      } else {
+        // The lower half of a byte is the first of two numbers; 0 to 15 stand for -8 to 7.
+        sums[2 * i] += ((byte & 15) - 8) * scale;
+        sums[2 * i + 1] += ((byte >> 4) - 8) * scale;
+      }
     }
   };
 }
@@ -331,14 +312,13 @@ function table(tensors, name, bits) {
 /** Returns a function from a text to its words, by the rules of runtime.json's "text". */
 function splitter(settings) {
   const point = (number) => `\\u{${number.toString(16)}}`;
-  const classes = Object.entries(settings.classes).map(([name, ranges]) => [
-    name,
-    ranges.map(([first, last]) => `${point(first)}-${point(last)}`).join(""),
-  ]);
+  const ranges = (pairs) => pairs.map((pair) => pair.map(point).join("-")).join("");
   const compiled = ([pattern, replacement]) => {
     const ignoresCase = pattern.startsWith("(?i)");
     let source = ignoresCase ? pattern.slice(4) : pattern;
-    for (const [name, ranges] of classes) source = source.replaceAll(name, ranges);
+    for (const [name, pairs] of Object.entries(settings.classes)) {
+      source = source.replaceAll(name, ranges(pairs));
+    }
     const groups = replacement.replaceAll("$", "$$$$").replace(/\\(\d)/g, "$$$1");
     return [new RegExp(source, ignoresCase ? "giu" : "gu"), groups];
   };
@@ -353,18 +333,15 @@ function splitter(settings) {
     if (settings.lowercase) spaced = spaced.toLowerCase();
     if (!PRINTABLE.test(spaced)) spaced = apply(textRules, spaced);
     const words = [];
-    for (const run of spaced.split(" ")) {
-      if (run) words.push(...wordsOf(run));
-      if (words.length >= settings.max_tokens) break;
-    }
+    for (const run of spaced.split(" ")) words.push(...wordsOf(run));
     return words.length ? words.slice(0, settings.max_tokens) : [settings.empty];
   };
 }
 
-/** Returns a text in NFC, cut after `maxBytes` of its UTF-8. */
+/** Returns a text in NFC, cut after `maxBytes` of its UTF-8, with spaces for halves of pairs. */
 function readable(text, maxBytes) {
-  if (ASCII.test(text)) return text.slice(0, maxBytes);
-  return firstBytes(firstBytes(text, MAX_EXPANSION * maxBytes).normalize("NFC"), maxBytes);
+  const encodable = text.replace(SURROGATES, " ");
+  return firstBytes(firstBytes(encodable, MAX_EXPANSION * maxBytes).normalize("NFC"), maxBytes);
 }
 
 /** Cuts a text after `maxBytes` of its UTF-8, with a space for an incomplete character. */
@@ -374,8 +351,6 @@ function firstBytes(text, maxBytes) {
   return text.slice(0, read) + (read < text.length && written < maxBytes ? " " : "");
 }
 
-// FarmHash's Fingerprint64 (farmhashna::Hash64 of https://github.com/google/farmhash) of up to 64
-// bytes: n-grams of more than 16 characters are not exported.
 const [K0, K1, K2] = [0xc3a5c85c97cb3127n, 0xb492b66fbe98f273n, 0x9ae16a3b2f90404fn];
 
 const cut = (number) => BigInt.asUintN(64, number);
@@ -387,8 +362,9 @@ function mixed(first, second, factor) {
   return cut(shifted((second ^ half) * factor) * factor);
 }
 
-/** Computes FarmHash's Fingerprint64 of at most 64 bytes. */
-export function fingerprint(bytes) {
+// FarmHash's Fingerprint64 (farmhashna::Hash64 of https://github.com/google/farmhash) of up to 64
+// bytes: n-grams of more than 16 characters are not exported.
+function fingerprint(bytes) {
   const size = bytes.length;
   const view = new DataView(bytes.buffer, bytes.byteOffset, size);
   const word = (start) => view.getBigUint64(start < 0 ? size + start : start, true);

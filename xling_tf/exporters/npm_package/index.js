@@ -23,48 +23,45 @@ export async function load(folder) {
 /** Does as `load`, in a worker: the methods return promises, and `close` ends it. */
 export async function loadInWorker(folder) {
   const url = new URL("./worker.js", import.meta.url);
-  const isBrowser = typeof Worker !== "undefined";
-  const worker = isBrowser
-    ? new Worker(url, { type: "module" })
-    : new (await node("worker_threads")).Worker(url);
-  const waiting = new Map();
+  const Kind = globalThis.Worker ?? (await node("worker_threads")).Worker;
+  const worker = new Kind(url, { type: "module" });
+  const waiting = []; // calls, which the worker answers in their order
   let ended;
-  const answer = ({ id, result, error }) => {
-    const { resolve, reject } = waiting.get(id);
-    waiting.delete(id);
-    if (error) reject(error);
-    else resolve(result);
+  const answer = ({ result, error }) => {
+    const call = waiting.shift(); // undefined for an answer after `close`
+    if (error) call?.reject(error);
+    else call?.resolve(result);
   };
   const end = (reason) => {
     ended ??= new Error(`the worker has ended: ${reason}`);
-    for (const { reject } of waiting.values()) reject(ended);
-    waiting.clear();
+    for (const { reject } of waiting.splice(0)) reject(ended);
   };
-  if (isBrowser) {
+  if (worker.on) {
+    worker.on("message", answer).on("error", end).on("exit", end); // Node's
+  } else {
     worker.onmessage = (event) => answer(event.data);
     worker.onerror = (event) => end(event.message);
-  } else {
-    worker.on("message", answer).on("error", end).on("exit", end);
   }
-  let calls = 0;
   const call = (method, ...values) =>
     new Promise((resolve, reject) => {
       if (ended) throw ended;
-      waiting.set(++calls, { resolve, reject });
-      worker.postMessage({ id: calls, method, values });
+      worker.postMessage({ method, values });
+      waiting.push({ resolve, reject });
     });
-  const dim = await call("load", folder === undefined ? folder : String(folder));
   const close = async () => {
     end("it was closed");
     await worker.terminate();
   };
+  const dim = await call("load", folder === undefined ? folder : String(folder)).catch((error) => {
+    close(); // without a model, it would run forever
+    throw error;
+  });
   return { dim, ...methods(call), close };
 }
 
 async function read(url) {
   if (url.protocol === "file:") {
-    const { buffer, byteOffset, byteLength } = await (await node("fs/promises")).readFile(url);
-    return buffer.slice(byteOffset, byteOffset + byteLength);
+    return new Uint8Array(await (await node("fs/promises")).readFile(url)).buffer;
   }
   const response = await fetch(url);
   if (!response.ok) throw new Error(`${url} cannot be read: ${response.status}`);
@@ -75,10 +72,8 @@ let own; // the model of this package, once it is asked for
 
 export const { encode, similarity, probability, semanticSearch } = methods(
   async (method, ...values) => {
-    own ??= load().catch((error) => {
-      own = undefined; // the next call tries again
-      throw error;
-    });
+    own ??= load();
+    own.catch(() => (own = undefined)); // the next call tries again
     return (await own)[method](...values);
   },
 );
