@@ -75,22 +75,26 @@ def main(*words: str) -> None:
 
             find_files(texts)  # an error now, before the first is encoded
             report_default_model(flags.FLAGS["model"])
-        sides = ("source", "target")
+        with quiet_start():
+            from xling_tf.bulk.vector_files import VectorFolder
+        # A file that is mined with a folder gets vectors of the folder's precision.
+        folders = [VectorFolder.open(Path(word)) for word in words if word not in texts]
+        precision = folders[0].description["precision"] if folders else "int8"
         source, target = (
-            _vectors(word, output.with_name(f"{output.name}.{side}"))
-            for word, side in zip(words, sides, strict=True)
+            _vectors(word, output.with_name(f"{output.name}.{side}"), precision)
+            for word, side in zip(words, ("source", "target"), strict=True)
         )
         _mine_translations(source, target, output)
 
 
-def _vectors(name: str, folder: Path) -> Path:
+def _vectors(name: str, folder: Path, precision: str) -> Path:
     """Returns a folder of vectors; a file of texts is encoded into one."""
     if Path(name).is_dir():
         return Path(name)
-    with quiet_start():
-        from xling_tf.bulk.vector_files import encode_files
+    from xling_tf.bulk.vector_files import encode_files
+
     with progress(f"encoding {name}") as report:
-        encode_files(_MODEL.value or IN_THE_BOX, name, folder, precision="int8", report=report)
+        encode_files(_MODEL.value or IN_THE_BOX, name, folder, precision=precision, report=report)
     return folder
 
 
@@ -152,9 +156,4 @@ def _mine_negatives() -> None:
 
 if __name__ == "__main__":
     define_languages()
-    run(
-        main,
-        "the same command continues",
-        extra="bulk,tensorflow",
-        files="SOURCE TARGET | negatives",
-    )
+    run(main, "the same command continues", extra="bulk", files="SOURCE TARGET | negatives")

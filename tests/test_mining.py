@@ -6,6 +6,7 @@ import lzma
 import os
 import pickle
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -154,9 +155,12 @@ def test_nothing_to_find(tmp_path):
         mine_translations(source, target, tmp_path / "s")
 
 
-@pytest.mark.skipif(
+needs_box = pytest.mark.skipif(
     not (BOX_FOLDER / "runtime.json").is_file(), reason=f"{BOX_FOLDER} is made by `make model`"
 )
+
+
+@needs_box
 def test_files_of_texts_are_encoded_with_the_model_in_the_box(tmp_path):
     english = ["The cat sleeps.", "Where is the station?", "I like tea.", "The door is open."]
     spanish = ["¿Dónde está la estación?", "El gato duerme.", "Mi coche es rojo."]
@@ -174,6 +178,35 @@ def test_files_of_texts_are_encoded_with_the_model_in_the_box(tmp_path):
     run_program(tmp_path, "data/mine.py", "mined.tsv.source", "news.es.txt", "--output=again.tsv")
     again = (tmp_path / "again.tsv").read_bytes()
     assert again == (tmp_path / "mined.tsv").read_bytes()
+
+
+# The command line, in a process that cannot import what the extra `tensorflow` alone installs.
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules |= dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "safetensors", "scipy"))
+sys.argv[0] = "xling-tf"
+from xling_tf import cli
+cli.main()
+"""
+
+
+@needs_box
+def test_encode_mine_and_align_need_no_tensorflow(tmp_path):
+    (tmp_path / "a.en.txt").write_text("The cat sleeps.\nWhere is the station?\n", "utf-8")
+    (tmp_path / "a.es.txt").write_text("El gato duerme.\n¿Dónde está la estación?\n", "utf-8")
+    for words in (
+        "encode --input a.en.txt --output vectors",
+        "mine vectors a.es.txt --output mined.tsv",
+        "align a.en.txt a.es.txt --output aligned.tsv",
+    ):
+        command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *words.split()]
+        environment = {"PYTHONPATH": str(ROOT)}
+        run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+    for name in ("mined", "aligned"):
+        rows = (tmp_path / f"{name}.tsv").read_text("utf-8").splitlines()[1:]
+        found = {tuple(row.split("\t")[:2]) for row in rows}
+        assert ("The cat sleeps.", "El gato duerme.") in found, name
 
 
 @pytest.mark.slow

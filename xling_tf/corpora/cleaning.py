@@ -162,10 +162,20 @@ def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
     return None
 
 
+def is_in_use(language: str) -> bool:
+    """Returns True for the code of a language that computers are set to, with a country or without.
+
+    Examples:
+        >>> is_in_use("fr"), is_in_use("pt_BR"), is_in_use("tmp")
+        (True, True, False)
+    """
+    codes = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
+    return without_country(language) in codes
+
+
 def require_known(language: str, used: Collection[str] = ()) -> None:
     """Raises a `UserError` unless py3langid or `locale` knows the code, or it is in `used`."""
-    known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
-    if language in used or without_country(language) in known or _is_recognisable(language):
+    if language in used or is_in_use(language) or _is_recognisable(language):
         return
     raise UserError(f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}")
 
@@ -231,7 +241,7 @@ def are_swapped(named: Sequence[str | None], recognised: Sequence[str | None]) -
 
 @cache
 def _model() -> Any:
-    langid = library("py3langid.langid", "py3langid", "tensorflow")
+    langid = library("py3langid.langid", "py3langid", "align")
     return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
 
 
