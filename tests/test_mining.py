@@ -147,9 +147,12 @@ def test_a_plan_says_how_often_the_memory_is_filled(tmp_path):
 def test_nothing_to_find(tmp_path):
     source = write_vectors(tmp_path / "s", ["a"], [[1.0, 0]])
     target = write_vectors(tmp_path / "t", [], np.zeros((0, 2)))
-    for side, number in ((source, 1), (target, 0)):
-        counts = mine_translations(side, target, tmp_path / f"{number}.tsv")
-        assert counts == {"sources": number, "targets": 0, "pairs": 0}
+    blank = write_vectors(tmp_path / "b", ["", " "], np.zeros((2, 2)))
+    sides = [(source, target), (target, target), (source, blank), (blank, source), (blank, blank)]
+    for number, folders in enumerate(sides):
+        counts = mine_translations(*folders, tmp_path / f"{number}.tsv")
+        sizes = [int(folder == source) for folder in folders]
+        assert counts == {"sources": sizes[0], "targets": sizes[1], "pairs": 0}
         assert read(tmp_path / f"{number}.tsv") == []
     with pytest.raises(UserError, match="must be a file, but is a folder; choose another `output`"):
         mine_translations(source, target, tmp_path / "s")

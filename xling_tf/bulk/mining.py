@@ -332,6 +332,8 @@ class _Search:
 
     def run(self, report: Callable[[str], None], begin: int = 0, end: int = sys.maxsize) -> None:
         """Searches what has not been searched yet, among the candidates of some shards."""
+        if not self._k:  # all candidates are blank
+            return
         end = min(end, self.candidates.folder.num_shards)
         files = [self._whole_files(shard) for shard in range(self.queries.folder.num_shards)]
         done = [_first_gap(begin, searched) for searched in files]
