@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from programs import ROOT, run_and_kill, run_program
+from programs import ROOT, run_and_kill, run_program, run_python, the_error
 from pyarrow import parquet
 
 from xling_tf.bulk import mining
@@ -179,6 +179,10 @@ def test_files_of_texts_are_encoded_with_the_model_in_the_box(tmp_path):
     names = ["mined.tsv", "mined.tsv.neighbours", "mined.tsv.source", "mined.tsv.target"]
     assert sorted(path.name for path in tmp_path.glob("mined*")) == names
     run_program(tmp_path, "data/mine.py", "mined.tsv.source", "news.es.txt", "--output=again.tsv")
+    # A mistake is reported before the texts are encoded.
+    for flag in ("--output=bad.xlsx", "--output=bad.tsv --known=none.tsv"):
+        the_error(run_python(tmp_path, str(ROOT / command[0]), *command[1:-1], *flag.split()))
+    assert not [*tmp_path.glob("bad*")]
     again = (tmp_path / "again.tsv").read_bytes()
     assert again == (tmp_path / "mined.tsv").read_bytes()
 

@@ -111,11 +111,7 @@ def mine_translations(
         UserError: The folders do not fit together or into the memory, lack the texts, or are
             changed while they are mined.
     """
-    require_name_of_lines(output)
-    if known is not None and threshold is not None:
-        raise UserError("`known` translations choose the margin; give them or a `threshold`")
-    require_precision(precision)
-    translations = None if known is None else [pair[:2] for pair in read_pairs(known)]
+    translations = known_pairs(output, threshold, known, precision)
     forward, backward = searches = _plan(source, target, output, memory)
     sides = [search.queries for search in searches]
     _warn_of_sides(source, target, sides)
@@ -137,6 +133,18 @@ def mine_translations(
     if known is None and threshold is None:
         logging.info("%s", _ADVICE)
     return {**counts, "pairs": len(pairs.margins)}
+
+
+def known_pairs(
+    output: Path, threshold: float | None, known: Any, precision: float
+) -> list[tuple[str, str]] | None:
+    """Checks arguments of `mine_translations`, and returns the known translations or None."""
+    require_name_of_lines(output)
+    require_writable_file(output, "choose another `output`")
+    if known is not None and threshold is not None:
+        raise UserError("`known` translations choose the margin; give them or a `threshold`")
+    require_precision(precision)
+    return None if known is None else [(pair[0], pair[1]) for pair in read_pairs(known)]
 
 
 def _rows_of_known(pairs: Sequence[tuple[str, str]], sides: Sequence["_Side"]) -> NDArray[np.int64]:
