@@ -56,8 +56,8 @@ _ADVICE = (
         "use the model that lists the language as it is; align versions of a text "
         "(xling-tf align), or mine pairs (xling-tf mine --known)",
     ),
-    ("300", "hold them back to score models, and as --known for mining; fine-tuning on them "
-     "helps most if the model knows its pieces but does not list it"),
+    ("300", "fine-tune the model that lists the language for some minutes, or keep the pairs to "
+     "compare models, and as --known for mining"),
     ("3,000", "fine-tune the fast model, and compare it with the one that lists the language"),
     ("30,000", "fine-tune for longer, or train an average of words (--preset static)"),
 )  # fmt: skip

@@ -11,6 +11,8 @@ from functools import cache
 from statistics import mean, stdev
 from typing import Any
 
+from absl import logging
+
 from xling_tf.corpora.line_files import UNSPACED, is_unspaced, without_country
 from xling_tf.corpora.records import Record, SentenceTriplet, TranslationPair, columns_of
 from xling_tf.errors import UserError, library
@@ -275,6 +277,24 @@ def are_shuffled(triplets: Sequence[SentenceTriplet]) -> bool:
         differences.append(common[0] + common[1] - common[2] - common[3])
     error = stdev(differences) / len(differences) ** 0.5
     return mean(differences) <= _MIN_DEVIATIONS * error
+
+
+def warn_of_unlisted(texts: Sequence[str], languages: Collection[str], subject: str) -> None:
+    """Warns if texts are in none of the languages that a model lists, if it lists any.
+
+    Args:
+        texts: Sentences.
+        languages: Codes, with a country or without.
+        subject: Begins the warning, such as "the texts seem".
+    """
+    known = {without_country(code) for code in languages}
+    language = language_of_texts(texts) if known else None
+    if language and language not in known:
+        logging.warning(
+            "%s to be in %s, which is not among the %d languages of the model; "
+            "`xling-tf languages %s` says which model knows it",
+            *(subject, language, len(known), language),
+        )
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:
