@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.client.quantization import Precision
 from xling_tf.client.search import MIN_MARGIN, PRECISION
 from xling_tf.errors import UserError
 from xling_tf.models import IN_THE_BOX
@@ -81,7 +82,7 @@ def main(*words: str) -> None:
             find_files(texts)
             report_default_model(flags.FLAGS["model"])
         # A file that is mined with a folder gets vectors of the folder's precision.
-        precision = folders[0].description["precision"] if folders else "int8"
+        precision: Precision = folders[0].description["precision"] if folders else "int8"
         source, target = (
             _vectors(word, output.with_name(f"{output.name}.{side}"), precision)
             for word, side in zip(words, ("source", "target"), strict=True)
@@ -89,7 +90,7 @@ def main(*words: str) -> None:
         _mine_translations(source, target, output, known)
 
 
-def _vectors(name: str, folder: Path, precision: str) -> Path:
+def _vectors(name: str, folder: Path, precision: Precision) -> Path:
     """Returns a folder of vectors; a file of texts is encoded into one."""
     if Path(name).is_dir():
         return Path(name)
