@@ -60,4 +60,4 @@ def main(*files: str) -> None:
 
 
 if __name__ == "__main__":
-    run(main, "the same command continues", files="SOURCE TARGET")
+    run(main, "the same command continues", extra="align", files="SOURCE TARGET")

@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from absl import flags
 
+from xling_tf.client.quantization import Precision
 from xling_tf.client.search import MIN_MARGIN, PRECISION
 from xling_tf.errors import UserError
 from xling_tf.models import IN_THE_BOX
@@ -74,27 +75,33 @@ def main(*words: str) -> None:
         print(describe_mining(source, target, memory=_MEMORY.value))
     else:
         output = Path(_given(_OUTPUT))
-        if texts := [word for word in words if not Path(word).is_dir()]:
+        with quiet_start():
+            from xling_tf.bulk.mining import known_pairs
             from xling_tf.bulk.text_files import find_files
-
-            find_files(texts)  # an error now, before the first is encoded
+            from xling_tf.bulk.vector_files import VectorFolder
+        # Errors now, before the first file is encoded.
+        known = known_pairs(output, _THRESHOLD.value, _KNOWN.value, _PRECISION.value)
+        folders = [VectorFolder.open(Path(word)) for word in words if Path(word).is_dir()]
+        if texts := [word for word in words if not Path(word).is_dir()]:
+            find_files(texts)
             report_default_model(flags.FLAGS["model"])
-        sides = ("source", "target")
+        # A file that is mined with a folder gets vectors of the folder's precision.
+        precision: Precision = folders[0].description["precision"] if folders else "int8"
         source, target = (
-            _vectors(word, output.with_name(f"{output.name}.{side}"))
-            for word, side in zip(words, sides, strict=True)
+            _vectors(word, output.with_name(f"{output.name}.{side}"), precision)
+            for word, side in zip(words, ("source", "target"), strict=True)
         )
-        _mine_translations(source, target, output)
+        _mine_translations(source, target, output, known)
 
 
-def _vectors(name: str, folder: Path) -> Path:
+def _vectors(name: str, folder: Path, precision: Precision) -> Path:
     """Returns a folder of vectors; a file of texts is encoded into one."""
     if Path(name).is_dir():
         return Path(name)
-    with quiet_start():
-        from xling_tf.bulk.vector_files import encode_files
+    from xling_tf.bulk.vector_files import encode_files
+
     with progress(f"encoding {name}") as report:
-        encode_files(_MODEL.value or IN_THE_BOX, name, folder, precision="int8", report=report)
+        encode_files(_MODEL.value or IN_THE_BOX, name, folder, precision=precision, report=report)
     return folder
 
 
@@ -104,7 +111,9 @@ def _given(flag: flags.FlagHolder[str | None]) -> str:
     return flag.value
 
 
-def _mine_translations(source: Path, target: Path, output: Path) -> None:
+def _mine_translations(
+    source: Path, target: Path, output: Path, known: list[tuple[str, str]] | None
+) -> None:
     from xling_tf.bulk.mining import mine_translations
 
     with progress("mining") as report:
@@ -113,14 +122,14 @@ def _mine_translations(source: Path, target: Path, output: Path) -> None:
             target,
             output,
             threshold=_THRESHOLD.value,
-            known=_KNOWN.value,
+            known=known,
             precision=_PRECISION.value,
             memory=_MEMORY.value,
             report=report,
         )
     sizes = ", ".join(f"{counts[name]} {name}" for name in ("sources", "targets", "pairs"))
     print(f"{output}: {sizes}")
-    if _KNOWN.value:
+    if known is not None:
         print(
             "margin {margin:.4f}: about {precision:.0%} of the pairs are right (precision), "
             "{recall:.0%} of the known translations are found (recall)".format(**counts)
@@ -156,9 +165,4 @@ def _mine_negatives() -> None:
 
 if __name__ == "__main__":
     define_languages()
-    run(
-        main,
-        "the same command continues",
-        extra="bulk,tensorflow",
-        files="SOURCE TARGET | negatives",
-    )
+    run(main, "the same command continues", extra="bulk", files="SOURCE TARGET | negatives")

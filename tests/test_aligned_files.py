@@ -90,6 +90,16 @@ def test_names_have_a_language_and_an_ending(tmp_path):
         assert stem_and_ending(path)[1] == expected[2]
     for name in ("de/novel.txt", "de/log-in.txt", "fr/novel.de.txt"):
         assert language_of_name(Path(name)) == "de"
+    # The name of the file comes before that of the folder, and not every short name is a language.
+    for name, language in {
+        "de.txt": "de",
+        "fr/de.txt": "de",
+        "tmp/pt_BR.srt": "pt_BR",
+        "tmp/novel.txt": None,
+        "src/log.txt": None,
+        "doc/guide-es.md": "es",
+    }.items():
+        assert language_of_name(Path(name)) == language, name
 
 
 def test_lines_are_sentences_and_paragraphs_are_split(tmp_path):

@@ -314,7 +314,7 @@ def test_a_spreadsheet_and_a_data_set_end_in_the_same_model(headless, tmp_path):
     np.testing.assert_array_equal(*vectors)
 
 
-def looks_at(pairs, caplog, languages=("source", "target")):
+def looks_at(pairs, caplog, languages=("source", "target"), listed=("en", "es")):
     """The log of what is seen before a training, for a model that knows the words of `SHEET`."""
     caplog.clear()
     store = transient_store([PairCorpus.from_pairs(pairs, languages)])
@@ -332,7 +332,7 @@ def looks_at(pairs, caplog, languages=("source", "target")):
         tokenizer = WordTokenizer(vocabulary, config)
         __call__ = staticmethod(encode)
 
-    assert fine_tuning._inspect(Fake(), store)
+    assert fine_tuning._inspect(listed, Fake(), store)
     return caplog.text
 
 
@@ -349,6 +349,12 @@ def test_what_was_understood_is_shown_and_what_seems_wrong_is_a_warning(caplog):
     assert "100 (" in log
     assert "little to learn" in log
     assert "look" not in log.replace("little to learn", "")
+    assert "which is not among" not in log
+    # Of a model that lists another language than one side's, and of one that lists none.
+    log = looks_at(SHEET, caplog, listed=("en", "de"))
+    assert "text: the texts seem to be in es, which is not among the 2 languages" in log
+    assert log.count("which is not among") == 1
+    assert "which is not among" not in looks_at(SHEET, caplog, listed=())
     # Answers of other questions.
     shuffled = [(one, SHEET[n - 7][1]) for n, (one, _) in enumerate(SHEET)]
     assert "rows are aligned" in looks_at(shuffled, caplog)

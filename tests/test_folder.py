@@ -46,7 +46,7 @@ def test_every_kind_of_the_pair_is_read(tmp_path, caplog):
         ("nli", "multinli_1.0", "en", "dev_matched", [InferencePair("p", "h", 1)]),
     ]
     (malformed,) = caplog.messages
-    assert "1 not 2 columns (first: 11)" in malformed
+    assert "not 2 columns: 1 (first: 11)" in malformed
 
 
 def test_a_file_that_loses_a_tenth_of_its_lines_is_an_error(tmp_path):

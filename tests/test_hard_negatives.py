@@ -125,7 +125,7 @@ def test_more_right_answers_than_the_first_search_finds_leave_room_for_negatives
     found, counts = mine_and_count(pairs, encode, num_negatives=3, **options)
     assert found[:180] == [("other 0", "other 1", "other 2")] * 180
     # The second search, among all, counts a pair's candidates once.
-    assert counts["pairs with 3"] == 210
+    assert counts["pairs with 3 negatives"] == 210
     assert counts["dropped by right_answer"] == 180 * 179
 
 
@@ -259,7 +259,7 @@ def test_the_nearest_wrong_targets_that_no_corpus_holds_out_are_mined(tmp_path):
     # The nearest two wrong ones and room for two right answers make four: of TRAINED[0]'s two
     # examples, each sees the other's answer.
     numbers = {"pairs": 5, "distinct targets": 4, "dropped by right_answer": 2}
-    shares = {"pairs with 0": 0, "pairs with 1": 0, "pairs with 2": 5}
+    shares = {"pairs with 0 negatives": 0, "pairs with 1 negatives": 0, "pairs with 2 negatives": 5}
     assert counts == {"x.en-es": numbers | shares}
     # Another corpus comes, in which "Cerca" is a reply to what is held out: what was mined is not
     # trained on.

@@ -9,6 +9,7 @@ from testing import tiny_config, tiny_model
 
 from xling_tf.bulk.mining import mine_translations
 from xling_tf.bulk.vector_files import VectorFolder, encode_files
+from xling_tf.models import BOX_FOLDER
 
 
 @pytest.mark.slow
@@ -38,6 +39,16 @@ def test_mistakes_are_one_line(words, said, tmp_path):
     write_files(tmp_path, {"empty.txt": "\n\n"})
     line = the_error(run_python(tmp_path, str(ROOT / "training/languages.py"), *words))
     assert said in line
+
+
+@pytest.mark.skipif(
+    not (BOX_FOLDER / "runtime.json").is_file(), reason=f"{BOX_FOLDER} is made by `make model`"
+)
+def test_encode_says_that_the_model_in_the_box_does_not_list_a_language(tmp_path, caplog):
+    sentence = "Ohar hau dokumentu guztien azken orrialdean agertzen da"  # Basque
+    write_files(tmp_path, {"text.txt": "".join(f"{sentence} {n}\n" for n in range(30))})
+    encode_files("multilingual-mini", str(tmp_path / "text.txt"), tmp_path / "vectors")
+    assert "seem to be in eu, which is not among the 15 languages" in caplog.text
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import lzma
 import os
 import pickle
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from programs import ROOT, run_and_kill, run_program
+from programs import ROOT, run_and_kill, run_program, run_python, the_error
 from pyarrow import parquet
 
 from xling_tf.bulk import mining
@@ -146,17 +147,23 @@ def test_a_plan_says_how_often_the_memory_is_filled(tmp_path):
 def test_nothing_to_find(tmp_path):
     source = write_vectors(tmp_path / "s", ["a"], [[1.0, 0]])
     target = write_vectors(tmp_path / "t", [], np.zeros((0, 2)))
-    for side, number in ((source, 1), (target, 0)):
-        counts = mine_translations(side, target, tmp_path / f"{number}.tsv")
-        assert counts == {"sources": number, "targets": 0, "pairs": 0}
+    blank = write_vectors(tmp_path / "b", ["", " "], np.zeros((2, 2)))
+    sides = [(source, target), (target, target), (source, blank), (blank, source), (blank, blank)]
+    for number, folders in enumerate(sides):
+        counts = mine_translations(*folders, tmp_path / f"{number}.tsv")
+        sizes = [int(folder == source) for folder in folders]
+        assert counts == {"sources": sizes[0], "targets": sizes[1], "pairs": 0}
         assert read(tmp_path / f"{number}.tsv") == []
     with pytest.raises(UserError, match="must be a file, but is a folder; choose another `output`"):
         mine_translations(source, target, tmp_path / "s")
 
 
-@pytest.mark.skipif(
+needs_box = pytest.mark.skipif(
     not (BOX_FOLDER / "runtime.json").is_file(), reason=f"{BOX_FOLDER} is made by `make model`"
 )
+
+
+@needs_box
 def test_files_of_texts_are_encoded_with_the_model_in_the_box(tmp_path):
     english = ["The cat sleeps.", "Where is the station?", "I like tea.", "The door is open."]
     spanish = ["¿Dónde está la estación?", "El gato duerme.", "Mi coche es rojo."]
@@ -172,8 +179,41 @@ def test_files_of_texts_are_encoded_with_the_model_in_the_box(tmp_path):
     names = ["mined.tsv", "mined.tsv.neighbours", "mined.tsv.source", "mined.tsv.target"]
     assert sorted(path.name for path in tmp_path.glob("mined*")) == names
     run_program(tmp_path, "data/mine.py", "mined.tsv.source", "news.es.txt", "--output=again.tsv")
+    # A mistake is reported before the texts are encoded.
+    for flag in ("--output=bad.xlsx", "--output=bad.tsv --known=none.tsv"):
+        the_error(run_python(tmp_path, str(ROOT / command[0]), *command[1:-1], *flag.split()))
+    assert not [*tmp_path.glob("bad*")]
     again = (tmp_path / "again.tsv").read_bytes()
     assert again == (tmp_path / "mined.tsv").read_bytes()
+
+
+# The command line, in a process that cannot import what the extra `tensorflow` alone installs.
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules |= dict.fromkeys(("tensorflow", "tensorflow_text", "keras", "safetensors", "scipy"))
+sys.argv[0] = "xling-tf"
+from xling_tf import cli
+cli.main()
+"""
+
+
+@needs_box
+def test_encode_mine_and_align_need_no_tensorflow(tmp_path):
+    (tmp_path / "a.en.txt").write_text("The cat sleeps.\nWhere is the station?\n", "utf-8")
+    (tmp_path / "a.es.txt").write_text("El gato duerme.\n¿Dónde está la estación?\n", "utf-8")
+    for words in (
+        "encode --input a.en.txt --output vectors",
+        "mine vectors a.es.txt --output mined.tsv",
+        "align a.en.txt a.es.txt --output aligned.tsv",
+    ):
+        command = [sys.executable, "-c", WITHOUT_TENSORFLOW, *words.split()]
+        environment = {"PYTHONPATH": str(ROOT)}
+        run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+    for name in ("mined", "aligned"):
+        rows = (tmp_path / f"{name}.tsv").read_text("utf-8").splitlines()[1:]
+        found = {tuple(row.split("\t")[:2]) for row in rows}
+        assert ("The cat sleeps.", "El gato duerme.") in found, name
 
 
 @pytest.mark.slow

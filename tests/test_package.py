@@ -80,6 +80,8 @@ def test_the_wheel_holds_the_package_the_programs_its_metadata_and_nothing_else(
     assert 'tensorflow==2.21.*; extra == "tensorflow"' in requirements
     # A training ends with scores that search: without FAISS, it would fail after the last step.
     assert 'faiss-cpu>=1.9; extra == "tensorflow"' in requirements
+    for extra in ("bulk", "align"):
+        assert not any("tensorflow" in line for line in requirements if f'"{extra}"' in line)
     assert set(_MODULES) <= set(metadata.get_all("Provides-Extra"))
 
 

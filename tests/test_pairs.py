@@ -105,12 +105,30 @@ def test_a_file_is_a_table(tmp_path):
     assert read_pairs(tmp_path / "named.csv") == SCORED
     assert read_pairs(str(tmp_path / "plain.tsv")) == TRIPLETS
     faults = {
-        "a\tb\nc\n": r"1 of 2 rows of .* cannot be used: 1 not 2 columns \(first: 2\)",
-        "answer\tquery\tquestion\nb\ta\tc\n": "answer, query, question",
+        "a\tb\nc\n": r"1 of 2 rows of .* cannot be used: not 2 columns: 1 \(first: 2\)",
+        "answer\tquery\tquestion\nb\ta\tc\n": "x.tsv: .*answer, query, question",
+        "a\tb\nc\t\n": r"1 of 2 rows of .*x.tsv cannot be used: empty column: 1 \(first: 2\); correct them",
+        "": "x.tsv: expected pairs, but there are none; correct the file",
+        "a\nb\n": r"x.tsv: expected rows of two texts",
     }
     for content, message in faults.items():
         with pytest.raises(UserError, match=message):
             read_pairs(write_files(tmp_path, {"x.tsv": content}) / "x.tsv")
+
+
+def test_a_missing_file_is_said_once(tmp_path):
+    path = tmp_path / "none.csv"
+    with pytest.raises(UserError) as error:
+        read_pairs(path)
+    message = f"{path} cannot be read: No such file or directory; correct the path"
+    assert str(error.value) == message
+
+
+def test_a_column_without_a_name_is_said_by_its_place(tmp_path, caplog):
+    caplog.set_level("INFO", logger="absl")
+    write_files(tmp_path, {"x.csv": ",question,answer\n0,a,b\n"})
+    assert read_pairs(tmp_path / "x.csv") == [("a", "b", None, ())]
+    assert "columns left out: column 1" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_malformed_lines_are_counted_with_their_first_numbers(tmp_path):
     # Lines 2, 5, 6 and the last four (8 to 11) have another number of columns: 7 in all.
     assert report.malformed == {"not 2 columns": 7, "empty column": 1, "not UTF-8": 1}
     assert report.malformed.first_rows["not 2 columns"] == (2, 5, 6, 8, 9)
-    assert "7 not 2 columns (first: 2, 5, 6, 8, 9); 1 empty" in report.summary()
+    assert "not 2 columns: 7 (first: 2, 5, 6, 8, 9); empty column: 1" in report.summary()
 
 
 def test_what_shows_nothing_is_empty_in_every_kind_of_file(tmp_path):

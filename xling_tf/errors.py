@@ -48,7 +48,15 @@ def as_user_error(message: str, *errors: type[Exception]) -> Iterator[None]:
     except errors as error:
         if isinstance(error, UserError) or is_disk_full(error) or is_out_of_memory(error):
             raise
-        raise UserError(message.replace("{error}", one_line(error))) from error
+        raise UserError(message.replace("{error}", _reason(error, message))) from error
+
+
+def _reason(error: Exception, message: str) -> str:
+    """Returns an exception's message; of an `OSError` without its number and a path said before."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return one_line(error)
+    path = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else ""
+    return error.strerror if not path or path in message else f"{error.strerror}: {path}"
 
 
 def is_disk_full(error: Exception) -> bool:

@@ -112,14 +112,7 @@ def mine_translations(
         UserError: The folders cannot be compared, do not fit into the memory, lack the texts, or
             are changed while they are mined.
     """
-    require_name_of_lines(output)
-    if known is not None and threshold is not None:
-        raise UserError(
-            "expected `known` translations, which choose the margin, or a `threshold`, got both; "
-            "leave one out"
-        )
-    require_precision(precision)
-    translations = None if known is None else [pair[:2] for pair in read_pairs(known)]
+    translations = known_pairs(output, threshold, known, precision)
     forward, backward = searches = _plan(source, target, output, memory)
     sides = [search.queries for search in searches]
     _warn_of_sides(source, target, sides)
@@ -141,6 +134,21 @@ def mine_translations(
     if known is None and threshold is None:
         logging.info("%s", _ADVICE)
     return {**counts, "pairs": len(pairs.margins)}
+
+
+def known_pairs(
+    output: Path, threshold: float | None, known: Any, precision: float
+) -> list[tuple[str, str]] | None:
+    """Checks arguments of `mine_translations`, and returns the known translations or None."""
+    require_name_of_lines(output)
+    require_writable_file(output, "choose another `output`")
+    if known is not None and threshold is not None:
+        raise UserError(
+            "expected `known` translations, which choose the margin, or a `threshold`, got both; "
+            "leave one out"
+        )
+    require_precision(precision)
+    return None if known is None else [(pair[0], pair[1]) for pair in read_pairs(known)]
 
 
 def _rows_of_known(pairs: Sequence[tuple[str, str]], sides: Sequence["_Side"]) -> NDArray[np.int64]:
@@ -338,6 +346,8 @@ class _Search:
 
     def run(self, report: Callable[[str], None], begin: int = 0, end: int = sys.maxsize) -> None:
         """Searches what has not been searched yet, among the candidates of some shards."""
+        if not self._k:  # all candidates are blank
+            return
         end = min(end, self.candidates.folder.num_shards)
         files = [self._whole_files(shard) for shard in range(self.queries.folder.num_shards)]
         done = [_first_gap(begin, searched) for searched in files]

@@ -146,7 +146,7 @@ class TextFiles:
         """Counts a damaged "row" or "file", or raises an error."""
         if not self.skip_damaged:
             raise _FinalError(
-                f"{message}; repair the file, or skip what is damaged with `skip_damaged`"
+                f"{message}; repair the file, or encode the rest of it with `skip_damaged`"
             )
         self.counts[f"damaged {kind}s"] += 1
         if kind == "file" or self.counts[f"damaged {kind}s"] == 1:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from absl import logging
 from numpy.typing import NDArray
 from pyarrow import compute, parquet
 
@@ -24,8 +23,7 @@ from xling_tf.bulk.text_files import TextFiles, find_files
 from xling_tf.client.neighbours import require_positive
 from xling_tf.client.quantization import Precision
 from xling_tf.client.settings import RUNTIME_SETTINGS
-from xling_tf.corpora.cleaning import language_of_texts
-from xling_tf.corpora.line_files import without_country
+from xling_tf.corpora.cleaning import warn_of_unlisted
 from xling_tf.errors import UserError, as_user_error
 from xling_tf.files import locked, read_json_dict, replacing, require_writable_folder, write_json
 from xling_tf.processes import start_tensorflow
@@ -131,22 +129,16 @@ def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
 
     Warns if it is large, or if the texts are in a language that the model does not list.
     """
-    if (folder / RUNTIME_SETTINGS).is_file():  # a model that works without TensorFlow
+    if runtime := read_json_dict(folder / RUNTIME_SETTINGS):  # it works without TensorFlow
+        warn_of_unlisted(texts, runtime.get("languages", ()), "the texts seem")
         return 0.0
+    warn_of_unlisted(texts, read_info(folder).get("languages", ()), "the texts seem")
     start_tensorflow()
     model = import_module("xling_tf.model")
     if (tokenizer := model.read_tokenizer(folder)) is None:
         return 0.0
     coverage = import_module("xling_tf.tokenizers.coverage")
     share: float = coverage.warn_of_unknown(tokenizer, texts, f"the first {len(texts):,} texts")
-    known = {without_country(code) for code in read_info(folder).get("languages", ())}
-    language = language_of_texts(texts)
-    if known and language and language not in known:
-        logging.warning(
-            "the texts seem to be in %s, which is not among the %d languages of the model; "
-            "`xling-tf languages %s` says which models know it",
-            *(language, len(known), language),
-        )
     return share
 
 

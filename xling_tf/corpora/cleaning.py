@@ -11,6 +11,8 @@ from functools import cache
 from statistics import mean, stdev
 from typing import Any
 
+from absl import logging
+
 from xling_tf.corpora.line_files import UNSPACED, is_unspaced, without_country
 from xling_tf.corpora.records import Record, SentenceTriplet, TranslationPair, columns_of
 from xling_tf.errors import UserError, library
@@ -165,10 +167,20 @@ def bitext_fault(pair: TranslationPair, source: str, target: str) -> str | None:
     return None
 
 
+def is_in_use(language: str) -> bool:
+    """Returns True for the code of a language that computers are set to, with a country or without.
+
+    Examples:
+        >>> is_in_use("fr"), is_in_use("pt_BR"), is_in_use("tmp")
+        (True, True, False)
+    """
+    codes = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
+    return without_country(language) in codes
+
+
 def require_known(language: str, used: Collection[str] = ()) -> None:
     """Raises a `UserError` unless py3langid or `locale` knows the code, or it is in `used`."""
-    known = {re.split(r"\W|_", name)[0] for name in locale.locale_alias.values()}
-    if language in used or without_country(language) in known or _is_recognisable(language):
+    if language in used or is_in_use(language) or _is_recognisable(language):
         return
     raise UserError(
         f"expected a language code such as en or zh_TW (ISO 639-1), got {language!r}; correct it"
@@ -236,7 +248,7 @@ def are_swapped(named: Sequence[str | None], recognised: Sequence[str | None]) -
 
 @cache
 def _model() -> Any:
-    langid = library("py3langid.langid", "py3langid", "tensorflow")
+    langid = library("py3langid.langid", "py3langid", "align")
     return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
 
 
@@ -270,6 +282,24 @@ def are_shuffled(triplets: Sequence[SentenceTriplet]) -> bool:
         differences.append(common[0] + common[1] - common[2] - common[3])
     error = stdev(differences) / len(differences) ** 0.5
     return mean(differences) <= _MIN_DEVIATIONS * error
+
+
+def warn_of_unlisted(texts: Sequence[str], languages: Collection[str], subject: str) -> None:
+    """Warns if texts are in none of the languages that a model lists, if it lists any.
+
+    Args:
+        texts: Sentences.
+        languages: Codes, with a country or without.
+        subject: Begins the warning, such as "the texts seem".
+    """
+    known = {without_country(code) for code in languages}
+    language = language_of_texts(texts) if known else None
+    if language and language not in known:
+        logging.warning(
+            "%s to be in %s, which is not among the %d languages of the model; "
+            "`xling-tf languages %s` says which model knows it",
+            *(subject, language, len(known), language),
+        )
 
 
 def corpus_faults(languages: str, records: Sequence[Record]) -> Iterator[str]:

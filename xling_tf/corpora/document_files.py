@@ -15,7 +15,7 @@ from absl import logging
 
 from xling_tf.client.texts import is_blank
 from xling_tf.compressed import PACKED, unpacked
-from xling_tf.corpora.cleaning import are_swapped, language_of_texts, normalise
+from xling_tf.corpora.cleaning import are_swapped, is_in_use, language_of_texts, normalise
 from xling_tf.corpora.encodings import as_utf8
 from xling_tf.corpora.line_files import LANGUAGE, Unreadable, decoded, stripped, without_country
 from xling_tf.corpora.sentences import paragraphs, sentences
@@ -104,17 +104,22 @@ def stem_and_ending(path: Path) -> tuple[str, str]:
 
 
 def language_of_name(path: Path) -> str | None:
-    """Returns the language in a file's name, as in novel.de.txt, or that of its folder.
+    """Returns the language in a file's name, as in novel.de.txt or de.txt, or that of its folder.
 
-    What follows a hyphen may be a word: the folder decides that "fr/export-as.html" is French.
+    What follows a hyphen may be a word: the folder decides that "fr/export-as.html" is French. Many
+    folders have short names: "tmp/novel.txt" is in no language.
 
     Example:
         >>> language_of_name(Path("novel.de.txt")), language_of_name(Path("fr/novel.txt"))
         ('de', 'fr')
     """
-    match, folder = _NAMED.search(stem_and_ending(path)[0]), path.absolute().parent.name
-    if re.fullmatch(LANGUAGE, folder) and not (match and match[0].startswith(".")):
-        return folder
+    stem, folder = stem_and_ending(path)[0], path.absolute().parent.name
+    match = _NAMED.search(stem)
+    if match and match[0].startswith("."):
+        return match[1]
+    for name in (stem, folder):
+        if re.fullmatch(LANGUAGE, name) and is_in_use(name):
+            return name
     return match[1] if match else None
 
 

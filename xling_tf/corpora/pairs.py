@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import ItemsView, Iterable, Mapping, Sequence, Set
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ _DIFFERENT = re.compile(f"(not?|non|dis|un){_SAME}|false|no|different")
 _OTHER_CLASSES = {"neutral", "contradiction"}  # of inference
 # Classes of inference are not scores: 0 is entailment and 2 contradiction.
 _INFERENCE = {-1.0, 0.0, 1.0, 2.0}
+_NOT_A_PAIR = "not a pair"  # reason for a row that is left out, neither empty nor broken
 # Cells of no text: numbers, and codes such as "Q-0001" or "2024-05-01"; or nothing.
 _CODE = re.compile(r"\s*(?:[\d.,:/+-]*|[A-Za-z]{0,4}[-_#]?[\d.:/-]+)\s*")
 _CATEGORY = 30  # characters of a category, at most
@@ -67,7 +68,17 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
         >>> read_pairs([{"sentence1": "one", "sentence2": "uno", "label": "entailment"}])
         [Pair(first='one', second='uno', score=1.0, wrong=())]
     """
-    title = str(pairs) if isinstance(pairs, str | os.PathLike) else "pairs"
+    if not isinstance(pairs, str | os.PathLike):
+        return _read_pairs(pairs, languages, "pairs")
+    try:
+        return _read_pairs(pairs, languages, str(pairs))
+    except UserError as error:
+        if str(pairs) in str(error):
+            raise
+        raise UserError(f"{pairs}: {error}") from error
+
+
+def _read_pairs(pairs: Any, languages: Sequence[str], title: str) -> list[Pair]:
     left_out = LeftOut()
     names, table = _as_rows(pairs, languages, left_out)
     rows = [row for _, row in table]
@@ -93,7 +104,7 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
         numbers |= {*map(_number, cells["score"])}
         if (pair := _pair(cells, classes)) is None:
             is_missing = any(map(_is_missing, cells["first"] + cells["second"]))
-            left_out.add("empty column" if is_missing else "not a pair", number)
+            left_out.add("empty column" if is_missing else _NOT_A_PAIR, number)
             faulty.append((number, row))
         else:
             result.append(pair)
@@ -106,7 +117,9 @@ def read_pairs(pairs: Any, languages: Sequence[str] = ()) -> list[Pair]:
     try:
         left_out.require_few(title, len(result))
     except UserError as error:
-        raise _not_a_pair(*faulty[0], f" ({error})") if faulty else error from None
+        # The numbers of rows are enough to find empty cells and broken lines in a file.
+        is_told = title != "pairs" and _NOT_A_PAIR not in left_out
+        raise error if is_told or not faulty else _not_a_pair(*faulty[0], f" ({error})") from None
     _log(title, names, roles, len(result), left_out)
     return result
 
@@ -126,7 +139,10 @@ def _log(
     title: str, names: Sequence[str], roles: Sequence[str | None], count: int, left_out: LeftOut
 ) -> None:
     """Logs which columns are read, and what is left out."""
-    columns = names or [f"column {place}" for place in range(1, len(roles) + 1)]
+    places = range(1, len(roles) + 1)
+    columns = [
+        name or f"column {place}" for place, name in zip_longest(places, names, fillvalue="")
+    ]
     used = {role: name for name, role in reversed([*zip(columns, roles, strict=False)]) if role}
     others = [name for name, role in zip(columns, roles, strict=False) if not role]
     logging.info(
@@ -155,9 +171,9 @@ def _as_rows(pairs: Any, languages: Sequence[str], left_out: LeftOut) -> tuple[l
         numbered = [*enumerate(table, 1)]
     if not numbered:
         reasons = f" (left out: {left_out})" if left_out else ""
-        raise UserError(
-            f"expected pairs, but there are none{reasons}; an iterator gives its rows only once"
-        )
+        is_file = isinstance(pairs, str | os.PathLike)
+        advice = "correct the file" if is_file else "an iterator gives its rows only once"
+        raise UserError(f"expected pairs, but there are none{reasons}; {advice}")
     kind: Any = Mapping if isinstance(numbered[0][1], Mapping) else list | tuple
     for number, row in numbered:
         if not isinstance(row, kind):

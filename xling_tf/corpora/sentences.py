@@ -25,7 +25,7 @@ def paragraphs(text: str) -> list[str]:
 def sentences(paragraph: str, language: str) -> list[str]:
     """Splits a normalised paragraph into sentences, by the rules of a language (sentencex)."""
     joined: list[str] = []
-    splitter = library("sentencex", "sentencex", "data")
+    splitter = library("sentencex", "sentencex", "align")
     for segment in splitter.segment(without_country(language), paragraph):
         piece = _BULLET.sub("", segment.strip())
         if piece and joined and _STUB.fullmatch(joined[-1]):
@@ -42,7 +42,7 @@ def sentence_spans(paragraph: str, language: str) -> list[tuple[int, int]]:
         >>> sentence_spans("One. Two.", "en")
         [(0, 5), (5, 9)]
     """
-    splitter = library("sentencex", "sentencex", "data")
+    splitter = library("sentencex", "sentencex", "align")
     boundaries = splitter.get_sentence_boundaries(
         without_country(language), _SPACE.sub(" ", paragraph)
     )

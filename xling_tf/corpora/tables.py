@@ -62,7 +62,7 @@ class LeftOut(Counter[str]):
         >>> left_out = LeftOut()
         >>> left_out.add("empty column", 3)
         >>> print(left_out)
-        1 empty column (first: 3)
+        empty column: 1 (first: 3)
         >>> left_out.require_few("x.csv", 100)
     """
 
@@ -78,7 +78,7 @@ class LeftOut(Counter[str]):
 
     def __str__(self) -> str:
         return "; ".join(
-            f"{count} {reason} (first: {', '.join(map(str, self.first_rows[reason]))})"
+            f"{reason}: {count} (first: {', '.join(map(str, self.first_rows[reason]))})"
             for reason, count in self.items()
         )
 

@@ -201,7 +201,7 @@ class _Search:
     def counts(self) -> dict[str, int]:
         """Returns the numbers of pairs by their negatives, and of candidates that were dropped."""
         numbers = Counter(map(len, self.negatives))
-        counts = {f"pairs with {n}": numbers[n] for n in range(self.num_negatives + 1)}
+        counts = {f"pairs with {n} negatives": numbers[n] for n in range(self.num_negatives + 1)}
         counts["dropped by right_answer"] = int(self._right_answers.sum())
         if self.relative_margin is not None:
             counts["dropped by relative_margin"] = int(self._within_margin.sum())

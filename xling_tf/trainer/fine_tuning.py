@@ -4,9 +4,10 @@ import glob
 import hashlib
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,7 @@ from xling_tf.files import (
 )
 from xling_tf.processes import start_tensorflow
 from xling_tf.program import progress, visible_log
-from xling_tf.savedmodel.saved_models import find_model, is_foreign
+from xling_tf.savedmodel.saved_models import find_model, is_foreign, read_info
 from xling_tf.sentence_encoder import SentenceEncoder, load
 from xling_tf.settings import Settings, apply_overrides, to_dict
 from xling_tf.trainer.training import run_and_draw
@@ -192,7 +193,7 @@ def _fine_tune(
         corpora=[corpus],
         run_dir=Path(run_dir or _state_folder(output, start, config, corpus)),
         output=output,
-        inspect=_inspect,
+        inspect=partial(_inspect, read_info(start).get("languages", ())),
         examples=[pair[:2] for pair in (corpus.pairs[0], corpus.pairs[len(corpus.pairs) // 2])],
     )
     if check:
@@ -207,13 +208,22 @@ def _fine_tune(
     return load(output)
 
 
-def _inspect(model: "Model", store: CorpusStore) -> "Validation | None":
-    """Shows what was understood of the pairs, and scores the model that training starts from."""
+def _inspect(languages: Sequence[str], model: "Model", store: CorpusStore) -> "Validation | None":
+    """Shows what was understood of the pairs, and scores the model that training starts from.
+
+    Args:
+        languages: Those that this model listed before; now it lists those of the pairs as well.
+        model: The model.
+        store: The pairs.
+
+    Returns:
+        What scores the model while it trains; None if too few pairs are held out.
+    """
     from xling_tf.trainer.held_out import Validation, held_out_of
     from xling_tf.trainer.pair_report import log_pairs
 
     (corpus,) = store.corpora
-    log_pairs(corpus, model.tokenizer)
+    log_pairs(corpus, model.tokenizer, languages)
     pairs = held_out_of(corpus)
     if pairs is None:
         logging.warning("too few pairs are held out to score the model; give more pairs")

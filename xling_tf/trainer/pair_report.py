@@ -1,10 +1,10 @@
 """What a fine-tuning understood of its pairs, and what seems wrong with them, before it trains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from absl import logging
 
-from xling_tf.corpora.cleaning import language_of, language_of_texts
+from xling_tf.corpora.cleaning import language_of, language_of_texts, warn_of_unlisted
 from xling_tf.corpora.store import StoredCorpus
 from xling_tf.tokenizers.base import Tokenizer
 from xling_tf.tokenizers.coverage import MANY_UNKNOWN, coverage
@@ -18,12 +18,13 @@ _QUESTION_MARKS = ("?", "？", "؟", ";")  # the last one is Greek
 _SIDES = ("text", "right")
 
 
-def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer) -> None:
+def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer, languages: Collection[str] = ()) -> None:
     """Logs two pairs, their languages, how well a tokenizer knows them, and warnings.
 
     Args:
         corpus: The pairs.
         tokenizer: The one of the model.
+        languages: Those that the model lists.
     """
     pairs = _sample(corpus)
     logging.info(
@@ -48,6 +49,7 @@ def log_pairs(corpus: StoredCorpus, tokenizer: Tokenizer) -> None:
             100 * known.cut,
             tokenizer.config.max_tokens,
         )
+        warn_of_unlisted(texts, languages, f"{name}: the texts seem")
         if known.unknown > MANY_UNKNOWN:
             logging.warning(
                 "%s: the model does not know %.0f%% of the tokens, so it cannot tell such texts "
