@@ -30,7 +30,7 @@ server = MCPServer("memory", instructions="Keeps notes. Ask it before you say th
 
 
 @server.tool()
-async def remember(note: str) -> str:
+async def remember(note: Annotated[str, Field(pattern=r"\S")]) -> str:
     """Keeps a note, a sentence or two in any language, for later conversations."""
     with notes:
         notes.execute("INSERT OR IGNORE INTO notes (text) VALUES (?)", (note,))

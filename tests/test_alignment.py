@@ -314,6 +314,20 @@ def test_a_model_with_unit_vectors_alone_and_blank_sentences():
     assert sum(a == b for a, b in rows(groups)) >= 9
 
 
+def test_a_blank_sentence_has_no_translation():
+    """Without it, both texts have two sentences with equal vectors in the same order."""
+    vectors = {"Uno.": [1.0, 0.0], "Dos.": [0.0, 1.0], "One.": [1.0, 0.0], "Two.": [0.0, 1.0]}
+
+    def encode(texts):
+        return [vectors[text] for text in texts]
+
+    source, target = ["", "Uno.", " ", "Dos."], ["One.", "Two.", "\u200b"]
+    groups = align(source, target, encode, encode_groups=False)
+    assert rows(groups) == [((0,), ()), ((1,), (0,)), ((2,), ()), ((3,), (1,)), ((), (2,))]
+    assert rows(align([""], ["One."], encode)) == [((), (0,)), ((0,), ())]
+    assert rows(align(["", "\t"], [], encode)) == [((0,), ()), ((1,), ())]
+
+
 def test_an_empty_side_leaves_the_other_without_translations():
     model = SentenceEncoder(Averages())
     assert rows(align([], ["alba", "faro"], model)) == [((), (0,)), ((), (1,))]

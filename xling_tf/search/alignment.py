@@ -98,16 +98,43 @@ def align(
             f"expected a model of xling_tf.load, got the string {model!r}; load it first"
         )
     encoder = model if callable(getattr(model, "encode", None)) else SentenceEncoder(model)
-    texts = as_texts(source, "source"), as_texts(target, "target")
+    sides = as_texts(source, "source"), as_texts(target, "target")
+    kept = [[row for row, text in enumerate(side) if not is_blank(text)] for side in sides]
+    texts = [[side[row] for row in rows] for side, rows in zip(sides, kept, strict=True)]
     vectors_of = _Groups(encoder, max_group, show_progress_bar)
     if encode_groups is None:
         encode_groups = all(texts) and not vectors_of.are_sums([*texts[0], *texts[1]])
-    return align_vectors(
-        vectors_of(texts[0], encode_groups),
-        vectors_of(texts[1], encode_groups),
-        [len(text) for text in texts[0]],
-        [len(text) for text in texts[1]],
-    )
+    # Not every model can encode an empty list.
+    nothing = np.zeros((max_group, 1, 0), np.float32)
+    vectors = [vectors_of(side, encode_groups) if all(texts) else nothing for side in texts]
+    lengths = [[len(text) for text in side] for side in texts]
+    groups = align_vectors(vectors[0], vectors[1], lengths[0], lengths[1])
+    return [*_with_blank_rows(groups, kept, [*map(len, sides)])]
+
+
+def _with_blank_rows(
+    groups: Sequence[AlignedGroup], kept: Sequence[list[int]], counts: Sequence[int]
+) -> Iterator[AlignedGroup]:
+    """Yields groups of the rows that are kept, as groups of all rows; a blank one has no partner.
+
+    A blank row between the sentences of a group is in the group.
+    """
+    done = [0, 0]
+    places = [[*rows, count] for rows, count in zip(kept, counts, strict=True)]
+    ends = [range(len(rows), len(rows) + 1) for rows in kept]
+    end = AlignedGroup(ends[0], ends[1], 0.0, 0.0)
+    for group in [*groups, end]:
+        ranges = []
+        for side, rows in enumerate(group[:2]):
+            start = places[side][rows[0]] if rows else done[side]
+            for row in range(done[side], start):
+                blank = range(row, row + 1)
+                both = (range(0), blank) if side else (blank, range(0))
+                yield AlignedGroup(*both, score=0.0, probability=1.0)
+            done[side] = places[side][rows[-1]] + 1 if rows else start
+            ranges.append(range(start, done[side]))
+        if group is not end:
+            yield group._replace(source=ranges[0], target=ranges[1])
 
 
 class _Groups:
