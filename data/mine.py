@@ -1,4 +1,4 @@
-r"""Mines translations in large collections, or wrong translations for training.
+r"""Mines translations, or wrong translations for training.
 
     xling-tf mine news.en.txt news.es.txt --output mined.en-es.tsv
 

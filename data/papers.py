@@ -1,4 +1,4 @@
-"""Fetches the papers' free evaluation sets, and makes the tables that `evaluate` reads.
+"""Fetches the papers' free evaluation sets, as tables for `evaluate`.
 
     xling-tf prepare papers                      # all free sets, into data/eval
     xling-tf prepare papers stsb quora           # some of them

@@ -1,4 +1,4 @@
-"""Translates the inference pairs and questions of a data folder, for training in other languages.
+"""Translates inference pairs and questions into other languages.
 
     xling-tf translate --data DIR --target de,fr,es --translator python:my_module:translate
 

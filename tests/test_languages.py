@@ -60,7 +60,7 @@ def test_encode_says_what_the_model_does_not_know(tmp_path, caplog):
     encode_files(tmp_path / "model", str(tmp_path / "text.txt"), tmp_path / "vectors")
     # Of the words and signs of a line only the comma and some numbers may be known.
     assert VectorFolder.open(tmp_path / "vectors").description["unknown_pieces"] > 0.7
-    unknown, language = (line for line in caplog.messages if "text" in line)
+    language, unknown = (line for line in caplog.messages if "text" in line)
     assert "pieces of the first 30 texts are unknown" in unknown
     assert "seem to be in ka, which is not among the" in language
     # `mine` repeats it, by what the folder says.

@@ -68,7 +68,7 @@ def test_a_new_type_is_read_stored_and_split(tmp_path, monkeypatch, caplog):
     }
     corpora = load_folder(write_files(tmp_path, files), source="en", targets=["es"])
     assert [corpus.title for corpus in corpora] == ["parallel/x.en-es", "rhymes/r.en"]
-    assert "rhymes: r.de.txt;" in caplog.text
+    assert "do not fit: r.de.txt;" in caplog.text
     _, stored = transient_store(corpora).corpora
     assert list(stored.train) == [records[0], records[1], records[4]._replace(negatives=("w",))]
     assert list(stored.held_out) == [records[2]]

@@ -86,7 +86,7 @@ def test_minutes_are_those_of_a_training_with_the_encoder_as_its_teacher(monkeyp
     ("arguments", "message"),
     [
         ({"languages": "es", "minutes": 1}, "two languages, got es"),
-        ({"languages": "es", "data": "."}, "give `minutes`"),
+        ({"languages": "es", "data": "."}, "expected `minutes`"),
         ({"languages": ["xx"]}, "frequent words .*, got xx"),
     ],
 )

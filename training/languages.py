@@ -1,4 +1,4 @@
-"""Says which models list a language, and what to do with the pairs that you have.
+"""Says which models list a language, and how to use your pairs.
 
     xling-tf languages eu --text sentences.eu.txt
 

@@ -129,10 +129,11 @@ def _unknown_share(folder: Path, texts: Sequence[str]) -> float:
 
     Warns if it is large, or if the texts are in a language that the model does not list.
     """
-    if runtime := read_json_dict(folder / RUNTIME_SETTINGS):  # it works without TensorFlow
-        warn_of_unlisted(texts, runtime.get("languages", ()), "the texts seem")
+    runtime = read_json_dict(folder / RUNTIME_SETTINGS)  # of a model without TensorFlow
+    languages = (runtime or read_info(folder)).get("languages", ())
+    warn_of_unlisted(texts, languages, "the texts seem")
+    if runtime:
         return 0.0
-    warn_of_unlisted(texts, read_info(folder).get("languages", ()), "the texts seem")
     start_tensorflow()
     model = import_module("xling_tf.model")
     if (tokenizer := model.read_tokenizer(folder)) is None:
