@@ -168,7 +168,7 @@ def test_a_results_file_belongs_to_one_process_and_another_file_is_not_overwritt
     world.run()
     with locked(world.output.parent, "output", world.output.name):
         with pytest.raises(
-            UserError, match=r"model.json is used by another process; give another `output`"
+            UserError, match=r"model.json is used by another process; .* give another `output`"
         ):
             world.run()
         world.output = world.output.with_name("other.json")

@@ -129,7 +129,8 @@ def locked(folder: Path, argument: str = "run_dir", name: str = "") -> Iterator[
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UserError(
-                f"{folder / name} is used by another process; give another `{argument}`"
+                f"{folder / name} is used by another process; wait until it ends, or give another "
+                f"`{argument}`"
             ) from error
         except OSError as error:
             logging.warning(
