@@ -89,7 +89,7 @@ _SERVED = """{folder}, {size:.0f} MB, {requests} warm-up requests. Serve it by o
 
 and send a request:
 
-    curl -d '{{"instances": ["Where is the station?"]}}' http://127.0.0.1:8501/v1/models/{name}:predict
+    curl -d '{{"instances": ["Good morning"]}}' http://127.0.0.1:8501/v1/models/{name}:predict
 
 To roll back: mv {folder} {folder}.bad
 """

@@ -89,7 +89,7 @@ def test_openais_client_reads_the_vectors(client):
 )
 def test_mistakes_are_refused(client, changes, error, message):
     with pytest.raises(error, match=message):
-        client.embeddings.create(**{"model": "m", "input": "a", **changes})  # type: ignore[arg-type]
+        client.embeddings.create(**({"model": "m", "input": "a"} | changes))
 
 
 def test_openais_client_lists_the_models(client, server):

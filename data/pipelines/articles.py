@@ -16,8 +16,8 @@ _NO_TEXT_NAMESPACES = ("-2", "6", "14")  # media, files, categories
 # Elements that are not prose. An open comment extends to the end; an open tag must not swallow the
 # next of its kind.
 _DROPPED_TAGS = (
-    "ce|chem|code|gallery|graph|hiero|imagemap|indicator|inputbox|mapframe|maplink|math|nowiki|poem|pre"
-    "|ref|references|score|section|source|style|syntaxhighlight|table|templatestyles|timeline"
+    "ce|chem|code|gallery|graph|hiero|imagemap|indicator|inputbox|mapframe|maplink|math|nowiki|poem"
+    "|pre|ref|references|score|section|source|style|syntaxhighlight|table|templatestyles|timeline"
 )
 _DROPPED = re.compile(
     rf"<!--.*?(?:-->|\Z)|<(?:{_DROPPED_TAGS})\b[^<>]*/>"

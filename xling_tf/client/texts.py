@@ -18,8 +18,9 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 # All but spaces, controls, halves of pairs and what is never drawn (Default_Ignorable_Code_Point).
 _VISIBLE = re.compile(
-    r"[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\ud800-\udfff\U000e0000-\U000e0fff]"
+    r"[^\s\0-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8"
+    r"\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 
 
@@ -132,10 +133,10 @@ def require_as_many(some: list[str], others: list[str], name: str, others_name: 
         )
 
 
-def describe(value: object) -> str:
+def describe(value: Any) -> str:
     """Describes a wrong value in a message: its type, shape (if any), and start of its repr."""
     text = " ".join(repr(value).split())
-    shape = "" if _rank(value) is None else f" of shape {list(value.shape)}"  # type: ignore[attr-defined]
+    shape = f" of shape {list(value.shape)}" if _rank(value) is not None else ""
     return f"{type(value).__name__}{shape} {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
 
 

@@ -15,7 +15,12 @@ MAX_EXPANSION = 4
 _BORDER = "\ue000"
 _MAX_KEPT = 100_000  # runs of characters whose words are kept
 
-codecs.register_error("xling_tf_space", lambda error: (" ", error.end))  # type: ignore[attr-defined]
+
+def _space(error: Any) -> tuple[str, int]:
+    return " ", error.end
+
+
+codecs.register_error("xling_tf_space", _space)
 
 
 def ngrams_of(word: str, settings: Mapping[str, Any]) -> list[str]:

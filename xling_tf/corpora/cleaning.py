@@ -72,7 +72,8 @@ _MARKS_OF_LETTERS = re.compile(rf"(?<=[^\W\d_])[{_MARKS}]+")
 _THOUSANDS = re.compile(r"(?<=\d)[., \u00a0\u066c\u202f’'](?=\d{3}(?!\d))")
 _LONG_NUMBER = re.compile(r"\d{2,}")
 _LEFTOVER = re.compile(
-    r"</?\w[^<>]*>|&\w+;|\{\w*\}|\$\{?\w|%[sd]\b|%\(|%\d\b|\[\[|\]\]|\\[nt]|https?:|www\.|\ufffd|\|\|"
+    r"</?\w[^<>]*>|&\w+;|\{\w*\}|\$\{?\w|%[sd]\b|%\(|%\d\b|\[\[|\]\]|\\[nt]"
+    r"|https?:|www\.|\ufffd|\|\|"
     r"|[_=*#~-]{3,}|[.·]{5,}|(?:\. ){3}|<\?>"
     r"|^=|\w\([^()]*;"  # formulas of spreadsheets
 )

@@ -19,7 +19,8 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _DECLARED = re.compile(
-    rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.:-]+)|<meta\s[^>]*?\bcharset\s*=\s*["']?([\w.:-]+)""",
+    rb"""<\?xml\s[^>]*?\bencoding\s*=\s*["']([\w.:-]+)"""
+    rb"""|<meta\s[^>]*?\bcharset\s*=\s*["']?([\w.:-]+)""",
     re.IGNORECASE,
 )
 _DECLARED_WITHIN = 4096  # bytes; HTML asks for the first 1,024
@@ -31,7 +32,8 @@ _SAMPLE = 1 << 20  # bytes, which tell the encoding
 # A byte beside an ASCII letter, or one of Windows-1252's marks such as quotes and dashes, and no
 # other byte. Greek, Russian or Chinese letters stand together.
 _ALONE = re.compile(
-    rb"(?<![\x80-\xff])(?:(?<=[A-Za-z])[\x80-\xff]|[\x80-\xff](?=[A-Za-z])|[\x80-\xbf])(?![\x80-\xff])"
+    rb"(?<![\x80-\xff])(?:(?<=[A-Za-z])[\x80-\xff]|[\x80-\xff](?=[A-Za-z])|[\x80-\xbf])"
+    rb"(?![\x80-\xff])"
 )
 
 

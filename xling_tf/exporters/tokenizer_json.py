@@ -28,7 +28,8 @@ _END = r"(?!\S)"
 _INSERTED = (
     # Runs of dots and hyphens, and characters that are words of their own.
     r"(?<!\.)(?=\.\.\.)|(?<=\.\.\.)(?!\.)|(?<!-)(?=--)|(?<=--)(?!-)",
-    r"(?=[…{UNSPACED}])|(?<=[…{UNSPACED}])|(?=[^\p{L}\p{M}\p{N}\s.,:'_-])|(?<=[^\p{L}\p{M}\p{N}\s.,:'_-])",
+    r"(?=[…{UNSPACED}])|(?<=[…{UNSPACED}])"
+    r"|(?=[^\p{L}\p{M}\p{N}\s.,:'_-])|(?<=[^\p{L}\p{M}\p{N}\s.,:'_-])",
     r"(?=[,:])|(?<=[,:])",
 )
 _REMOVED = r"(?<=\p{N}) (?=[,:] \p{N})|(?<=\p{N} [,:]) (?=\p{N})"

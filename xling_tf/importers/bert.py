@@ -127,7 +127,8 @@ _LIMITED = {"num_layers": "layers"}  # the limits of sizes that are no dimension
 _PREFIX = re.compile(r"(?:0\.auto_model\.)?(?:bert\.|roberta\.|distilbert\.|model\.)?")
 # Not part of the encoder: the layers of pre-training, and constants.
 _IGNORED = re.compile(
-    r"pooler\.|lm_head\.|cls\.|head\.|decoder\.|vocab_(?:transform|layer_norm|projector)\.|embeddings\.\w+_ids$"
+    r"pooler\.|lm_head\.|cls\.|head\.|decoder\.|vocab_(?:transform|layer_norm|projector)\."
+    r"|embeddings\.\w+_ids$"
 )
 _OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
