@@ -78,7 +78,8 @@ _BREAK = re.compile(r"<(?:br|p|/p|li|ul|/ul|ol|/ol|h\d|/h\d|tr|div|/div)\s*/?>",
 _INLINE = re.compile(
     r"(?:a|b|big|bold|code|color\w*|em|emphasis|filename|font|format|guilabel|guimenu|header|html|i"
     r"|img|info|good|bad|italic|kbd|link|neutral|note|nobr|numid|p|s|small|span|strong|sub|sup"
-    r"|title|tt|u|br|li|ul|ol|h\d|tr|td|table|div|body|head|center|interface|qt|para|c_\w+|warning)",
+    r"|title|tt|u|br|li|ul|ol|h\d|tr|td|table|div|body|head|center|interface|qt|para"
+    r"|c_\w+|warning)",
     re.IGNORECASE,
 )
 _GAP = re.compile(
